@@ -12,7 +12,6 @@ use format::inode::Advise;
 use format::superblock::Features;
 use format::xattr::{index, split_name};
 
-use crate::dir::naming::Naming;
 use crate::dir::no_key;
 use crate::names::create::Wish;
 use crate::volume::Volume;
@@ -70,8 +69,8 @@ impl FileSystem for Volume {
         Ok(self.found_entry(&dir, name, found)?)
     }
 
-    fn folds(&self, dir: Ino) -> bool {
-        self.has(Features::CASEFOLD) && self.outer(dir).is_ok_and(|dir| self.naming(&dir) == Naming::Folded)
+    fn folds(&self) -> bool {
+        self.has(Features::CASEFOLD)
     }
 
     fn forget(&self, ino: Ino, count: u64) {

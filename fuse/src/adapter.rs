@@ -49,7 +49,7 @@ impl fuser::Filesystem for Adapter {
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
             Err(Error::NotFound) => {
-                reply.entry(&self.ttl_in(parent), &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
+                reply.entry(&self.names_ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
             }
             result => self.reply_entry("lookup", parent, result, reply),
         }
@@ -197,7 +197,7 @@ impl fuser::Filesystem for Adapter {
         });
         match made {
             Ok(entry) => reply.created(
-                &self.ttl_in(parent),
+                &self.names_ttl,
                 &self.numbers.attr(&entry.attr),
                 Generation(u64::from(entry.attr.generation)),
                 FileHandle(0),
@@ -327,7 +327,7 @@ impl fuser::Filesystem for Adapter {
     fn readdirplus(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let (ino, _asks) = self.asked(req, ino);
         let result =
-            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl_in(ino), &mut reply);
+            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.names_ttl, &mut reply);
         match result {
             Ok(()) => {
                 self.accessed(ino);

@@ -34,8 +34,12 @@ pub(crate) struct Adapter {
     pub(crate) caching: Caching,
     /// Whether readings change access times.
     pub(crate) atime: bool,
-    /// How long the kernel may believe a name or an attribute.
+    /// How long the kernel may believe an attribute.
     pub(crate) ttl: Duration,
+    /// How long it may believe a name, and the attributes that come with one. It compares names by their bytes: where
+    /// directories fold case, it would hear nothing of the other spellings of a name that changed. (A name that is moved
+    /// keeps the time it came with, so no directory of such a volume may have a longer one.)
+    pub(crate) names_ttl: Duration,
     pub(crate) agreed: Agreed,
     pub(crate) capabilities: Capabilities,
     pub(crate) ungranted: Ungranted,
@@ -58,12 +62,14 @@ impl Adapter {
             Caching::Through | Caching::Live => None,
         };
         let ttl = if caching == Caching::Live { Duration::ZERO } else { FOREVER };
+        let names_ttl = if fs.folds() { Duration::ZERO } else { ttl };
         Ok(Adapter {
             fs,
             numbers,
             caching,
             atime,
             ttl,
+            names_ttl,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
             ungranted: Ungranted::default(),
@@ -112,18 +118,10 @@ impl Adapter {
         }
     }
 
-    /// How long the kernel may believe what a name in a directory leads to. It compares names by their bytes: of the
-    /// other spellings of a name that changed it would hear nothing.
-    pub(crate) fn ttl_in(&self, dir: Ino) -> Duration {
-        if self.fs.folds(dir) { Duration::ZERO } else { self.ttl }
-    }
-
-    /// Answers with an entry of directory `ino`.
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                let ttl = self.ttl_in(ino);
-                reply.entry(&ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
+                reply.entry(&self.names_ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }

@@ -32,8 +32,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// known by its number alone (an NFS handle) gets a reference. Without links and references it is
     /// [`NotFound`](crate::Error::NotFound).
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
-    /// True if a directory takes different bytes for one name, so that a change of one may change what another leads to.
-    fn folds(&self, _dir: Ino) -> bool {
+    /// True if directories may take different bytes for one name: then a change of one changes what others lead to.
+    fn folds(&self) -> bool {
         false
     }
     /// Gives `count` references back.

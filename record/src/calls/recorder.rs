@@ -212,8 +212,8 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn statfs(&self) -> Result<StatFs> {
         self.plain(|| self.inner.statfs(), || Call::Statfs {})
     }
-    fn folds(&self, dir: Ino) -> bool {
-        self.inner.folds(dir)
+    fn folds(&self) -> bool {
+        self.inner.folds()
     }
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         let call = || Call::Lookup { parent, name: name.into() };
