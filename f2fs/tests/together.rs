@@ -36,6 +36,7 @@ mod lying_sizes;
 mod mkfs_choices;
 mod mkfs_kernel;
 mod mkfs_tools;
+mod names_folded;
 mod names_projects;
 mod names_settle;
 mod names_threads;
