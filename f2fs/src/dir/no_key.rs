@@ -31,6 +31,13 @@ pub(crate) fn target(stored: &[u8]) -> Option<String> {
     (!ciphertext.is_empty()).then(|| encode(0, ciphertext))
 }
 
+/// How long the target is that [`target`] gives, of so many stored bytes.
+pub(crate) fn target_len(stored: u64) -> u64 {
+    let ciphertext = stored.saturating_sub(2);
+    let shown = HASHES as u64 + if ciphertext > PLAIN as u64 { (PLAIN + DIGEST) as u64 } else { ciphertext };
+    (shown * 4).div_ceil(3)
+}
+
 fn encode(hash: u32, ciphertext: &[u8]) -> String {
     let mut bytes = [&hash.to_le_bytes()[..], &[0; 4]].concat();
     let (head, rest) = ciphertext.split_at(ciphertext.len().min(PLAIN));
@@ -102,6 +109,15 @@ mod tests {
         // 0x04030201, 0, and sixteen bytes.
         let name: Vec<u8> = (0..16).map(|i| 0xF0 + i).collect();
         assert_eq!(encoded(&entry(0x0403_0201, &name)), "AQIDBAAAAADw8fLz9PX29_j5-vv8_f7_");
+    }
+
+    #[test]
+    fn a_target_is_as_long_as_it_is_said_to_be() {
+        for len in [1usize, 16, 32, 64, 149, 150, 4000] {
+            let stored = [&(len as u16).to_le_bytes()[..], &vec![7; len]].concat();
+            assert_eq!(target(&stored).map(|t| t.len() as u64), Some(target_len(stored.len() as u64)), "{len}");
+        }
+        assert!(target(&[0, 0, 1]).is_none() && target(&[9, 0, 1]).is_none() && target(&[1]).is_none());
     }
 
     #[test]
