@@ -32,6 +32,7 @@ mod gc_pause;
 mod gc_policies;
 mod gc_space;
 mod kept_pages;
+mod locked;
 mod lying_sizes;
 mod mkfs_choices;
 mod mkfs_kernel;
