@@ -76,7 +76,8 @@ impl Volume {
         let mut content = inode.content.write();
         self.check_there(inode)?;
         let now = self.flags_of(inode);
-        let change = (now.flags ^ wish).bits();
+        // What is shown of an inode and set by nobody does not count (kernel `F2FS_SETTABLE_FS_FL`).
+        let change = ((now.flags ^ wish) - (FileFlags::ENCRYPT | FileFlags::VERITY)).bits();
         if change & !settable(inode.kind).bits() != 0 {
             return Err(vfs::Error::Unsupported(format!("changing the flags {:#x}", change)).into());
         }
