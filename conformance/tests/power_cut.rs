@@ -238,7 +238,16 @@ fn names_that_roll_forward_restores_are_old_or_new() {
 
 #[test]
 fn names_in_directories_that_fold_case_are_old_or_new() {
-    let names = ["create-fsync", "renamed-before", "rename-over", "exchange", "link-unlink", "directories", "journals", "deliveries"];
+    let names = [
+        "create-fsync",
+        "renamed-before",
+        "rename-over",
+        "exchange",
+        "link-unlink",
+        "directories",
+        "journals",
+        "deliveries",
+    ];
     let names: Vec<String> = names.iter().map(|name| format!("{name}{FOLDED}")).collect();
     survive(&names.iter().map(String::as_str).collect::<Vec<_>>(), Tools::BeforeAndAfter);
 }

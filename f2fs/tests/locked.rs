@@ -128,7 +128,10 @@ fn a_sealed_file_is_read_and_deleted_and_never_changed() {
     for (i, out) in refused.into_iter().enumerate() {
         assert!(matches!(out, Err(Error::NotPermitted(_))), "{i}: {out:?}");
     }
-    let (size, blocks) = { let a = vol.getattr(sealed).unwrap(); (a.size, a.blocks512) };
+    let (size, blocks) = {
+        let a = vol.getattr(sealed).unwrap();
+        (a.size, a.blocks512)
+    };
     assert_eq!(size, 30_000);
     assert!(blocks / 8 > size / 4096 + 2, "there is a hash tree behind the end");
     vol.setattr(sealed, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();

@@ -82,7 +82,12 @@ fn names_that_fold_alike_are_one_name_whatever_is_done_to_them() {
             assert_eq!(at(&vol, dirs[a], &name), known.as_ref().map(|k| k.1), "{step}: {name}");
             match rng.below(8) {
                 0..=3 => {
-                    let new = vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
+                    let new = vfs::NewNode {
+                        kind: vfs::FileKind::Regular,
+                        perm: 0o644,
+                        umask: 0,
+                        rdev: vfs::DeviceNumber::default(),
+                    };
                     match (vol.mknod(ROOT, dirs[a], name.as_bytes(), &new), known) {
                         (Err(vfs::Error::Exists), Some(_)) => {}
                         (Ok(e), None) => _ = models[a].insert(key(&name), (name, e.attr.ino)),
@@ -103,7 +108,8 @@ fn names_that_fold_alike_are_one_name_whatever_is_done_to_them() {
                     }
                 }
                 _ => {
-                    let out = vol.rename(ROOT, (dirs[a], name.as_bytes()), (dirs[b], other.as_bytes()), RenameFlags::empty());
+                    let out =
+                        vol.rename(ROOT, (dirs[a], name.as_bytes()), (dirs[b], other.as_bytes()), RenameFlags::empty());
                     let Some((_, ino)) = known else {
                         assert_eq!(out, Err(vfs::Error::NotFound), "{step}");
                         continue;
@@ -371,7 +377,10 @@ fn we_replay_what_linux_synced_of_folding_directories_and_of_sealed_files() {
     let s = find(&vol, "s").unwrap();
     let sealed = at(&vol, s, "large").unwrap();
     assert!(matches!(vol.open(sealed, true), Err(vfs::Error::NotPermitted(_))));
-    vol.bring_together(sealed, vfs::Moving::Copy).unwrap();
+    let mut at = 0;
+    while at < u64::MAX {
+        at = vol.defragment(sealed, at..u64::MAX, vfs::Moving::Copy).unwrap().0;
+    }
     vol.setattr(sealed, &vfs::SetAttr { perm: Some(0o600), ..vfs::SetAttr::default() }).unwrap();
     vol.fsync(sealed, false).unwrap();
     image.image(Loss::AllLost).save(&path).unwrap();

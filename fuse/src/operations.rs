@@ -120,9 +120,11 @@ impl Adapter {
 
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => {
-                reply.entry(&self.names_ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
-            }
+            Ok(entry) => reply.entry(
+                &self.names_ttl,
+                &self.numbers.attr(&entry.attr),
+                Generation(u64::from(entry.attr.generation)),
+            ),
             Err(error) => reply.error(failed(what, ino, &error)),
         }
     }

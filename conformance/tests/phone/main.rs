@@ -50,7 +50,8 @@ fn phone(work: &Path) -> PathBuf {
 fn filled(work: &Path) -> Option<(Kernel, PathBuf, String)> {
     let kernel = linux()?;
     let image = phone(work);
-    let run = kernel.run(&image, &format!("{FILL}\nif ! key >/dev/null 2>$OUT/why; then exit 7; fi\nfill; sums . >$OUT/sums"));
+    let run = kernel
+        .run(&image, &format!("{FILL}\nif ! key >/dev/null 2>$OUT/why; then exit 7; fi\nfill; sums . >$OUT/sums"));
     if run.script == Some(7) {
         println!("skipped: the kernel cannot encrypt: {}", printed(run.out(), "why"));
         return None;
@@ -76,7 +77,9 @@ fn assert_no_complaints(run: &KernelRun) {
 }
 
 fn on_linux(kernel: &Kernel, image: &Path, script: &str) -> String {
-    let run = kernel.run(image, &format!("cat >$TMPDIR/s.pl <<'END'\n{PRELUDE}\n{script}\nEND\nperl $TMPDIR/s.pl $MNT")).expect_ok();
+    let run = kernel
+        .run(image, &format!("cat >$TMPDIR/s.pl <<'END'\n{PRELUDE}\n{script}\nEND\nperl $TMPDIR/s.pl $MNT"))
+        .expect_ok();
     assert_no_complaints(&run);
     run.stdout.clone()
 }
@@ -96,7 +99,10 @@ fn on_ours(mount: &OnFuse, script: &str) -> String {
 #[track_caller]
 fn assert_answers(ours: &str, linux: &str) {
     let differ = ours.lines().zip(linux.lines()).find(|(a, b)| a != b);
-    assert!(differ.is_none() && ours.lines().count() == linux.lines().count(), "{differ:?}\nours:\n{ours}\nLinux:\n{linux}");
+    assert!(
+        differ.is_none() && ours.lines().count() == linux.lines().count(),
+        "{differ:?}\nours:\n{ours}\nLinux:\n{linux}"
+    );
 }
 
 #[test]
@@ -206,6 +212,24 @@ fn what_linux_encrypted_and_sealed_it_reads_after_we_moved_it() {
     assert_clean(&image);
 }
 
+/// Every path below a directory.
+fn paths_below(volume: &Volume, dir: Ino, path: &str, out: &mut Vec<String>) {
+    let mut dirs = Vec::new();
+    volume
+        .readdir(dir, 0, &mut |e| {
+            if !matches!(e.name, b"." | b"..") {
+                let path = format!("{path}/{}", String::from_utf8_lossy(e.name));
+                if e.kind == vfs::FileKind::Directory {
+                    dirs.push((e.ino, path.clone()));
+                }
+                out.push(path);
+            }
+            vfs::Flow::Continue
+        })
+        .expect("listed");
+    dirs.iter().for_each(|(dir, path)| paths_below(volume, *dir, path, out));
+}
+
 #[test]
 fn what_linux_synced_with_the_key_is_recovered_without_it() {
     let work = work_dir();
@@ -218,14 +242,24 @@ fn what_linux_synced_with_the_key_is_recovered_without_it() {
     let run = kernel.clone().ending(Ending::Cut).run(&image, &script).expect_ok();
     let synced = printed(run.out(), "sums");
     assert!(synced.lines().count() == before.lines().count() + 9, "{synced}");
+    let copy = work.path().join("copy.img");
+    std::fs::copy(&image, &copy).expect("a copy");
     let read_only = mount_ro(&image);
     let seen = list(&read_only);
     drop(read_only);
     let volume = mount_rw(&image);
     assert_same(("read-only", &without_directory_times(&seen)), ("ours", &without_directory_times(&list(&volume))));
+    let mut paths = Vec::new();
+    paths_below(&volume, volume.root(), "", &mut paths);
+    paths.sort();
     unmount(volume);
+    // A name that is shown without the key begins with its hash, which only the inode had.
+    let linux = kernel.run(&copy, "find . -mindepth 1 | cut -c 2- | LC_ALL=C sort").expect_ok();
+    assert_eq!(paths.join("\n"), linux.stdout.trim_end());
     assert_eq!(sums(&kernel, &image, "enc sealed"), synced);
-    let run = kernel.run(&image, &format!("{FILL}\nkey >/dev/null; cmp enc/folded/new-3 enc/folded/New-3; ls enc/folded")).expect_ok();
+    let run = kernel
+        .run(&image, &format!("{FILL}\nkey >/dev/null; cmp enc/folded/new-3 enc/folded/New-3; ls enc/folded"))
+        .expect_ok();
     assert_no_complaints(&run);
     assert_clean(&image);
 }

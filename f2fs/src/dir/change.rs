@@ -227,14 +227,10 @@ impl Volume {
 
     /// Finds the entry of exactly these bytes under this hash, however the directory compares names: so roll-forward
     /// does it, in Linux too.
-    pub(crate) fn find_exact(
-        &self,
-        dir: &Inode,
-        content: &mut Content,
-        name: (&[u8], u32),
-    ) -> Result<Option<Found>> {
-        let out = self
-            .search_exact(dir, name, |index, find| Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into()))?;
+    pub(crate) fn find_exact(&self, dir: &Inode, content: &mut Content, name: (&[u8], u32)) -> Result<Option<Found>> {
+        let out = self.search_exact(dir, name, |index, find| {
+            Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into())
+        })?;
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
