@@ -10,12 +10,14 @@
 //! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. What reads of `/dev/ubdb` mean stands in
 //! `uncached_pack`. Each stage is on a mount of its own. Before each call the kernel forgets all clean pages, of files and of metadata, but
 //! not names and inodes; a call that writes ends with a sync of the volume and a flush of the disk. `OUT/raw.N` is what the
-//! kernel's tracepoint `block_rq_issue` told of stage N.
+//! kernel's tracepoint `block_rq_issue` told of stage N. With UNCACHED_REST=SECONDS in its environment it says where a stage
+//! begins and ends, and rests there, so that somebody can read what the disk has spent (`scripts/check-scherl-paced`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lab::uncached::calls::{self, Caller, Contents, Work, make};
 use lab::uncached::fill;
@@ -126,6 +128,14 @@ fn dump(to: &Path) -> Outcome<()> {
     Ok(fs::write(Path::new(TRACING).join("trace"), "\n")?)
 }
 
+/// Says how far it is, and rests if it shall.
+fn rest(seconds: Option<u64>, what: &str, stage: &str) {
+    if let Some(seconds) = seconds {
+        println!("{what}: {stage}");
+        std::thread::sleep(Duration::from_secs(seconds));
+    }
+}
+
 /// The volume, while it is filled.
 struct Filled(File);
 
@@ -227,18 +237,21 @@ fn main() -> Outcome<()> {
     fs::write("/proc/sys/vm/drop_caches", "4")?;
     let forget = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?;
     let mut contents = Contents::default();
+    let seconds = std::env::var("UNCACHED_REST").ok().map(|s| s.parse()).transpose()?;
     for (n, stage) in plan.stages.iter().enumerate() {
         mark(1)?;
         let mut volume = Volume::mount(fs_type, options)?;
         volume.settle()?;
         mark(3 + n as u64)?;
         let mut moved = 0;
+        rest(seconds, "begins", &stage.name);
         for call in &stage.calls {
             mark(0)?;
             forget.write_at(b"1", 0)?;
             moved += make(&mut volume, &plan, &mut contents, *call)?;
         }
         mark(2)?;
+        rest(seconds, "ends", &stage.name);
         volume.unmount()?;
         dump(&Path::new(out).join(format!("raw.{n}")))?;
         println!("{}: {} calls, {moved} bytes", stage.name, stage.calls.len());

@@ -14,6 +14,7 @@ use joulefs_conformance::subject::{ScherlFs, Subject};
 use scherlfs::{Clean, MountOptions, Placement, Sync, Volume};
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, Power, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
 };
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
@@ -61,6 +62,8 @@ struct Done {
     dev: Arc<PowerCut>,
     states: Vec<Plain>,
     writes: u64,
+    /// Those before its first call.
+    begun: u64,
     tidied: scherlfs::Done,
 }
 
@@ -74,6 +77,8 @@ struct Course {
     ticks: u64,
     /// A file that was written is often written on at once, and synced in between.
     written_on: bool,
+    /// That is from the beginning one whose extents stand in several continuations.
+    worn: bool,
 }
 
 struct Run<'c> {
@@ -97,6 +102,23 @@ enum Call {
 impl Run<'_> {
     fn file(&self, id: Option<usize>) -> Option<usize> {
         id.filter(|id| matches!(self.plain.objects[*id].body, Body::File(_)))
+    }
+
+    /// Makes a file of blocks and holes in turns, so much of whose inode is attributes that its extents need continuations.
+    fn wear(&mut self) -> vfs::Result<()> {
+        let id = self.plain.objects.len();
+        self.plain.create(0, b"worn", Body::File(Default::default()), 0o600)?;
+        let ino = self.volume.mknod(ME, self.volume.root(), b"worn", &new_file())?.attr.ino;
+        self.inos.push(ino);
+        self.volume.setxattr(ino, b"user.room", &[1; 3700], XattrFlags::empty())?;
+        let Body::File(bytes) = &mut self.plain.objects[id].body else { return Ok(()) };
+        for n in 0..350 {
+            bytes.write(n * 8192, &[n as u8 | 1; 4096]);
+            self.volume.write(ino, n * 8192, &[n as u8 | 1; 4096], WriteFlags::empty())?;
+        }
+        self.volume.fsync(ino, false)?;
+        self.last = Some(id);
+        Ok(())
     }
 
     /// Writes to the file that was written last: behind its end, or somewhere in it; or syncs it.
@@ -225,10 +247,15 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
         dev.cut_after(cut);
     }
     let mut states = vec![Plain::default()];
-    let mut tidied = scherlfs::Done::default();
+    let (mut begun, mut tidied) = (0, scherlfs::Done::default());
     if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
         let (plain, inos, rng) = (Plain::default(), vec![volume.root()], Rng::new(seed));
         let mut run = Run { course, volume, clock, plain, inos, rng, last: None };
+        if course.worn {
+            run.wear().expect("a file");
+            states = vec![run.plain.clone()];
+        }
+        begun = dev.write_count();
         for step in 0..course.calls {
             let done = run.call(step);
             match done {
@@ -248,7 +275,7 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
         }
         tidied = run.volume.done();
     }
-    Done { writes: dev.write_count(), dev, states, tidied }
+    Done { writes: dev.write_count(), begun, dev, states, tidied }
 }
 
 fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: Option<u64>) {
@@ -287,10 +314,11 @@ fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
     let least = (50 * (seeds.end - seeds.start)).max(250);
     let mut images = 0;
     for seed in seeds {
-        let writes = run(course, seed, None).writes;
+        let Done { writes, begun, .. } = run(course, seed, None);
         let mut rng = Rng::new(seed + 1000);
-        let step = (writes / 40).max(1);
-        let mut cut = 1 + rng.below(step);
+        let step = ((writes - begun) / 40).max(1);
+        // What is made before the course begins is no state of it; the mount alone is cut.
+        let mut cut = if course.worn { begun } else { 0 } + 1 + rng.below(step);
         while cut <= writes {
             let done = run(course, seed, Some(cut));
             let more = [Loss::LastTorn(3), Loss::Random(cut), Loss::Random(cut + 7)];
@@ -315,6 +343,7 @@ fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
         names: if calls > 200 { 12 } else { 5 },
         ticks: 1,
         written_on: false,
+        worn: false,
     }
 }
 
@@ -418,5 +447,25 @@ fn so_it_is_with_every_placement_under_every_strategy() {
             let subject = ScherlFs { mounted, ..like.subject.clone() };
             every_cut(&Course { subject, written_on: true, calls: 200, ..like }, 1000..1001);
         }
+    }
+}
+
+/// A course of a file of several continuations, of which an update touches one.
+fn worn(like: Course) -> Course {
+    Course { written_on: true, worn: true, calls: 300, ..like }
+}
+
+#[test]
+fn so_it_is_when_an_update_leaves_continuations_where_they_are() {
+    for sync in [Sync::Fsync, Sync::Call] {
+        let mounted = MountOptions { sync, dirty: 60, checkpoint_blocks: 200, ..MountOptions::default() };
+        every_cut(&worn(course(mounted, 16, 0)), 1100..1102);
+    }
+}
+
+#[test]
+fn so_it_is_when_continuations_lie_in_segments_that_are_cleared() {
+    for clean in ["copying", "plugging", "auto"] {
+        every_cut(&worn(cleaned(clean, 8)), 1200..1201);
     }
 }

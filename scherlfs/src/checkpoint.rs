@@ -6,12 +6,12 @@
 
 use device::{Lba, Tag};
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, history, lists};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, history, lists};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::Extents;
-use crate::inode::{Inode, own_blocks};
+use crate::inode::{Inode, own_blocks_but};
 use crate::path::{Path, Slot};
 use crate::plan::{Laid, Plan, Written};
 use crate::space::Blocks;
@@ -85,7 +85,7 @@ impl State {
     }
 
     /// What all free blocks will be once `written` is the last checkpoint.
-    fn free_after(&self, slots: &[Slot], replaced: &[Run]) -> Result<Blocks> {
+    fn free_after(&self, slots: &[Slot], replaced: &[Run], kept: &[Addr]) -> Result<Blocks> {
         let mut free = self.free.clone();
         let lost = || Error::corrupt("the free blocks of the checkpoint contradict themselves");
         let hidden = [&self.imap.inode, &self.free_list, &self.orphan_list, &self.history_list];
@@ -96,7 +96,7 @@ impl State {
         }
         let mut whole = free.add_all(&self.dead) & replaced.iter().all(|run| free.add_run(*run));
         for inode in hidden {
-            whole &= own_blocks(inode).all(|run| free.add_run(run));
+            whole &= own_blocks_but(inode, kept).into_iter().all(|run| free.add_run(run));
         }
         for inode in [&self.free_list, &self.orphan_list, &self.history_list] {
             whole &= inode.extents.runs().all(|run| free.add_run(run));
@@ -160,7 +160,8 @@ impl State {
         let list = plan.lay(&free_list, &(0..list_blocks).collect::<Vec<_>>())?;
         let mut replaced = map.replaced(&plan.slots);
         replaced.extend(orphan.iter().chain(&past).chain([&list]).flat_map(|laid| laid.replaced(&plan.slots)));
-        let free = self.free_after(&plan.slots, &replaced)?;
+        let kept: Vec<Addr> = map.own(&plan.slots).collect();
+        let free = self.free_after(&plan.slots, &replaced, &kept)?;
         let bytes = lists::write_free(&free.iter().collect::<Vec<_>>());
         if bytes.len() as u64 > list_blocks * BLOCK as u64 {
             return Err(Error::corrupt("the list of free blocks is longer than its runs allow"));

@@ -6,13 +6,11 @@
 //! written, it waits on and will be written over.
 
 use scherlfs_format::chain::GONE_MAX;
-use scherlfs_format::extent::Extent;
 use scherlfs_format::history::Change;
-use scherlfs_format::{Ino, Run, ifile};
+use scherlfs_format::{Addr, Ino, Run, ifile};
 use vfs::{Error, Result};
 
-use crate::extents::Extents;
-use crate::inode::{self, Inode, own_blocks};
+use crate::inode::{self, Inode, own_blocks_but};
 use crate::path::Slot;
 use crate::placement::Piece;
 use crate::plan::{Laid, Plan, Written};
@@ -53,10 +51,11 @@ impl State {
 
     /// An inode was written where the plan said.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
-        let old: Vec<Run> = own_blocks(inode).collect();
+        let own: Vec<Addr> = laid.own(slots).collect();
+        let old = own_blocks_but(inode, &own);
         let replaced = laid.replaced(slots);
         inode.addr = Some(laid.at());
-        inode.runs = laid.own(slots).map(|start| Run { start, blocks: 1 }).collect();
+        inode.runs = own.into_iter().map(|start| Run { start, blocks: 1 }).collect();
         inode.a.blocks = laid.extents().blocks();
         self.promised = self.promised.saturating_sub(laid.promised());
         inode.extents = laid.into_extents();
@@ -170,9 +169,4 @@ impl State {
             self.dir_blocks -= inode.names.take().map_or(0, |n| n.blocks());
         }
     }
-}
-
-/// The extents of an inode without its contents, as a reader finds them.
-pub(crate) fn decode(extents: &[Extent]) -> Result<Extents> {
-    Extents::read(extents).map_err(Error::corrupt)
 }

@@ -72,8 +72,11 @@ impl State {
         if self.worth_a_pass() && self.begin_pass(u64::MAX)? {
             return Ok(true);
         }
-        let fresh = self.background.settled != Some(mark) && self.care.power == Power::Powered;
+        let changed = self.background.settled != Some(mark);
+        let split = self.background.passes.is_some_and(|passes| passes < self.care.done.passes);
+        let fresh = (changed || split) && self.care.power == Power::Powered;
         if fresh {
+            self.background.passes = changed.then_some(self.care.done.passes);
             self.background.gathering = Some(self.begin_gathering());
         }
         Ok(fresh)

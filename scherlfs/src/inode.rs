@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use device::clock;
-use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexes};
+use rustc_hash::FxHashSet;
+use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, room};
 use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, IFILE, Ino, ROOT, Run};
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
@@ -71,9 +72,11 @@ impl Inode {
         if self.waits.is_none() {
             return 0;
         }
-        let extents = self.extents.listed() + 2 * self.pages.len() + 1;
-        let conts = continuations(extents, self.xattr_bytes());
-        1 + (conts + indexes(conts) + self.pages.len()) as u64
+        // Where nothing has to stand in a continuation, there is none.
+        let extents = self.extents.listed() + 2 * self.pages.len();
+        let alone = self.extents.continuations() == 0 && extents <= room(self.xattr_bytes());
+        let beside = if alone { 0 } else { self.extents.cost(self.pages.len()) };
+        1 + (beside + self.pages.len()) as u64
     }
 
     /// What `stat` shows.
@@ -119,6 +122,13 @@ impl Inode {
 pub(crate) fn own_blocks(inode: &Inode) -> impl Iterator<Item = Run> + '_ {
     let own = inode.addr.map(|start| Run { start, blocks: 1 });
     own.into_iter().chain(inode.runs.iter().copied())
+}
+
+/// Those of them that are not among `but`.
+pub(crate) fn own_blocks_but(inode: &Inode, but: &[Addr]) -> Vec<Run> {
+    let but: FxHashSet<Addr> = but.iter().copied().collect();
+    let blocks = own_blocks(inode).flat_map(|run| run.addrs()).filter(|at| !but.contains(at));
+    blocks.map(|start| Run { start, blocks: 1 }).collect()
 }
 
 /// For whom a block of an inode is read or written. The hidden files but for the inode map, which has a name, are the

@@ -8,7 +8,7 @@ use scherlfs_format::{Addr, BLOCK, Block, FREE_LIST, HISTORY, IFILE, Ino, ORPHAN
 use vfs::{Error, FileKind, Result};
 
 use crate::cause::Cause;
-use crate::commit::decode;
+use crate::extents::Extents;
 use crate::inode::{Inode, owner};
 use crate::volume::State;
 use device::BlockDevice;
@@ -57,10 +57,13 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         return Err(wrong(at, &format_args!("inode {} stands there", found.header.ino)));
     }
     let inside = |runs: &[Run]| runs.iter().all(|r| r.end().0 <= dev.blocks());
+    let with_it = |h: &Header, n: usize, of: usize| {
+        let own = (h.ino, h.seq, h.epoch) == (ino, found.header.seq, found.header.epoch);
+        own && usize::from(h.piece) == n && usize::from(h.pieces) == of
+    };
     let part = |at, block: &Block, kind, n: usize, of: usize| -> Result<()> {
         let header = Header::expect(block, kind).map_err(|e| wrong(at, &e))?;
-        let own = (header.ino, header.seq, header.epoch) == (ino, found.header.seq, found.header.epoch);
-        if own && usize::from(header.piece) == n && usize::from(header.pieces) == of {
+        if with_it(&header, n, of) {
             Ok(())
         } else {
             Err(wrong(at, &format_args!("it is not part {n} of {of} of this inode")))
@@ -86,18 +89,29 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         own.extend(&all);
         runs = all;
     }
-    let (mut n, mut extents) = (0, found.extents.clone());
+    let mut rest = Vec::with_capacity(found.continuations);
+    let mut first: u64 = found.extents.iter().map(|e| e.blocks()).sum();
     each_block(dev, &runs, ino, |at, block| {
-        part(at, block, Kind::Continuation, n, found.continuations)?;
-        n += 1;
-        extents.extend(chain::read_continuation(block).map_err(|e| wrong(at, &e))?);
+        let header = Header::expect(block, Kind::Continuation).map_err(|e| wrong(at, &e))?;
+        let more = chain::read_continuation(block).map_err(|e| wrong(at, &e))?;
+        // One that an earlier version of the inode wrote says which block of the file it begins with.
+        let (then, now) = (header.epoch.count, found.header.epoch.count);
+        let earlier = then < now || header.seq < found.header.seq;
+        let stays = header.ino == ino && earlier && more.first == first as u32;
+        let n = rest.len();
+        if !stays && !with_it(&header, n, found.continuations) {
+            let of = found.continuations;
+            return Err(wrong(at, &format_args!("it is not part {n} of {of} of this inode")));
+        }
+        first = more.extents.iter().map(|e| e.blocks()).fold(first, u64::saturating_add);
+        rest.push((at, more.extents));
         Ok(())
     })?;
-    if extents.len() != found.extents_in_all as usize {
-        return Err(wrong(at, &format_args!("it has {} extents, not {}", extents.len(), found.extents_in_all)));
+    let all = || found.extents.iter().chain(rest.iter().flat_map(|(_, list)| list));
+    if all().count() != found.extents_in_all as usize {
+        return Err(wrong(at, &format_args!("it has {} extents, not {}", all().count(), found.extents_in_all)));
     }
-    let outside = extents
-        .iter()
+    let outside = all()
         .find(|e| matches!(e, Extent::Stored { start, blocks } if start.0 + u64::from(*blocks) > dev.blocks()));
     if let Some(extent) = outside {
         return Err(wrong(at, &format_args!("{extent:?} is outside of the volume")));
@@ -106,7 +120,7 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
     if kind.is_none() {
         return Err(wrong(at, &format_args!("its mode is {:#o}", found.attributes.mode)));
     }
-    let extents = decode(&extents)?;
+    let extents = Extents::read_leaves(&found.extents, &rest).map_err(Error::corrupt)?;
     let inode = Inode {
         ino,
         a: found.attributes,

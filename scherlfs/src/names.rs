@@ -250,9 +250,9 @@ impl State {
             if directory && !st.names(victim)?.is_empty() {
                 return Err(Error::NotEmpty);
             }
-            Ok(victim.extents.listed() as u64)
+            Ok(victim.extents.cost_of_all(0))
         })?;
-        self.admit(DIR + 2 + extents / 337, true)?;
+        self.admit(DIR + 2 + extents, true)?;
         self.with(parent, |st, dir| {
             st.with(spot.ino, |st, victim| {
                 st.remove_name(dir, name, spot)?;
@@ -376,7 +376,7 @@ impl State {
         if let Some(t) = target.filter(|_| exchange && across) {
             self.with(from.0, |st, dir| st.with(t.ino, |_, moving| check_project(moving, dir)))?;
         }
-        let extents = |st: &mut State, ino| Ok::<_, Error>(st.inode(ino)?.extents.listed() as u64 / 337);
+        let extents = |st: &mut State, ino| Ok::<_, Error>(st.inode(ino)?.extents.cost_of_all(0));
         let mut need = 2 * DIR + 8 + extents(self, source.ino)?;
         if let Some(t) = target {
             need += extents(self, t.ino)?;

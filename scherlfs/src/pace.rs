@@ -23,6 +23,9 @@ pub(crate) struct Background {
     pub gathering: Option<Gathering>,
     /// Callers' changes and opens when nothing was left to do.
     pub settled: Option<(u64, u64)>,
+    /// How many passes over victims there had been when files were last brought together after a change. Another pass may have
+    /// split a file since: then that is done once more.
+    pub passes: Option<u64>,
     /// Callers' changes.
     pub changes: u64,
     /// Whoever holds the volume wants none of it done.

@@ -12,7 +12,7 @@ use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
-use crate::extents::{Extents, Freed, Place};
+use crate::extents::{Continuation, Extents, Freed, Place};
 use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
 use crate::volume::State;
@@ -34,11 +34,13 @@ pub(crate) struct Laid {
     at: Addr,
     /// Where among the plan's blocks that is; `None`: it has a place already.
     slot: Option<usize>,
-    /// Index blocks, then continuations.
+    /// Index blocks, then continuations, then what turned out not to be needed.
     conts: Vec<usize>,
     pages: Vec<(u64, usize)>,
-    /// Of `conts` the last, which turned out not to be needed.
-    unused: usize,
+    /// Of `conts` the index blocks.
+    indexes: usize,
+    /// What the continuations among `conts` say. The others stay where they are.
+    loose: Vec<Continuation>,
     extents: Extents,
     freed: Freed,
 }
@@ -60,14 +62,14 @@ impl Laid {
     pub fn extents(&self) -> &Extents {
         &self.extents
     }
-    /// Where its continuations and index blocks are.
+    /// Where its continuations and index blocks are, those that stay among them.
     pub fn own<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
-        self.conts[..self.conts.len() - self.unused].iter().map(|s| slots[*s].addr())
+        self.conts[..self.indexes].iter().map(|s| slots[*s].addr()).chain(self.extents.places())
     }
     /// Blocks that are nobody's once it is written: those of contents that it replaces, and those it did not need.
     pub fn replaced(&self, slots: &[Slot]) -> Vec<Run> {
-        let unused = &self.conts[self.conts.len() - self.unused..];
-        let unused = unused.iter().map(|s| Run { start: slots[*s].addr(), blocks: 1 });
+        let unused = self.conts[self.indexes + self.loose.len()..].iter();
+        let unused = unused.map(|s| Run { start: slots[*s].addr(), blocks: 1 });
         self.freed.runs.iter().copied().chain(unused).collect()
     }
 }
@@ -103,14 +105,10 @@ impl Plan {
 
     /// Lays an inode out with these of its blocks behind it.
     pub fn lay(&mut self, inode: &Inode, pages: &[u64]) -> Result<Laid> {
-        let xattrs = inode.xattr_bytes();
+        let own = room(inode.xattr_bytes());
         let slot = self.slot()?;
-        // How many continuations there are depends on how many gaps the contents behind them meet.
-        let blocks = |extents: &Extents| {
-            let conts = raw::continuations(extents.listed(), xattrs);
-            conts + raw::indexes(conts)
-        };
-        let mut count = blocks(&inode.extents);
+        // How many continuations are written depends on how many gaps the contents behind them meet.
+        let mut count = inode.extents.loose() + raw::indexes(inode.extents.continuations());
         let (path, slots) = (self.path.clone(), self.slots.len());
         let mut tries = 0;
         loop {
@@ -127,12 +125,14 @@ impl Plan {
                     freed.reserved += was.reserved;
                 }
             }
-            let needed = blocks(&extents);
+            extents.arrange(own);
+            let indexes = raw::indexes(extents.continuations());
+            let needed = extents.loose() + indexes;
             tries += 1;
             if needed == count || (needed < count && tries > 3) {
-                let unused = count - needed;
+                let loose = extents.place(conts[indexes..].iter().map(|s| self.slots[*s].addr()));
                 let at = self.slots[slot].addr();
-                return Ok(Laid { at, slot: Some(slot), conts, pages: placed, unused, extents, freed });
+                return Ok(Laid { at, slot: Some(slot), conts, pages: placed, indexes, loose, extents, freed });
             }
             (count, self.path) = (needed.max(if tries > 2 { count } else { 0 }), path.clone());
             self.slots.truncate(slots);
@@ -155,8 +155,10 @@ impl Plan {
             freed.runs.extend(was.runs);
             freed.reserved += was.reserved;
         }
-        let fits = raw::continuations(extents.listed(), inode.xattr_bytes()) == 0;
-        let laid = Laid { at, slot: None, conts: Vec::new(), pages: placed, unused: 0, extents, freed };
+        extents.arrange(room(inode.xattr_bytes()));
+        let fits = extents.continuations() == 0;
+        let (conts, loose) = (Vec::new(), Vec::new());
+        let laid = Laid { at, slot: None, conts, pages: placed, indexes: 0, loose, extents, freed };
         Ok(fits.then_some(laid))
     }
 
@@ -187,14 +189,7 @@ impl Plan {
 
     /// Blocks as runs.
     fn runs(&self, slots: &[usize]) -> Vec<Run> {
-        let mut runs: Vec<Run> = Vec::new();
-        for at in slots.iter().map(|s| self.addr(*s)) {
-            match runs.last_mut() {
-                Some(run) if run.end() == at => run.blocks += 1,
-                _ => runs.push(Run { start: at, blocks: 1 }),
-            }
-        }
-        runs
+        runs(slots.iter().map(|s| self.addr(*s)))
     }
 
     /// Makes the blocks of an inode; `contents` gives those of its pages.
@@ -205,23 +200,21 @@ impl Plan {
         contents: impl Fn(u64) -> Option<&'p Block>,
     ) -> Result<()> {
         let header = Header { kind: Kind::Inode, ino: inode.ino, ..self.header };
-        let (owner, xattrs) = (u64::from(inode.ino.0), inode.xattr_bytes());
-        let all = laid.extents.write();
-        let here = room(xattrs).min(all.len());
-        let continuations = raw::continuations(all.len(), xattrs);
-        let indexes = raw::indexes(continuations);
-        let (index, rest) = laid.conts.split_at(indexes);
-        let (conts, unused) = rest.split_at(continuations);
-        let runs = self.runs(conts);
+        let owner = u64::from(inode.ino.0);
+        let continuations = laid.extents.continuations();
+        let (index, rest) = laid.conts.split_at(laid.indexes);
+        let (conts, unused) = rest.split_at(laid.loose.len());
+        let runs = runs(laid.extents.places());
         let mut follow: Vec<Out> = Vec::with_capacity(laid.conts.len() + laid.pages.len());
         let part = |kind, n: usize, of: usize| Header { kind, piece: n as u16, pieces: of as u16, ..header };
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
-            let block = chain::write_runs(&part(Kind::Index, n, indexes), own);
+            let block = chain::write_runs(&part(Kind::Index, n, laid.indexes), own);
             follow.push(Out { slot, owner, kept: true, block });
         }
-        for (n, (&slot, extents)) in conts.iter().zip(all[here..].chunks(RUNS_MAX)).enumerate() {
-            let block = chain::write_continuation(&part(Kind::Continuation, n, continuations), extents);
+        for (&slot, c) in conts.iter().zip(&laid.loose) {
+            let header = part(Kind::Continuation, c.number, continuations);
+            let block = chain::write_continuation(&header, c.first, &c.extents);
             follow.push(Out { slot, owner, kept: true, block });
         }
         follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Box::new([0; BLOCK]) }));
@@ -244,10 +237,10 @@ impl Plan {
             previous: inode.addr,
             attributes,
             xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-            extents: all[..here].to_vec(),
-            extents_in_all: all.len() as u32,
+            extents: laid.extents.own(),
+            extents_in_all: laid.extents.listed() as u32,
             continuations,
-            runs: if indexes > 0 { self.runs(index) } else { runs },
+            runs: if laid.indexes > 0 { self.runs(index) } else { runs },
         };
         let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
         self.out.push(Out { slot, owner, kept: true, block: block.write() });
@@ -267,7 +260,7 @@ impl Plan {
     ) -> Result<()> {
         self.encode_contents(laid, inode)?;
         let owner = u64::from(inode.ino.0);
-        let all = laid.extents.write();
+        let all = laid.extents.own();
         let block = raw::Inode {
             header: Header { kind: Kind::Inode, ino: inode.ino, ..self.header },
             form,
@@ -339,6 +332,18 @@ impl Plan {
         }
         Written { path: self.path, slots: self.slots, blocks, apart: self.apart }
     }
+}
+
+/// Blocks as runs.
+fn runs(blocks: impl Iterator<Item = Addr>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for at in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end() == at => run.blocks += 1,
+            _ => runs.push(Run { start: at, blocks: 1 }),
+        }
+    }
+    runs
 }
 
 /// A transaction in blocks.

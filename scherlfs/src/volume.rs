@@ -269,7 +269,7 @@ impl State {
         let runs = self.free.runs() + self.dead.runs() + 2 * self.need as usize + 64;
         let list = lists::free_bytes(runs).div_ceil(BLOCK) as u64;
         let orphans = (self.orphans.len() as u64 + 2) * 4 / BLOCK as u64 + 1;
-        let conts = (self.imap.inode.extents.listed() as u64 + 2 * map) / 338 + 1;
+        let conts = self.imap.inode.extents.cost_of_all(map) + 1;
         let history = self.history.list_blocks(self.waiting.len() as u64, self.need);
         let history = history + history / 100;
         map + conts + list + list / 100 + orphans + history + 8
@@ -310,14 +310,15 @@ impl State {
 
     /// Makes sure that an inode can be changed.
     pub fn admit_inode(&mut self, ino: Ino, blocks: u64, gives_back: bool) -> Result<()> {
-        let extents = self.inode(ino)?.extents.listed() as u64;
-        self.admit(blocks + 4 + extents / 337, gives_back)
+        let own = self.inode(ino)?.extents.cost_of_all(0);
+        self.admit(blocks + 4 + own, gives_back)
     }
 
     /// As many of these blocks of a file as there is room for: its inode and its continuations are beside them.
     pub fn admit_blocks(&mut self, ino: Ino, blocks: u64) -> Result<u64> {
-        let extents = self.inode(ino)?.extents.listed() as u64;
-        let beside = |blocks: u64| 5 + extents / 337 + blocks / 160;
+        let extents = &self.inode(ino)?.extents;
+        let own = extents.cost_of_all(0);
+        let beside = |blocks: u64| 5 + own + blocks / 80;
         match self.admit(blocks + beside(blocks), false) {
             Ok(()) => return Ok(blocks),
             Err(Error::NoSpace) => {}

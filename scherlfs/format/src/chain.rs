@@ -63,9 +63,9 @@ pub struct RawHeader {
     pub seq: U64,
     /// The inode; 0 of a path and a list.
     pub ino: U32,
-    /// Which of the transaction's pieces it is, from 0; of a continuation: which of its inode's.
+    /// Which of the transaction's pieces it is, from 0; of a continuation: which of its inode's, when it was written.
     pub piece: U16,
-    /// How many pieces the transaction has; of a continuation: how many the inode has.
+    /// How many pieces the transaction has; of a continuation: how many the inode had.
     pub pieces: U16,
 }
 
@@ -163,8 +163,8 @@ pub struct RawRuns {
     pub count: U32,
     /// The entries.
     pub runs: [RawExtent; RUNS_MAX],
-    /// Zero.
-    pub spare: [u8; 4],
+    /// Of a continuation: the lower half of the number of the file's block with which it begins. Else zero.
+    pub first: U32,
 }
 
 /// A list of inodes on disk.
@@ -188,8 +188,9 @@ fn runs_of(block: &Block, kind: Kind) -> Result<&[RawExtent], FormatError> {
     raw.runs.get(..count as usize).ok_or(FormatError::Field { what: kind.what(), field: "count", value: count.into() })
 }
 
-fn put_runs(header: &Header, runs: impl ExactSizeIterator<Item = Extent>) -> Box<Block> {
+fn put_runs(header: &Header, first: u32, runs: impl ExactSizeIterator<Item = Extent>) -> Box<Block> {
     let mut raw = RawRuns::new_zeroed();
+    raw.first = first.into();
     raw.count = (runs.len().min(RUNS_MAX) as u32).into();
     raw.runs.iter_mut().zip(runs).for_each(|(to, run)| *to = run.raw());
     let mut block = Box::new([0; BLOCK]);
@@ -205,17 +206,28 @@ pub fn read_runs(block: &Block, kind: Kind) -> Result<Vec<Run>, FormatError> {
 
 /// A path block or an index block of at most [`RUNS_MAX`] runs.
 pub fn write_runs(header: &Header, runs: &[Run]) -> Box<Block> {
-    put_runs(header, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }))
+    put_runs(header, 0, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }))
 }
 
-/// The extents of a continuation.
-pub fn read_continuation(block: &Block) -> Result<Vec<Extent>, FormatError> {
-    runs_of(block, Kind::Continuation)?.iter().map(Extent::try_from).collect()
+/// What a continuation says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continuation {
+    /// The lower half of the number of the file's block with which it begins.
+    pub first: u32,
+    /// More of the inode's extents.
+    pub extents: Vec<Extent>,
 }
 
-/// A continuation of at most [`RUNS_MAX`] extents.
-pub fn write_continuation(header: &Header, extents: &[Extent]) -> Box<Block> {
-    put_runs(header, extents.iter().copied())
+/// A continuation.
+pub fn read_continuation(block: &Block) -> Result<Continuation, FormatError> {
+    let extents = runs_of(block, Kind::Continuation)?.iter().map(Extent::try_from).collect::<Result<_, _>>()?;
+    let [.., a, b, c, d] = *block;
+    Ok(Continuation { first: u32::from_le_bytes([a, b, c, d]), extents })
+}
+
+/// A continuation of at most [`RUNS_MAX`] extents, of which the first begins with this block of the file.
+pub fn write_continuation(header: &Header, first: u64, extents: &[Extent]) -> Box<Block> {
+    put_runs(header, first as u32, extents.iter().copied())
 }
 
 /// The inodes of a list.

@@ -170,7 +170,7 @@ pub fn room(xattr_bytes: usize) -> usize {
     AREA.saturating_sub(xattr_bytes) / EXTENT_BYTES
 }
 
-/// Continuation blocks for so many extents beside attributes of so many bytes.
+/// Continuation blocks for so many extents beside attributes of so many bytes, where all are full.
 pub fn continuations(extents: usize, xattr_bytes: usize) -> usize {
     extents.saturating_sub(room(xattr_bytes)).div_ceil(RUNS_MAX)
 }
@@ -209,10 +209,11 @@ impl Inode {
         let area = raw.area.get(AREA.wrapping_sub(bytes)..).ok_or(wrong("xattr_bytes", bytes as u64))?;
         let xattrs = read_xattrs(area).ok_or(wrong("attributes", bytes as u64))?;
         let (all, blocks) = (raw.extents.get(), usize::from(raw.continuations.get()));
-        if continuations(all as usize, bytes) != blocks {
+        let here = room(bytes).min(all as usize);
+        // Each of them lists something.
+        if blocks < continuations(all as usize, bytes) || blocks > all as usize - here {
             return Err(wrong("continuations", blocks as u64));
         }
-        let here = room(bytes).min(all as usize);
         let extents = raw.area[..here * EXTENT_BYTES]
             .chunks_exact(EXTENT_BYTES)
             .map(|b| RawExtent::read_from_bytes(b).map_err(|_| wrong("extents", 0)).and_then(|r| Extent::try_from(&r)))

@@ -146,7 +146,7 @@ fn structures() -> Vec<Structure> {
                 header: "as above",
                 count: "entries that count",
                 runs: "a continuation's extents; runs of continuations; runs of free blocks (extents of kind 0)",
-                spare: "0",
+                first: "of a continuation: the number of the file's block with which it begins, lower half; else 0",
             }
         ),
         structure!(
@@ -361,6 +361,14 @@ const END: &str = "
 At the end of an inode's area, in the order of their names: a byte with the length of the name, two with that of the value, the name
 with its prefix (`user.x`), the value. Access lists are `system.posix_acl_access` and `system.posix_acl_default` in the form that
 user space sees. Attributes have precedence: what they take of the area, extents cannot have.
+
+## Extents
+
+They list a file from its beginning: what is stored, promised, or a hole. The inode lists as many itself as there is room for beside
+its attributes; the others stand in continuations, in order, each of which lists one at least. A continuation is written with an
+inode, or stays from an earlier version of it that listed the same there. One that was written with the inode has its `seq` and
+`epoch`, and says which of how many it is. One that stays has a lower `seq` or `epoch`, the same inode, and says in `first` which block
+of the file it begins with: that must be the one behind what stands before it.
 
 ## Contents
 

@@ -46,6 +46,11 @@ impl Node {
     }
 }
 
+/// Whether a continuation was written by an earlier version of its inode.
+pub(crate) fn earlier(continuation: &Header, inode: &Header) -> bool {
+    continuation.epoch.count < inode.epoch.count || continuation.seq < inode.seq
+}
+
 /// Reads an inode with its continuations.
 pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> {
     let block = disk.read(at)?;
@@ -60,6 +65,10 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
         let block = disk.read(at)?;
         let h = Header::expect(&block, kind).map_err(|e| format!("block {at}: {e}"))?;
         let mine = (h.ino, h.seq, h.epoch) == (ino, inode.header.seq, inode.header.epoch);
+        // What an earlier version of the inode wrote: which part it was then, says nothing.
+        if kind == Kind::Continuation && h.ino == ino && earlier(&h, &inode.header) {
+            return Ok(block);
+        }
         match mine && usize::from(h.piece) == n && usize::from(h.pieces) == of {
             true => Ok(block),
             false => Err(format!("block {at} is not part {n} of {of}")),
@@ -81,9 +90,16 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
     if !within(&runs) || named != inode.continuations as u64 {
         return Err("its index names other blocks than it has".into());
     }
+    let mut first: u64 = extents.iter().map(|e| e.blocks()).fold(0, u64::saturating_add);
     for (n, at) in runs.iter().flat_map(|r| r.addrs()).enumerate() {
         let block = part(at, Kind::Continuation, n, inode.continuations)?;
-        extents.extend(chain::read_continuation(&block).map_err(|e| e.to_string())?);
+        let more = chain::read_continuation(&block).map_err(|e| e.to_string())?;
+        let says = Header::read(&block).map_err(|e| e.to_string())?;
+        if earlier(&says, &inode.header) && more.first != first as u32 {
+            return Err(format!("block {at} begins with block {} of the file, not with {first}", more.first));
+        }
+        first = more.extents.iter().map(|e| e.blocks()).fold(first, u64::saturating_add);
+        extents.extend(more.extents);
         own.push(at);
     }
     if extents.len() != inode.extents_in_all as usize {

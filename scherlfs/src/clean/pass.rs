@@ -1,7 +1,7 @@
 //! Clears victims, a step at a time, so that nobody waits long for the lock.
 
 use device::{Lba, Tag};
-use scherlfs_format::{Addr, BLOCK, Ino};
+use scherlfs_format::{Addr, BLOCK, Ino, Run};
 use vfs::{Error, Result};
 
 use super::care::{Pass, Phase, Victims};
@@ -217,6 +217,7 @@ impl State {
             }
         }
         let all = parts.iter().map(|(_, n)| n).sum::<u64>() == moved;
+        self.inode(ino)?.extents.loosen(|at| victims.touch(Run { start: at, blocks: 1 }));
         self.bring(ino, &some, Cause::Cleaning)?;
         Ok((moved + u64::from(parts.is_empty()), all))
     }
@@ -224,8 +225,8 @@ impl State {
     /// Brings blocks of an inode into memory as if they had been written, and the inode with them.
     pub(crate) fn bring(&mut self, ino: Ino, parts: &[(u64, u64)], cause: Cause) -> Result<()> {
         let blocks: u64 = parts.iter().map(|(_, n)| n).sum();
-        let extents = self.inode(ino)?.extents.listed() as u64;
-        let need = blocks + 2 * (extents + 2 * blocks) / 337 + 8;
+        let own = self.inode(ino)?.extents.cost_of_all(blocks);
+        let need = blocks + 2 * own + 8;
         if self.unclaimed() < need + 2 * SPARE {
             return Err(Error::NoSpace);
         }

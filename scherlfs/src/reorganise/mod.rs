@@ -147,6 +147,7 @@ impl State {
             }
         }
         self.care.done.gathered += blocks;
+        self.inode(ino)?.extents.loosen(|_| true);
         self.bring(ino, &parts, Cause::Reorganising)?;
         Ok(to)
     }
@@ -170,6 +171,7 @@ impl State {
         self.check_long_runs(shapes.iter().map(|(_, s)| s.blocks).sum())?;
         for (ino, shape) in shapes {
             let parts: Vec<(u64, u64)> = self.inode(ino)?.extents.stored(0).map(|(at, _, n)| (at, n)).collect();
+            self.inode(ino)?.extents.loosen(|_| true);
             self.bring(ino, &parts, Cause::Reorganising)?;
             self.care.done.files += 1;
             self.care.done.gathered += shape.blocks;

@@ -130,12 +130,14 @@ pub fn inodes(bytes: &[u8]) {
 pub fn continuations(bytes: &[u8]) {
     let all =
         [Extent::Stored { start: Addr(99), blocks: 4 }, Extent::Hole { blocks: 7 }, Extent::Reserved { blocks: 1 }];
-    let mut block = chain::write_continuation(&header(Kind::Continuation), &all);
-    assert_eq!(chain::read_continuation(&block).as_deref(), Ok(&all[..]));
+    let mut block = chain::write_continuation(&header(Kind::Continuation), 0x5_0000_0007, &all);
+    let says = chain::read_continuation(&block).unwrap();
+    assert_eq!((says.first, &says.extents[..]), (7, &all[..]));
     change(&mut block[..], bytes);
     seal(&mut block, 4);
-    if let (Ok(extents), Ok(h)) = (chain::read_continuation(&block), Header::read(&block)) {
-        assert_eq!(chain::read_continuation(&chain::write_continuation(&h, &extents)), Ok(extents));
+    if let (Ok(says), Ok(h)) = (chain::read_continuation(&block), Header::read(&block)) {
+        let again = chain::write_continuation(&h, says.first.into(), &says.extents);
+        assert_eq!(chain::read_continuation(&again), Ok(says));
     }
 }
 

@@ -9,7 +9,7 @@ use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq};
 
 use super::action::What;
 use crate::kind;
-use crate::{Disk, unflip};
+use crate::{Disk, map, unflip};
 
 /// An inode as it is or will be.
 #[derive(Debug, Clone)]
@@ -117,34 +117,9 @@ pub(crate) fn salvage(disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<(File, Vec<
     let mut done = Vec::new();
     let block = part(disk, at, &mut done, |b| raw::Inode::read(b).is_ok_and(|i| i.header.ino == ino))?;
     let inode = raw::Inode::read(&block).ok()?;
-    let (mut own, mut extents, mut cut) = (vec![at], inode.extents.clone(), None);
+    let mut own = vec![at];
     let lists = lists(disk, ino, &inode, &mut own, &mut done);
-    let size_blocks = inode.attributes.size.div_ceil(BLOCK as u64);
-    let lost = lists.iter().filter(|l| l.is_none()).count();
-    if lost == 0 {
-        extents.extend(lists.into_iter().flatten().flatten());
-    } else {
-        // How long is what the lost continuation listed? That is known where it can have had no hole.
-        let known = || extents.iter().chain(lists.iter().flatten().flatten());
-        let length: u64 = known().map(|e| e.blocks()).fold(0, u64::saturating_add);
-        let stored: u64 = known().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum();
-        let missing = inode.attributes.blocks.checked_sub(stored);
-        let missing = missing.filter(|m| lost == 1 && *m > 0 && length.checked_add(*m) == Some(size_blocks));
-        for list in lists {
-            match (list, missing) {
-                (Some(list), _) => extents.extend(list),
-                (None, Some(blocks)) => {
-                    cut = Some((extents.iter().map(|e| e.blocks()).sum(), blocks));
-                    extents.push(Extent::Hole { blocks });
-                }
-                (None, None) => {
-                    let from = extents.iter().map(|e| e.blocks()).sum::<u64>();
-                    cut = Some((from, size_blocks.saturating_sub(from)));
-                    break;
-                }
-            }
-        }
-    }
+    let (extents, cut) = together(&inode, &lists, &mut done);
     let mut file = File {
         at: Some(at),
         seq: inode.header.seq,
@@ -152,10 +127,10 @@ pub(crate) fn salvage(disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<(File, Vec<
         xattrs: inode.xattrs,
         extents: Vec::new(),
         own,
-        changed: !done.is_empty() || cut.is_some(),
+        changed: !done.is_empty() || !cut.is_empty(),
         pages: BTreeMap::new(),
     };
-    if let Some((from, blocks)) = cut {
+    for (from, blocks) in cut {
         done.push(What::Hole { from, blocks, why: "the block that lists where they are is damaged" });
     }
     within(disk, extents, &mut file, &mut done);
@@ -167,6 +142,79 @@ pub(crate) fn salvage(disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<(File, Vec<
         file.changed = true;
     }
     Some((file, done))
+}
+
+fn length(extents: &[Extent]) -> u64 {
+    extents.iter().map(|e| e.blocks()).fold(0, u64::saturating_add)
+}
+
+/// All extents that are known, each where it belongs in the file; beside them what is not known: from which block on, how many.
+fn together(inode: &raw::Inode, lists: &[Option<List>], done: &mut Vec<What>) -> (Vec<Extent>, Vec<(u64, u64)>) {
+    let (mut extents, mut cut) = (inode.extents.clone(), Vec::new());
+    let size_blocks = inode.attributes.size.div_ceil(BLOCK as u64);
+    // How long is what the only lost continuation listed? That is known where it can have had no hole.
+    let known = || extents.iter().chain(lists.iter().flatten().flat_map(|l| &l.extents));
+    let long = known().map(|e| e.blocks()).fold(0, u64::saturating_add);
+    let stored = known().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum::<u64>();
+    let missing = inode.attributes.blocks.checked_sub(stored);
+    let alone = lists.iter().filter(|l| l.is_none()).count() == 1;
+    let missing = missing.filter(|m| alone && *m > 0 && long.checked_add(*m) == Some(size_blocks));
+    let mut lost = false;
+    for (n, list) in lists.iter().enumerate() {
+        let from = length(&extents);
+        let Some(list) = list else {
+            let next = lists[n..].iter().flatten().next();
+            match (missing, next) {
+                (Some(blocks), _) => {
+                    cut.push((from, blocks));
+                    extents.push(Extent::Hole { blocks });
+                }
+                // The next one says where it begins.
+                (None, Some(List { first: Some(_), .. })) => lost = true,
+                _ => {
+                    cut.push((from, size_blocks.saturating_sub(from)));
+                    break;
+                }
+            }
+            continue;
+        };
+        // What stands before it is as long as it says.
+        let apart = list.first.map_or(0, |first| i64::from(first.wrapping_sub(from as u32).cast_signed()));
+        if apart > 0 {
+            let blocks = apart.unsigned_abs();
+            if std::mem::take(&mut lost) {
+                cut.push((from, blocks));
+            } else {
+                done.push(What::Mended { field: "extents" });
+            }
+            extents.push(Extent::Hole { blocks });
+        } else if apart < 0 {
+            done.push(What::Mended { field: "extents" });
+            shorten(&mut extents, from.saturating_sub(apart.unsigned_abs()));
+        }
+        extents.extend(&list.extents);
+    }
+    (extents, cut)
+}
+
+/// Leaves the first so many blocks.
+fn shorten(extents: &mut Vec<Extent>, to: u64) {
+    let mut over = length(extents).saturating_sub(to);
+    while let Some(last) = extents.pop() {
+        let keep = last.blocks().saturating_sub(over);
+        over = over.saturating_sub(last.blocks());
+        // OK to saturate: only a hole is longer than 32 bits.
+        let blocks = u32::try_from(keep).unwrap_or(u32::MAX);
+        match last {
+            _ if keep == 0 => {}
+            Extent::Stored { start, .. } => extents.push(Extent::Stored { start, blocks }),
+            Extent::Reserved { .. } => extents.push(Extent::Reserved { blocks }),
+            Extent::Hole { .. } => extents.push(Extent::Hole { blocks: keep }),
+        }
+        if over == 0 {
+            break;
+        }
+    }
 }
 
 /// Extents that lie in the volume, and no more than a file can have.
@@ -196,14 +244,21 @@ fn within(disk: &Disk<'_>, extents: Vec<Extent>, file: &mut File, done: &mut Vec
     debug_assert!(file.changed || file.extents.len() == count);
 }
 
-/// The extents of each continuation; `None`: it cannot be read.
+/// What a continuation lists.
+struct List {
+    /// The lower half of the number of the file's block with which it begins, if it says so.
+    first: Option<u32>,
+    extents: Vec<Extent>,
+}
+
+/// What each continuation lists; `None`: it cannot be read.
 fn lists(
     disk: &Disk<'_>,
     ino: Ino,
     inode: &raw::Inode,
     own: &mut Vec<Addr>,
     done: &mut Vec<What>,
-) -> Vec<Option<Vec<Extent>>> {
+) -> Vec<Option<List>> {
     let mine = |block: &Block, kind, n: usize, of: usize| {
         Header::expect(block, kind).is_ok_and(|h| {
             (h.ino, h.seq, h.epoch) == (ino, inode.header.seq, inode.header.epoch)
@@ -230,10 +285,19 @@ fn lists(
     places.resize(inode.continuations, None);
     let mut out = Vec::with_capacity(places.len());
     for (n, at) in places.into_iter().enumerate() {
-        let right =
-            |b: &Block| mine(b, Kind::Continuation, n, inode.continuations) && chain::read_continuation(b).is_ok();
+        let earlier = |b: &Block| {
+            Header::expect(b, Kind::Continuation).is_ok_and(|h| h.ino == ino && map::earlier(&h, &inode.header))
+        };
+        let right = |b: &Block| {
+            (earlier(b) || mine(b, Kind::Continuation, n, inode.continuations)) && chain::read_continuation(b).is_ok()
+        };
         let block = at.and_then(|at| part(disk, at, done, right));
-        let list = block.and_then(|b| chain::read_continuation(&b).ok());
+        let list = block.and_then(|b| {
+            let says = chain::read_continuation(&b).ok()?;
+            // Those that were written with the inode need not say it.
+            let first = Some(says.first).filter(|_| earlier(&b));
+            Some(List { first, extents: says.extents })
+        });
         own.extend(at.filter(|_| list.is_some()));
         out.push(list);
     }

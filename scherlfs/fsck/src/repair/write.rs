@@ -159,8 +159,10 @@ impl Checkpoint<'_> {
             let some = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
             follow.push((*at, chain::write_runs(&part(Kind::Index, n, indexes), some)));
         }
+        let mut first: u64 = extents[..here].iter().map(|e| e.blocks()).sum();
         for (n, (at, list)) in rest.iter().zip(extents[here..].chunks(RUNS_MAX)).enumerate() {
-            follow.push((*at, chain::write_continuation(&part(Kind::Continuation, n, conts), list)));
+            follow.push((*at, chain::write_continuation(&part(Kind::Continuation, n, conts), first, list)));
+            first += list.iter().map(|e| e.blocks()).sum::<u64>();
         }
         follow.extend(pages.iter().zip(&content.pages).map(|(at, (_, block))| (*at, Box::new(**block))));
         let parts: Vec<&[u8]> = follow.iter().map(|(_, b)| &b[..]).collect();

@@ -46,7 +46,7 @@ fn own_blocks(dev: &dyn BlockDevice, at: u64) -> BTreeSet<u64> {
         runs = index.iter().flat_map(|a| chain::read_runs(&block(dev, a.0), chain::Kind::Index).unwrap()).collect();
     }
     let conts: Vec<u64> = runs.iter().flat_map(|r| r.addrs().map(|a| a.0)).collect();
-    let more = conts.iter().flat_map(|at| chain::read_continuation(&block(dev, *at)).unwrap());
+    let more = conts.iter().flat_map(|at| chain::read_continuation(&block(dev, *at)).unwrap().extents);
     for e in read.extents.into_iter().chain(more) {
         if let Extent::Stored { start, blocks } = e {
             out.extend(start.0..start.0 + u64::from(blocks));

@@ -1,0 +1,296 @@
+//! How full is each leaf, and which of them have to be written?
+//!
+//! Before an inode is written its leaves are arranged. The first takes what the inode has room for, all of it if there are others:
+//! a reader knows from that how many it lists. The others hold [`RUNS_MAX`] at most. One that is too full is split, in half where
+//! the file goes on behind it; one that was changed anyway and has become small takes in its neighbour. Leaves that were not touched
+//! stay where they are.
+
+use std::sync::Arc;
+
+use scherlfs_format::Addr;
+use scherlfs_format::chain::RUNS_MAX;
+use scherlfs_format::extent::Extent;
+use scherlfs_format::inode::{RUNS, indexes};
+
+use super::Extents;
+use super::leaf::Leaf;
+
+/// The most continuations: as many as index blocks that stand alone can name.
+const MOST: usize = RUNS * RUNS_MAX;
+/// Two neighbours that list no more than this in all become one.
+const SMALL: usize = RUNS_MAX / 2;
+
+/// What a continuation is to say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continuation {
+    /// Which of the inode's it is.
+    pub number: usize,
+    /// The first block of the file that it lists.
+    pub first: u64,
+    /// What it lists.
+    pub extents: Vec<Extent>,
+}
+
+impl Extents {
+    /// Arranges the leaves for an inode that has room for so many extents.
+    pub fn arrange(&mut self, room: usize) {
+        self.fill_first(room);
+        let mut n = 1;
+        while n < self.leaves.len() {
+            let listed = self.leaves[n].listed(self.next(n));
+            if listed > RUNS_MAX {
+                let last = n + 1 == self.leaves.len();
+                let keep = if last { RUNS_MAX } else { listed / 2 };
+                self.split(n, keep);
+            } else if self.leaves[n].at.is_none() && self.takes_in(n, n + 1) {
+                self.join(n);
+                // It may take in another.
+                continue;
+            } else if self.leaves[n].at.is_none() && n > 1 && self.takes_in(n - 1, n) {
+                self.join(n - 1);
+                n -= 1;
+                continue;
+            }
+            n += 1;
+        }
+        if self.leaves.len() - 1 > MOST {
+            self.pack(room);
+        }
+    }
+
+    fn takes_in(&self, n: usize, next: usize) -> bool {
+        let Some(leaf) = self.leaves.get(next) else { return false };
+        self.leaves[n].listed(self.next(n)) + leaf.listed(self.next(next)) <= SMALL
+    }
+
+    /// The first leaf lists as much as there is room for, if there are others.
+    fn fill_first(&mut self, room: usize) {
+        loop {
+            let listed = self.leaves[0].listed(self.next(0));
+            if listed > room {
+                self.split(0, room);
+                // What was split off stands before what stood there, in one leaf with it.
+                if self.leaves.len() > 2 {
+                    self.join(1);
+                }
+                return;
+            }
+            if listed == room || self.leaves.len() == 1 {
+                return;
+            }
+            let lacks = room - listed;
+            if self.leaves[1].listed(self.next(1)) > lacks {
+                self.split(1, lacks);
+            }
+            self.join(0);
+        }
+    }
+
+    /// Splits a leaf so that it lists so many.
+    fn split(&mut self, n: usize, keep: usize) {
+        let rest = self.leaf(n).split_off(keep);
+        if rest.parts.is_empty() {
+            // What is too much is the hole behind its last part: the next leaf has it.
+            let from = rest.from;
+            if let Some(next) = self.leaves.get_mut(n + 1) {
+                let next = Arc::make_mut(next);
+                next.from = from;
+                next.count();
+            }
+            return;
+        }
+        self.leaves.insert(n + 1, Arc::new(rest));
+    }
+
+    /// Makes one leaf of two.
+    fn join(&mut self, n: usize) {
+        let next = self.leaves.remove(n + 1);
+        let leaf = self.leaf(n);
+        next.parts.iter().for_each(|part| leaf.push(*part));
+        leaf.count();
+    }
+
+    /// Makes all leaves full.
+    fn pack(&mut self, room: usize) {
+        let mut all = Leaf::default();
+        self.parts().for_each(|part| all.push(*part));
+        all.count();
+        self.leaves.clear();
+        let mut keep = room;
+        while all.listed(None) > keep {
+            let rest = all.split_off(keep);
+            self.leaves.push(Arc::new(std::mem::replace(&mut all, rest)));
+            keep = RUNS_MAX;
+        }
+        self.leaves.push(Arc::new(all));
+    }
+
+    /// How many continuations there are.
+    pub fn continuations(&self) -> usize {
+        self.leaves.len() - 1
+    }
+
+    /// How many of them have to be written.
+    pub fn loose(&self) -> usize {
+        self.leaves[1..].iter().filter(|l| l.at.is_none()).count()
+    }
+
+    /// Continuations that lie there have to be written.
+    pub fn loosen(&mut self, there: impl Fn(Addr) -> bool) {
+        for leaf in &mut self.leaves[1..] {
+            if leaf.at.is_some_and(&there) {
+                Arc::make_mut(leaf).at = None;
+            }
+        }
+    }
+
+    /// The blocks that writing continuations and their index takes, at most, once so many blocks of the file have got new places.
+    pub fn cost(&self, blocks: usize) -> usize {
+        // Each may split an extent into three, and each may be the end of a leaf, so that the one before it has to be written.
+        let more = (2 * blocks).div_ceil(RUNS_MAX / 2) + 4;
+        let all = self.continuations() + more;
+        let written = if all > MOST { all } else { all.min(self.loose() + 2 * blocks + more) };
+        // Where a first leaf that is not arranged yet has more than there is room for.
+        let first = self.leaves[0].listed(self.next(0)).div_ceil(RUNS_MAX);
+        written + first + indexes(all + first)
+    }
+
+    /// The same if all of them have to be written.
+    pub fn cost_of_all(&self, blocks: u64) -> u64 {
+        let blocks = usize::try_from(blocks).unwrap_or(usize::MAX / 4);
+        let all = self.continuations() + (2 * blocks).div_ceil(RUNS_MAX / 2) + 4;
+        let first = self.leaves[0].listed(self.next(0)).div_ceil(RUNS_MAX);
+        (all + first + indexes(all + first)) as u64
+    }
+
+    /// What the inode lists itself.
+    pub fn own(&self) -> Vec<Extent> {
+        self.leaves[0].write(self.next(0))
+    }
+
+    /// All that is listed.
+    #[cfg(test)]
+    pub fn write(&self) -> Vec<Extent> {
+        (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.next(n))).collect()
+    }
+
+    /// Says where the continuations that have to be written will be, in order; gives what they are to say.
+    pub fn place(&mut self, at: impl IntoIterator<Item = Addr>) -> Vec<Continuation> {
+        let mut out = Vec::new();
+        let loose: Vec<usize> = (1..self.leaves.len()).filter(|n| self.leaves[*n].at.is_none()).collect();
+        for (n, at) in loose.into_iter().zip(at) {
+            let extents = self.leaves[n].write(self.next(n));
+            out.push(Continuation { number: n - 1, first: self.leaves[n].from, extents });
+            self.leaf(n).at = Some(at);
+        }
+        out
+    }
+
+    /// Where the continuations are, in order.
+    pub fn places(&self) -> impl Iterator<Item = Addr> + '_ {
+        self.leaves[1..].iter().filter_map(|l| l.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use device::Rng;
+
+    use super::super::Place;
+    use super::*;
+
+    /// Continuations as they stand on a disk.
+    #[derive(Default)]
+    struct Disk {
+        blocks: BTreeMap<u64, Continuation>,
+        next: u64,
+    }
+
+    impl Disk {
+        /// Writes what has to be written; says how many blocks that was.
+        fn write(&mut self, extents: &mut Extents, room: usize) -> usize {
+            let most = extents.cost(0);
+            extents.arrange(room);
+            let at: Vec<u64> = (self.next..).take(extents.loose()).collect();
+            self.next += at.len() as u64;
+            let written = extents.place(at.iter().map(|at| Addr(*at)));
+            assert_eq!(written.len(), at.len());
+            assert!(at.len() <= most, "{} blocks, {most} were expected", at.len());
+            self.blocks.extend(at.iter().copied().zip(written));
+            at.len()
+        }
+
+        /// What a reader finds who knows the inode alone.
+        fn read(&self, extents: &Extents, room: usize) -> Extents {
+            let (own, mut from) = (extents.own(), 0);
+            from += own.iter().map(|e| e.blocks()).sum::<u64>();
+            let mut rest = Vec::new();
+            for (n, at) in extents.places().enumerate() {
+                let c = &self.blocks[&at.0];
+                assert_eq!(c.first, from, "continuation {n}");
+                assert!((1..=RUNS_MAX).contains(&c.extents.len()), "continuation {n} lists {}", c.extents.len());
+                from += c.extents.iter().map(|e| e.blocks()).sum::<u64>();
+                rest.push((at, c.extents.clone()));
+            }
+            let all = own.len() + rest.iter().map(|(_, list)| list.len()).sum::<usize>();
+            assert_eq!(all, extents.listed());
+            assert_eq!(own.len(), room.min(all), "a reader takes the first of all for the inode's own");
+            Extents::read_leaves(&own, &rest).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_stays_on_the_disk_and_what_is_written_anew_are_the_extents() {
+        for seed in 0..12 {
+            let (mut rng, mut extents, mut disk) = (Rng::new(seed), Extents::default(), Disk::default());
+            let (mut next, mut room) = (1 << 40, 320);
+            for round in 0..400 {
+                for _ in 0..1 + rng.below(if round % 50 == 0 { 900 } else { 8 }) {
+                    let (from, len) = (rng.below(6000), 1 + rng.below(3));
+                    match rng.below(40) {
+                        0 => drop(extents.clear(from..from + 100 * len)),
+                        1 => drop(extents.collapse(from..from + len)),
+                        2 => extents.insert(from, len),
+                        3 => drop(extents.put(from, 90 * len, Place::Reserved)),
+                        _ => {
+                            next += rng.below(2) * 7;
+                            extents.put(from, len, Place::At(Addr(next)));
+                            next += len;
+                        }
+                    }
+                }
+                if rng.below(10) == 0 {
+                    room = [320, 12, 0, 200][rng.below(4) as usize];
+                }
+                disk.write(&mut extents, room);
+                let found = disk.read(&extents, room);
+                assert_eq!(found, extents, "as it is in memory, what has to be written among it");
+                if rng.below(3) == 0 {
+                    extents = found;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_update_of_one_block_writes_a_leaf_and_not_the_others() {
+        let (mut extents, mut disk) = (Extents::default(), Disk::default());
+        for n in 0..20_000 {
+            extents.put(n, 1, Place::At(Addr(10 + 2 * n)));
+        }
+        disk.write(&mut extents, 320);
+        assert_eq!(extents.continuations(), (20_000 - 320usize).div_ceil(RUNS_MAX), "all are full");
+        let (mut rng, mut written) = (Rng::new(1), 0);
+        for n in 0..1000 {
+            extents.put(rng.below(20_000), 1, Place::At(Addr(90_000 + 2 * n)));
+            written += disk.write(&mut extents, 320);
+        }
+        assert!(written < 1100, "{written} continuations for 1000 updates");
+        // What is cleared goes, and the leaves with it.
+        extents.clear(100..19_900);
+        disk.write(&mut extents, 320);
+        assert_eq!(extents.continuations(), 0);
+    }
+}

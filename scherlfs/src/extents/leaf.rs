@@ -1,0 +1,198 @@
+//! A part of a file's extents that stands in one block: the inode's own, or a continuation.
+//!
+//! Left out: which leaf a block of the file belongs to ([`super::Extents`]), and how full a leaf shall be ([`super::arrange`]).
+
+use std::ops::Range;
+
+use scherlfs_format::extent::Extent;
+use scherlfs_format::{Addr, Run};
+
+use super::{Freed, Place};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    pub from: u64,
+    pub blocks: u64,
+    pub place: Place,
+}
+
+impl Part {
+    pub fn end(&self) -> u64 {
+        self.from + self.blocks
+    }
+    pub fn after(&self, by: u64) -> Place {
+        match self.place {
+            Place::At(a) => Place::At(Addr(a.0 + by)),
+            Place::Reserved => Place::Reserved,
+        }
+    }
+    /// Whether `next`, which begins where this ends, goes on where this lies.
+    pub fn goes_on(&self, next: &Part) -> bool {
+        let follows = match (self.place, next.place) {
+            (Place::At(a), Place::At(b)) => a.0 + self.blocks == b.0,
+            (Place::Reserved, Place::Reserved) => true,
+            _ => false,
+        };
+        follows && self.end() == next.from && self.blocks + next.blocks <= u64::from(u32::MAX)
+    }
+    fn extent(&self) -> Extent {
+        // OK to saturate: parts are not joined beyond 32 bits.
+        let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
+        match self.place {
+            Place::At(start) => Extent::Stored { start, blocks },
+            Place::Reserved => Extent::Reserved { blocks },
+        }
+    }
+    pub fn run(&self) -> Option<Run> {
+        match self.place {
+            Place::At(start) => Some(Run { start, blocks: u32::try_from(self.blocks).unwrap_or(u32::MAX) }),
+            Place::Reserved => None,
+        }
+    }
+}
+
+/// Extents from one block of the file on; where the next leaf begins, they end.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Leaf {
+    pub from: u64,
+    pub parts: Vec<Part>,
+    /// The continuation that says the same; `None`: it has to be written. Of the first leaf without meaning.
+    pub at: Option<Addr>,
+    /// What it lists, but for a hole behind the last part.
+    listed: usize,
+    pub blocks: u64,
+    pub reserved: u64,
+}
+
+impl Leaf {
+    pub fn new(from: u64, parts: Vec<Part>) -> Self {
+        let mut leaf = Leaf { from, parts, ..Leaf::default() };
+        leaf.count();
+        leaf
+    }
+
+    /// After a change of its parts or its beginning: it has to be written.
+    pub fn count(&mut self) {
+        let (mut at, mut holes) = (self.from, 0);
+        (self.blocks, self.reserved) = (0, 0);
+        for part in &self.parts {
+            holes += usize::from(part.from > at);
+            at = part.end();
+            self.blocks += part.blocks;
+            self.reserved += if part.place == Place::Reserved { part.blocks } else { 0 };
+        }
+        self.listed = self.parts.len() + holes;
+        self.at = None;
+    }
+
+    /// Where its last part ends.
+    pub fn end(&self) -> u64 {
+        self.parts.last().map_or(self.from, Part::end)
+    }
+
+    /// How many extents it lists if the next leaf begins at `next`.
+    pub fn listed(&self, next: Option<u64>) -> usize {
+        self.listed + usize::from(next.is_some_and(|next| next > self.end()))
+    }
+
+    /// What it lists if the next leaf begins at `next`.
+    pub fn write(&self, next: Option<u64>) -> Vec<Extent> {
+        let mut out = Vec::with_capacity(self.listed + 1);
+        let mut at = self.from;
+        let hole = |out: &mut Vec<Extent>, at: u64, to: u64| {
+            if to > at {
+                out.push(Extent::Hole { blocks: to - at });
+            }
+        };
+        for part in &self.parts {
+            hole(&mut out, at, part.from);
+            out.push(part.extent());
+            at = part.end();
+        }
+        hole(&mut out, at, next.unwrap_or(at));
+        out
+    }
+
+    /// Adds a part behind all others, joined with the last where it goes on there. [`Leaf::count`] has to follow.
+    pub fn push(&mut self, part: Part) {
+        match self.parts.last_mut() {
+            Some(last) if last.goes_on(&part) => last.blocks += part.blocks,
+            _ => self.parts.push(part),
+        }
+    }
+
+    /// The first part that ends behind a block.
+    pub fn first_behind(&self, at: u64) -> usize {
+        self.parts.partition_point(|p| p.end() <= at)
+    }
+
+    /// Whether something is in a range.
+    pub fn holds(&self, range: &Range<u64>) -> bool {
+        self.parts.get(self.first_behind(range.start)).is_some_and(|p| p.from < range.end)
+    }
+
+    /// Makes a hole.
+    pub fn clear(&mut self, range: &Range<u64>, freed: &mut Freed) {
+        let first = self.first_behind(range.start);
+        let mut last = first;
+        let mut kept: Vec<Part> = Vec::new();
+        for p in self.parts[first..].iter().take_while(|p| p.from < range.end) {
+            last += 1;
+            let (from, to) = (p.from.max(range.start), p.end().min(range.end));
+            match p.after(from - p.from) {
+                Place::At(start) => {
+                    freed.runs.push(Run { start, blocks: u32::try_from(to - from).unwrap_or(u32::MAX) });
+                }
+                Place::Reserved => freed.reserved += to - from,
+            }
+            if p.from < from {
+                kept.push(Part { blocks: from - p.from, ..*p });
+            }
+            if to < p.end() {
+                kept.push(Part { from: to, blocks: p.end() - to, place: p.after(to - p.from) });
+            }
+        }
+        self.parts.splice(first..last, kept);
+        self.count();
+    }
+
+    /// Says where blocks are that were a hole.
+    pub fn put(&mut self, part: Part) {
+        let at = self.first_behind(part.from);
+        self.parts.insert(at, part);
+        // Join with the next, then with the one before.
+        if at + 1 < self.parts.len() && self.parts[at].goes_on(&self.parts[at + 1]) {
+            self.parts[at].blocks += self.parts[at + 1].blocks;
+            self.parts.remove(at + 1);
+        }
+        if at > 0 && self.parts[at - 1].goes_on(&self.parts[at]) {
+            self.parts[at - 1].blocks += self.parts[at].blocks;
+            self.parts.remove(at);
+        }
+        self.count();
+    }
+
+    /// Splits it so that this one lists `keep` extents, at most, and gives the rest. `keep` is less than it lists.
+    pub fn split_off(&mut self, keep: usize) -> Leaf {
+        let (mut at, mut listed, mut upto) = (self.from, 0, self.parts.len());
+        let mut from = self.end();
+        for (n, part) in self.parts.iter().enumerate() {
+            if part.from > at {
+                if listed == keep {
+                    (upto, from) = (n, at);
+                    break;
+                }
+                listed += 1;
+            }
+            if listed == keep {
+                (upto, from) = (n, part.from);
+                break;
+            }
+            listed += 1;
+            at = part.end();
+        }
+        let rest = self.parts.split_off(upto);
+        self.count();
+        Leaf::new(from, rest)
+    }
+}

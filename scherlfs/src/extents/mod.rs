@@ -1,0 +1,314 @@
+//! Which block of a file lies where? Extents, split and joined (Scherl 2004, section 5.4).
+//!
+//! They stand in leaves: as many as there is room for in the inode's own block, the others in continuations. A change touches the
+//! leaves it falls into and no others, so that an inode of thousands of extents is written as a few blocks. A leaf is shared by
+//! copies of the extents until one of them changes it.
+
+mod arrange;
+mod leaf;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use scherlfs_format::extent::{Extent, HOLE_MAX};
+use scherlfs_format::{Addr, FormatError, Run};
+
+pub use arrange::Continuation;
+use leaf::{Leaf, Part};
+
+/// Where a part of a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// From this block on.
+    At(Addr),
+    /// Room was promised.
+    Reserved,
+}
+
+/// The extents of a file. What is in none is a hole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extents {
+    /// The first begins at block 0, is the inode's own, and may be empty; each of the others has a part at least. A hole at the end
+    /// of a leaf reaches to the beginning of the next.
+    leaves: Vec<Arc<Leaf>>,
+}
+
+impl Default for Extents {
+    fn default() -> Self {
+        Extents { leaves: vec![Arc::default()] }
+    }
+}
+
+/// What was taken out.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Blocks that were stored.
+    pub runs: Vec<Run>,
+    /// Blocks that were promised.
+    pub reserved: u64,
+}
+
+impl Extents {
+    /// From what an inode lists.
+    pub fn read(all: &[Extent]) -> Result<Self, FormatError> {
+        Self::read_leaves(all, &[])
+    }
+
+    /// From what an inode lists itself, and each of its continuations.
+    pub fn read_leaves(first: &[Extent], rest: &[(Addr, Vec<Extent>)]) -> Result<Self, FormatError> {
+        let mut leaves: Vec<Arc<Leaf>> = Vec::with_capacity(1 + rest.len());
+        let mut from = 0u64;
+        let rest = rest.iter().map(|(at, list)| (Some(*at), &list[..]));
+        for (at, list) in [(None, first)].into_iter().chain(rest) {
+            let (begin, mut parts) = (from, Vec::with_capacity(list.len()));
+            for extent in list {
+                let blocks = extent.blocks();
+                let place = match *extent {
+                    Extent::Stored { start, .. } => Some(Place::At(start)),
+                    Extent::Reserved { .. } => Some(Place::Reserved),
+                    Extent::Hole { .. } => None,
+                };
+                parts.extend(place.map(|place| Part { from, blocks, place }));
+                from += blocks;
+                if from > HOLE_MAX {
+                    return Err(FormatError::Field { what: "inode", field: "blocks in extents", value: from });
+                }
+            }
+            let mut leaf = Leaf::new(begin, parts);
+            match leaves.last_mut() {
+                // A continuation of nothing but a hole: the leaf before it has the hole, and has to be written.
+                Some(last) if leaf.parts.is_empty() => Arc::make_mut(last).at = None,
+                _ => {
+                    // Two holes side by side are one, and then it has to be written.
+                    leaf.at = at.filter(|_| leaf.listed(Some(from)) == list.len());
+                    leaves.push(Arc::new(leaf));
+                }
+            }
+        }
+        Ok(Extents { leaves })
+    }
+
+    /// The leaf that a block of the file belongs to.
+    fn leaf_of(&self, at: u64) -> usize {
+        // The first begins at 0.
+        self.leaves.partition_point(|l| l.from <= at).saturating_sub(1)
+    }
+
+    fn leaf(&mut self, n: usize) -> &mut Leaf {
+        Arc::make_mut(&mut self.leaves[n])
+    }
+
+    /// Where the next leaf begins.
+    fn next(&self, n: usize) -> Option<u64> {
+        self.leaves.get(n + 1).map(|l| l.from)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
+        self.leaves.iter().flat_map(|l| &l.parts)
+    }
+
+    /// How many extents are listed in all.
+    pub fn listed(&self) -> usize {
+        self.leaves.iter().enumerate().map(|(n, leaf)| leaf.listed(self.next(n))).sum()
+    }
+
+    /// Blocks stored or promised.
+    pub fn blocks(&self) -> u64 {
+        self.leaves.iter().map(|l| l.blocks).sum()
+    }
+
+    /// Blocks that are promised.
+    pub fn reserved(&self) -> u64 {
+        self.leaves.iter().map(|l| l.reserved).sum()
+    }
+
+    /// The runs that are stored, in order of the file.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.parts().filter_map(Part::run)
+    }
+
+    /// The parts that are stored: the first block in the file, the first place, how many.
+    pub fn stored(&self, from: u64) -> impl Iterator<Item = (u64, Addr, u64)> + '_ {
+        let leaf = self.leaf_of(from);
+        let first = self.leaves[leaf].first_behind(from);
+        let parts = self.leaves[leaf].parts[first..].iter().chain(self.leaves[leaf + 1..].iter().flat_map(|l| &l.parts));
+        parts.filter_map(move |p| {
+            let skip = from.saturating_sub(p.from);
+            match p.after(skip) {
+                Place::At(a) => Some((p.from + skip, a, p.blocks - skip)),
+                Place::Reserved => None,
+            }
+        })
+    }
+
+    /// What block `at` is, and how many blocks from it on are the same: `None` is a hole, the last without end.
+    pub fn at(&self, at: u64) -> (Option<Place>, u64) {
+        let leaf = self.leaf_of(at);
+        let first = self.leaves[leaf].first_behind(at);
+        let next = || self.leaves.get(leaf + 1).and_then(|l| l.parts.first());
+        match self.leaves[leaf].parts.get(first).or_else(next) {
+            Some(p) if p.from <= at => (Some(p.after(at - p.from)), p.end() - at),
+            Some(p) => (None, p.from - at),
+            None => (None, u64::MAX - at),
+        }
+    }
+
+    /// The block behind the last that is stored or promised.
+    pub fn end(&self) -> u64 {
+        self.leaves.last().map_or(0, |l| l.end())
+    }
+
+    /// Makes a hole; says what was there.
+    pub fn clear(&mut self, range: Range<u64>) -> Freed {
+        let mut freed = Freed::default();
+        if range.is_empty() {
+            return freed;
+        }
+        let (first, last) = (self.leaf_of(range.start), self.leaf_of(range.end - 1));
+        for n in first..=last {
+            if self.leaves[n].holds(&range) {
+                self.leaf(n).clear(&range, &mut freed);
+            }
+        }
+        self.drop_empty(first.max(1)..last + 1);
+        freed
+    }
+
+    /// A leaf without parts is none; the one before it has its hole.
+    fn drop_empty(&mut self, among: Range<usize>) {
+        for n in among.rev() {
+            if self.leaves.get(n).is_some_and(|l| l.parts.is_empty()) {
+                self.leaves.remove(n);
+                self.leaf(n - 1).at = None;
+            }
+        }
+    }
+
+    /// Says where blocks are; says what was there before.
+    pub fn put(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
+        let freed = self.clear(from..from + blocks);
+        let n = self.leaf_of(from);
+        // The next leaf has a hole where the part reaches into it.
+        if self.next(n).is_some_and(|next| next < from + blocks) {
+            let next = self.leaf(n + 1);
+            next.from = from + blocks;
+            next.count();
+        }
+        self.leaf(n).put(Part { from, blocks, place });
+        freed
+    }
+
+    /// Cuts a range out and moves what is behind it down; says what was there.
+    pub fn collapse(&mut self, range: Range<u64>) -> Freed {
+        let (freed, by) = (self.clear(range.clone()), range.end - range.start);
+        self.shift(range.start, |from| from.max(range.end) - by);
+        freed
+    }
+
+    /// Opens a hole and moves what is behind it up.
+    pub fn insert(&mut self, at: u64, blocks: u64) {
+        // A part across the place is split.
+        let n = self.leaf_of(at);
+        let first = self.leaves[n].first_behind(at);
+        if let Some(p) = self.leaves[n].parts.get(first).copied()
+            && p.from < at
+        {
+            let leaf = self.leaf(n);
+            let upper = Part { from: at, blocks: p.end() - at, place: p.after(at - p.from) };
+            leaf.parts[first].blocks = at - p.from;
+            leaf.parts.insert(first + 1, upper);
+        }
+        self.shift(at, |from| from + blocks);
+    }
+
+    /// Moves what begins at a block or behind it. All leaves from there on have to be written: each says where it begins.
+    fn shift(&mut self, at: u64, to: impl Fn(u64) -> u64) {
+        let first = self.leaf_of(at);
+        for n in first.saturating_sub(1)..self.leaves.len() {
+            let leaf = self.leaf(n);
+            if n > 0 && leaf.from >= at {
+                leaf.from = to(leaf.from);
+            }
+            let parts = std::mem::take(&mut leaf.parts);
+            for mut part in parts {
+                if part.from >= at {
+                    part.from = to(part.from);
+                }
+                leaf.push(part);
+            }
+            leaf.count();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use device::Rng;
+
+    use super::*;
+
+    /// What each block is.
+    type Plain = BTreeMap<u64, Place>;
+
+    fn plain(extents: &Extents) -> Plain {
+        extents.parts().flat_map(|p| (0..p.blocks).map(|n| (p.from + n, p.after(n)))).collect()
+    }
+
+    #[test]
+    fn extents_are_what_a_plain_map_is() {
+        for seed in 0..40 {
+            let (mut rng, mut ours, mut map, mut next) = (Rng::new(seed), Extents::default(), Plain::new(), 10);
+            for _ in 0..300 {
+                let (from, len) = (rng.below(60), 1 + rng.below(9));
+                let range = from..from + len;
+                let before = ours.clone();
+                let gone = match rng.below(5) {
+                    0 => {
+                        range.clone().for_each(|b| _ = map.remove(&b));
+                        ours.clear(range)
+                    }
+                    1 => {
+                        range.clone().for_each(|b| _ = map.insert(b, Place::Reserved));
+                        ours.put(from, len, Place::Reserved)
+                    }
+                    2 => {
+                        let old = std::mem::take(&mut map);
+                        let kept = old.into_iter().filter(|(b, _)| !range.contains(b));
+                        map = kept.map(|(b, p)| (if b >= range.end { b - len } else { b }, p)).collect();
+                        ours.collapse(range)
+                    }
+                    3 => {
+                        let old = std::mem::take(&mut map);
+                        map = old.into_iter().map(|(b, p)| (if b >= from { b + len } else { b }, p)).collect();
+                        ours.insert(from, len);
+                        Freed::default()
+                    }
+                    _ => {
+                        // Often right behind what was written last, so that parts join.
+                        next += rng.below(2) * 5;
+                        for n in 0..len {
+                            map.insert(from + n, Place::At(Addr(next + n)));
+                        }
+                        let freed = ours.put(from, len, Place::At(Addr(next)));
+                        next += len;
+                        freed
+                    }
+                };
+                assert_eq!(plain(&ours), map);
+                assert_eq!(plain(&Extents::read(&ours.write()).unwrap()), map);
+                assert_eq!(ours.write().len(), ours.listed());
+                assert_eq!(ours.blocks(), map.len() as u64);
+                let joined = ours.leaves.iter().all(|l| l.parts.windows(2).all(|w| !w[0].goes_on(&w[1])));
+                assert!(joined, "{ours:?} after {before:?}");
+                let stored = |e: &Extents| e.runs().map(|r| u64::from(r.blocks)).sum::<u64>();
+                let freed: u64 = gone.runs.iter().map(|r| u64::from(r.blocks)).sum();
+                assert!(stored(&ours) + freed >= stored(&before));
+                for at in 0..80 {
+                    assert_eq!(ours.at(at).0, map.get(&at).copied());
+                }
+            }
+        }
+    }
+}
