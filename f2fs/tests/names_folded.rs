@@ -375,7 +375,7 @@ fn we_replay_what_linux_synced_of_folding_directories_and_of_sealed_files() {
     let image = power_cut(&Memory::load(&path).unwrap());
     let vol = mount(image.clone());
     let s = find(&vol, "s").unwrap();
-    let sealed = at(&vol, s, "large").unwrap();
+    let sealed = at(&vol, s, "small").unwrap();
     assert!(matches!(vol.open(sealed, true), Err(vfs::Error::NotPermitted(_))));
     let mut at = 0;
     while at < u64::MAX {
@@ -384,7 +384,7 @@ fn we_replay_what_linux_synced_of_folding_directories_and_of_sealed_files() {
     vol.setattr(sealed, &vfs::SetAttr { perm: Some(0o600), ..vfs::SetAttr::default() }).unwrap();
     vol.fsync(sealed, false).unwrap();
     image.image(Loss::AllLost).save(&path).unwrap();
-    let run = Kernel::of(linux).run(&path, "stat -c %a s/large; cp s/* $OUT/").expect_ok();
+    let run = Kernel::of(linux).run(&path, "stat -c %a s/small; cp s/* $OUT/").expect_ok();
     assert!(run.stdout.starts_with("600\n"), "{}", run.stdout);
     for name in ["small", "large"] {
         assert!(std::fs::read(run.out().join(name)).unwrap() == want(name), "{name}");

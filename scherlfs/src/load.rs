@@ -111,8 +111,8 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
     if all().count() != found.extents_in_all as usize {
         return Err(wrong(at, &format_args!("it has {} extents, not {}", all().count(), found.extents_in_all)));
     }
-    let outside = all()
-        .find(|e| matches!(e, Extent::Stored { start, blocks } if start.0 + u64::from(*blocks) > dev.blocks()));
+    let outside =
+        all().find(|e| matches!(e, Extent::Stored { start, blocks } if start.0 + u64::from(*blocks) > dev.blocks()));
     if let Some(extent) = outside {
         return Err(wrong(at, &format_args!("{extent:?} is outside of the volume")));
     }

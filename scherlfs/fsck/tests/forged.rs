@@ -162,7 +162,8 @@ fn a_field_that_lies_costs_no_other_file() {
 fn claimed(block: &Block) -> BTreeSet<u64> {
     use scherlfs_format::extent::Extent;
     let inode = scherlfs_format::inode::Inode::read(block).map(|i| i.extents);
-    let all = inode.or_else(|_| scherlfs_format::chain::read_continuation(block).map(|c| c.extents)).unwrap_or_default();
+    let all =
+        inode.or_else(|_| scherlfs_format::chain::read_continuation(block).map(|c| c.extents)).unwrap_or_default();
     let of = |e: Extent| match e {
         Extent::Stored { start, blocks } => start.0..start.0 + u64::from(blocks).min(5000),
         _ => 0..0,

@@ -131,7 +131,8 @@ impl Extents {
     pub fn stored(&self, from: u64) -> impl Iterator<Item = (u64, Addr, u64)> + '_ {
         let leaf = self.leaf_of(from);
         let first = self.leaves[leaf].first_behind(from);
-        let parts = self.leaves[leaf].parts[first..].iter().chain(self.leaves[leaf + 1..].iter().flat_map(|l| &l.parts));
+        let parts =
+            self.leaves[leaf].parts[first..].iter().chain(self.leaves[leaf + 1..].iter().flat_map(|l| &l.parts));
         parts.filter_map(move |p| {
             let skip = from.saturating_sub(p.from);
             match p.after(skip) {
