@@ -49,7 +49,8 @@ pub struct Freed {
 }
 
 impl Extents {
-    /// From what an inode lists.
+    /// From one list.
+    #[cfg(test)]
     pub fn read(all: &[Extent]) -> Result<Self, FormatError> {
         Self::read_leaves(all, &[])
     }
