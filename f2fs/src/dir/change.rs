@@ -10,39 +10,12 @@ use vfs::FileKind;
 
 use super::block::DirBlock;
 use super::naming::Naming;
+use super::spot::{Found, Spot};
 use super::{kind_of, no_key, type_number};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
 use crate::node::free::KeptPages;
 use crate::volume::Volume;
-
-/// Where an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spot {
-    /// In the inode.
-    Inline {
-        /// First slot.
-        slot: usize,
-    },
-    /// In a block.
-    Block {
-        /// The directory's block.
-        index: u64,
-        /// First slot.
-        slot: usize,
-    },
-}
-
-/// An entry that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
-    /// The inode it leads to.
-    pub ino: Ino,
-    /// The type that the entry records.
-    pub kind: Option<FileKind>,
-    /// Where it is.
-    pub spot: Spot,
-}
 
 /// The hash levels of a directory.
 struct Levels {

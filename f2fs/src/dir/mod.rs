@@ -1,7 +1,7 @@
 //! Directories: from a name to an inode number.
 //!
 //! * [`blocks`]: a directory's blocks in memory. [`block`]: one of them, and which names can be in it.
-//! * [`change`]: finding, adding, removing and redirecting entries.
+//! * [`change`]: finding, adding, removing and redirecting entries. [`spot`]: where one is.
 //! * [`list`]: walking all entries in a stable order.
 //! * [`naming`]: how names are compared, hashed and spelled. [`no_key`]: what encrypted names are called.
 //!
@@ -13,6 +13,7 @@ pub mod change;
 pub mod list;
 pub(crate) mod naming;
 pub(crate) mod no_key;
+pub mod spot;
 
 use vfs::FileKind;
 

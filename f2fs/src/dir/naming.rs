@@ -16,7 +16,7 @@ use format::hash::name_hash;
 use format::inode::{Advise, InodeFlags, RawInode};
 use format::superblock::Features;
 
-use super::change::Spot;
+use super::spot::Spot;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::volume::Volume;

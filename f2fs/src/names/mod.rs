@@ -14,8 +14,8 @@ use format::inode::{Advise, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::FileKind;
 
-use crate::dir::change::Found;
 use crate::dir::naming::Naming;
+use crate::dir::spot::Found;
 use crate::error::Result;
 use crate::inode::{Inode, Touch, put_advise, touch};
 use crate::volume::Volume;

@@ -11,7 +11,7 @@ use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
 
 use super::check_name;
 use super::create::Wish;
-use crate::dir::change::{Found, Spot};
+use crate::dir::spot::{Found, Spot};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::pack::PackState;
