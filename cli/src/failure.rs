@@ -10,6 +10,8 @@ use fuse::daemon::DaemonError;
 use lab::aging::AgeError;
 use lab::plan::PlanError;
 
+use crate::meant;
+
 /// A failure in one line.
 #[derive(Debug)]
 pub enum Failure {
@@ -102,7 +104,10 @@ impl From<&str> for Failure {
 impl From<ProfileError> for Failure {
     fn from(e: ProfileError) -> Self {
         match e {
-            ProfileError::Unknown { .. } => Self::usage(e),
+            ProfileError::Unknown { ref name, ref known } => {
+                let tip = meant::tip_of_list(name, known);
+                Self::usage(format!("{e}{tip}"))
+            }
             _ => e.to_string().into(),
         }
     }
@@ -111,7 +116,10 @@ impl From<ProfileError> for Failure {
 impl From<AgeError> for Failure {
     fn from(e: AgeError) -> Self {
         match e {
-            AgeError::Unknown { .. } => Self::usage(e),
+            AgeError::Unknown { ref name, ref known } => {
+                let tip = meant::tip_of_list(name, known);
+                Self::usage(format!("{e}{tip}"))
+            }
             _ => e.to_string().into(),
         }
     }
@@ -120,9 +128,13 @@ impl From<AgeError> for Failure {
 impl From<PlanError> for Failure {
     fn from(e: PlanError) -> Self {
         match e {
-            PlanError::Unknown { .. } => Self::usage(e),
+            PlanError::Unknown { ref name, ref known } => {
+                let tip = meant::tip_of_list(name, known);
+                Self::usage(format!("{e}{tip}"))
+            }
             PlanError::NoVariant { experiment, variant, known } => {
-                Self::Usage(format!("--variant {variant}: {experiment} has no such variant: it has {known}"))
+                let tip = meant::tip_of_list(&variant, &known);
+                Self::Usage(format!("--variant {variant}: {experiment} has no such variant: it has {known}{tip}"))
             }
             _ => e.to_string().into(),
         }

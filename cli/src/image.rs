@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Counting, FileDevice, OpenError, RealClock, open_image};
+use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock, open_image};
 use f2fs::RollForward;
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
@@ -85,17 +85,31 @@ impl Image {
         Self::open_through(path, options, |dev, _, _| Ok(dev))
     }
 
+    /// Mounts an image with options, at a time.
+    pub fn open_at(path: &Path, options: MountOptions, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
+        Self::open_between(path, options, clock, |dev, _, _| Ok(dev))
+    }
+
     /// Mounts an image with options, and with something between the volume and the image: `through` gets
     /// the image's device and its file system, and returns what the volume is to use; it may change the options.
     pub fn open_through(
         path: &Path,
+        options: MountOptions,
+        through: impl FnOnce(Arc<dyn BlockDevice>, Kind, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
+    ) -> Result<Self, Failure> {
+        Self::open_between(path, options, Arc::new(RealClock::new()), through)
+    }
+
+    fn open_between(
+        path: &Path,
         mut options: MountOptions,
+        clock: Arc<dyn Clock>,
         through: impl FnOnce(Arc<dyn BlockDevice>, Kind, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
         let dev = open_device(path, !options.is_read_only())?;
         let kind = volume::probe(&*dev).unwrap_or_default();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
-        let mounted = volume::mount(kind, dev.clone(), Arc::new(RealClock::new()), options)
+        let mounted = volume::mount(kind, dev.clone(), clock, options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })
     }

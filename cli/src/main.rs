@@ -16,10 +16,12 @@ mod flame;
 mod fragments;
 mod half_made;
 mod held;
+mod help;
 mod image;
 mod interrupt;
 mod joules;
 mod live;
+mod meant;
 mod metered;
 mod of_devices;
 mod output;
@@ -29,6 +31,7 @@ mod progress;
 mod recorded;
 mod recording;
 mod saved;
+mod schema;
 mod session;
 mod size;
 mod spent;
@@ -37,19 +40,25 @@ mod whole;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 pub use failure::Failure;
 
-/// F2FS in user space: volumes that Linux mounts, without a kernel's help.
+/// F2FS in user space, and what every write costs in joules.
+///
+/// Makes, mounts, reads and writes volumes of F2FS, as Linux does and without its help, and of ScherlFS, a log for disks.
+/// Shows them, and any other file system, on a simulated storage device that counts every joule: by component, by cause
+/// and by file. Prices recordings of phones, servers and programs, and repeats what five papers measured.
 #[derive(Parser)]
 #[command(name = "joulefs", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
     joulefs mkfs disk.img --size 1G\n  \
     joulefs cp -r photos disk.img:/\n  \
     joulefs ls -l disk.img:/photos\n  \
-    joulefs mount disk.img /mnt\n\n\
-    A place inside an image is written IMAGE:/path.")]
+    joulefs mount disk.img /mnt --profile kirin9000-ufs31 --ledger joules.txt\n  \
+    joulefs trace replay phone.blktrace --profile galaxy-nexus-emmc\n  \
+    joulefs lab papers\n\n\
+    A place inside an image is written IMAGE:/path. Every command has a --help with examples.")]
 struct Cli {
     /// Print JSON for machines instead of text for people.
     #[arg(long, global = true)]
@@ -62,6 +71,7 @@ struct Cli {
 enum Command {
     Mkfs(commands::mkfs::Args),
     Mount(commands::mount::Args),
+    #[command(visible_alias = "umount")]
     Unmount(commands::mount::UnmountArgs),
     Ctl(commands::ctl::Args),
     Device(commands::device::Args),
@@ -80,15 +90,21 @@ enum Command {
     Undo(commands::undo::Args),
     Lab(commands::lab::Args),
     Ls(commands::ls::Args),
+    Tree(commands::tree::Args),
     Cat(commands::cat::Args),
+    Stat(commands::stat::Args),
+    Du(commands::du::Args),
+    Df(commands::df::Args),
     Cp(commands::cp::Args),
-    Rm(commands::tree::RmArgs),
-    Mkdir(commands::tree::MkdirArgs),
-    Mv(commands::tree::MvArgs),
+    Rm(commands::names::RmArgs),
+    Mkdir(commands::names::MkdirArgs),
+    Mv(commands::names::MvArgs),
 }
 
 fn main() -> ExitCode {
-    match Cli::try_parse() {
+    let mut command = help::command();
+    let parsed = command.try_get_matches_from_mut(std::env::args_os());
+    match parsed.inspect(schema::begin).and_then(|m| Cli::from_arg_matches(&m).map_err(|e| e.format(&mut command))) {
         Ok(cli) => run(cli),
         Err(e) => misused(&e),
     }
@@ -132,11 +148,15 @@ fn run(cli: Cli) -> ExitCode {
         Command::Undo(a) => done(commands::undo::run(&a, json)),
         Command::Lab(a) => done(commands::lab::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
+        Command::Tree(a) => done(commands::tree::run(&a, json)),
         Command::Cat(a) => done(commands::cat::run(&a, json)),
+        Command::Stat(a) => done(commands::stat::run(&a, json)),
+        Command::Du(a) => done(commands::du::run(&a, json)),
+        Command::Df(a) => done(commands::df::run(&a, json)),
         Command::Cp(a) => commands::cp::run(&a, json),
-        Command::Rm(a) => done(commands::tree::rm(&a, json)),
-        Command::Mkdir(a) => done(commands::tree::mkdir(&a, json)),
-        Command::Mv(a) => done(commands::tree::mv(&a, json)),
+        Command::Rm(a) => done(commands::names::rm(&a, json)),
+        Command::Mkdir(a) => done(commands::names::mkdir(&a, json)),
+        Command::Mv(a) => done(commands::names::mv(&a, json)),
     };
     let out = match (out, output::lost()) {
         (Ok(code), Some(failure)) if code == ExitCode::SUCCESS => Err(failure),

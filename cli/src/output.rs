@@ -3,21 +3,23 @@
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::schema;
 
 /// Prints a failure: one line, or an object with `error`.
 pub fn failure(text: &str, as_json: bool) {
     if as_json {
-        print(&json!({ "error": text }));
+        line(&schema::error(text));
     }
     if !as_json || LOST.get().is_some() {
         eprintln!("joulefs: {text}");
     }
 }
 
-/// Prints a JSON value on standard output.
+/// Prints a JSON value on standard output, with its schema.
 pub fn print(value: &Value) {
-    line(&format!("{value:#}"));
+    line(&schema::text(value));
 }
 
 /// The first failure to print.
@@ -48,6 +50,25 @@ pub fn done(as_json: bool, what: &Value) {
 /// A name from somebody else's file, without what would move a terminal's cursor.
 pub fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// A text in lines of at most so many columns, of which each but the first begins with so many blanks.
+pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let mut out = String::new();
+    let mut at = indent;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if at > indent && at + 1 + width > columns {
+            out += &format!("\n{:indent$}", "");
+            at = indent;
+        } else if at > indent {
+            out.push(' ');
+            at += 1;
+        }
+        out += word;
+        at += width;
+    }
+    out
 }
 
 /// Bytes as people write them.

@@ -5,9 +5,9 @@ pub use volume::size::parse;
 
 use crate::Failure;
 
-/// Bytes from `512M` or `8G`; the error names the option.
+/// Bytes from `512M`, `1.5G` or `8GB`; the error names the option.
 pub fn of(option: &str, text: &str) -> Result<u64, Failure> {
-    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a size; write e.g. 512M or 8G")))
+    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a size; write e.g. 512M, 1.5G or 8GB")))
 }
 
 /// The same within limits, which the error says.

@@ -71,6 +71,11 @@ impl Part {
         Ok((Part { made, part, file, open: written }, open))
     }
 
+    /// Where it is until then.
+    pub fn path(&self) -> &Path {
+        &self.part
+    }
+
     /// Gives the whole file its name.
     pub fn finish(self) -> io::Result<()> {
         self.open.sync_all()?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::typed::{done, joulefs, refused};
 
 /// Screen 0.8 W, processor 0.5 W, flash 0.7 W; recordings of a meter and of `joulefs energy measure`.
-fn measured(dir: &Path) -> String {
+pub fn measured(dir: &Path) -> String {
     let monsoon = |watts: f64, seconds: u64| {
         let samples = (0..=seconds * 10).map(|n| format!("{},{},4.0,\n", n as f64 / 10.0, watts / 4.0 * 1e3));
         format!("Time(ms),Main(mA),Main Voltage(V),\n{}", samples.collect::<String>())

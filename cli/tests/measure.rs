@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::typed::{self, done, joulefs, refused};
 
 /// A package with a core and 1 J to go until its counter begins at 0 again.
-fn machine() -> tempfile::TempDir {
+pub fn machine() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (zone, name, energy) in [("intel-rapl:0", "package-0", 9_000_000), ("intel-rapl:0:0", "core", 0)] {
         let zone = dir.path().join(zone);

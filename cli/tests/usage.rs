@@ -179,3 +179,42 @@ fn a_file_of_another_kind_is_named_for_what_it_is() {
     refused(&["mkdir", &format!("{image}:/")], &["exists"]);
     done(&["mkdir", "-p", &format!("{image}:/")]);
 }
+
+#[test]
+fn what_was_mistyped_is_answered_with_what_was_meant() {
+    let room = Room::new();
+    let (image, calls) = (room.text("v.img"), room.text("calls"));
+    fs::write(&calls, CALLS).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    let dir = room.text(".");
+    let meant = |args: &[&str], word: &str| misused(args, &[&format!("did you mean {word}?")]);
+    meant(&["mount", &image, &dir, "-o", "notime"], "noatime");
+    meant(&["mount", &image, &dir, "-o", "gc=gredy"], "greedy");
+    meant(&["mount", &image, &dir, "--profile", "microdrve", "--ledger", "l"], "microdrive");
+    meant(&["mkfs", &room.text("w.img"), "--size", "64M", "-O", "kompression"], "compression");
+    meant(&["age", "--size", "1G", "--recipe", "prestine"], "pristine");
+    meant(&["lab", "run", "fagc-fig55"], "fagc-fig5");
+    meant(&["lab", "run", "nexus-sqlite", "--set", "row=5"], "rows");
+    meant(&["trace", "replay", &calls, "-o", "gc=gredy"], "greedy");
+    meant(&["cp", "-o", "prealoc=off", &calls, &format!("{image}:/")], "prealloc");
+    misused(&["mkfs", "--labl", "x", &image], &["a similar argument exists: '--label'"]);
+    misused(&["umont", &dir], &["'umount'"]);
+}
+
+#[test]
+fn sizes_are_those_of_coreutils() {
+    let room = Room::new();
+    let bytes = |size: &str| {
+        let image = room.text("v.img");
+        done(&["mkfs", &image, "--force", "--size", size]);
+        fs::metadata(&image).unwrap().len()
+    };
+    // Whole blocks of 4096 bytes.
+    let sizes =
+        [("64M", 64 << 20), ("64MiB", 64 << 20), ("64MB", 64_000_000), ("0.25G", 1 << 28), ("1.5GB", 1_499_996_160)];
+    for (size, expected) in sizes {
+        assert_eq!(bytes(size), expected, "{size}");
+    }
+    misused(&["mkfs", &room.text("w.img"), "--size", "64iB"], &["--size 64iB", "not a size"]);
+    misused(&["mkfs", &room.text("w.img"), "--size", "1,5G"], &["--size 1,5G", "1.5G"]);
+}

@@ -52,5 +52,5 @@ pub use open::open_image;
 pub use overlay::Overlay;
 pub use power_cut::PowerCut;
 pub use rng::Rng;
-pub use sparse_image::{SparseError, SparseImage};
+pub use sparse_image::{SparseError, SparseImage, write_sparse};
 pub use zoned::Zoned;

@@ -8,8 +8,10 @@
 //! | magic u32, major u16, minor u16, header size u16, chunk header size u16, block size u32, blocks u32, chunks u32, checksum u32 | type u16, reserved u16, blocks of output u32, bytes in the file with this header u32 |
 
 mod error;
+mod write;
 
 pub use error::SparseError;
+pub use write::write_sparse;
 
 use std::fs::File;
 use std::io;

@@ -4,7 +4,7 @@
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
 //! one in the background; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
-//! their flags, `compression` what is asked of compressed files.
+//! their flags, `compression` what is asked of compressed files; `shown` shows everything as belonging to one owner.
 //!
 //! # What a FUSE mount cannot do
 //! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not tell it to
@@ -53,7 +53,9 @@ mod operations;
 mod room;
 mod seek;
 mod setid;
+mod shown;
 pub mod unmount;
 
 pub use features::Caching;
-pub use mount::{MountError, MountOptions, Mounted, mount, run_until_unmounted};
+pub use mount::{MountError, MountOptions, Mounted, mount, place, run_until_unmounted};
+pub use shown::Owner;

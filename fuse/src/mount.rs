@@ -19,6 +19,7 @@ use vfs::FileSystem;
 use crate::features::Caching;
 use crate::notices::Notices;
 use crate::operations::Adapter;
+use crate::shown::{Owner, Shown};
 use crate::unmount;
 
 /// Background work is offered a turn ([`FileSystem::tick`]) at least and at most this often.
@@ -54,6 +55,8 @@ pub struct MountOptions {
     pub exec: bool,
     /// Keep access times still. Else they change as with Linux's `relatime`, by the readings that reach us.
     pub noatime: bool,
+    /// Show everything as belonging to these.
+    pub owner: Owner,
 }
 
 impl Default for MountOptions {
@@ -69,6 +72,7 @@ impl Default for MountOptions {
             suid: false,
             exec: true,
             noatime: false,
+            owner: Owner::default(),
         }
     }
 }
@@ -103,7 +107,13 @@ fn escape(name: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The directory to mount on is missing or cannot be reached.
+    /// The directory to mount on does not exist.
+    #[error("{dir}: no such directory to mount on; make it first (mkdir {dir})", dir = dir.display())]
+    Missing {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The directory to mount on cannot be reached.
     #[error("{dir}: {error}", dir = dir.display())]
     Directory {
         /// The directory.
@@ -124,7 +134,9 @@ pub enum MountError {
         dir: PathBuf,
     },
     /// The kernel has no FUSE here.
-    #[error("/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)")]
+    #[error(
+        "/dev/fuse: {error}; a mount needs FUSE: load the module (modprobe fuse), or start the container with --device /dev/fuse --cap-add SYS_ADMIN; ls, cat, cp and the like need no mount"
+    )]
     NoFuse {
         /// Why the device cannot be opened.
         error: io::Error,
@@ -175,15 +187,16 @@ pub struct Mounted {
     finished: bool,
 }
 
-/// Mounts `fs` on `dir` and serves it from threads of its own.
+/// Where a mount on `dir` would be, absolute, if there can be one. For those who have work to do before they mount.
 ///
 /// # Errors
-/// `fs` is not unmounted if this fails; that stays with the caller.
-pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+/// The directory is not there, or is none, or holds a mount whose process is gone; or this machine has no FUSE.
+pub fn place(dir: &Path) -> Result<PathBuf, MountError> {
     let bad = |error: io::Error| {
         let dir = dir.to_owned();
         match error.raw_os_error() {
             Some(libc::ENOTCONN) => MountError::Dead { dir },
+            Some(libc::ENOENT) => MountError::Missing { dir },
             _ => MountError::Directory { dir, error },
         }
     };
@@ -192,9 +205,19 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     }
     let dir = dir.canonicalize().map_err(bad)?;
     // fusermount3 opens the device itself, so an ordinary user need not be able to.
-    if let Err(error) = std::fs::metadata("/dev/fuse") {
-        return Err(MountError::NoFuse { error });
+    match std::fs::metadata("/dev/fuse") {
+        Ok(_) => Ok(dir),
+        Err(error) => Err(MountError::NoFuse { error }),
     }
+}
+
+/// Mounts `fs` on `dir` and serves it from threads of its own.
+///
+/// # Errors
+/// `fs` is not unmounted if this fails; that stays with the caller.
+pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    let dir = place(dir)?;
+    let fs = if options.owner.is_given() { Arc::new(Shown::new(fs, options.owner)) as Arc<dyn FileSystem> } else { fs };
     let read_only = options.read_only || fs.read_only();
     let config = options.config(read_only);
     let start = |error| MountError::Start { error };

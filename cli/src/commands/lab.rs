@@ -16,7 +16,7 @@ use lab::result::Outcome;
 use serde_json::json;
 
 use crate::half_made::HalfMade;
-use crate::{Failure, output, progress, whole};
+use crate::{Failure, meant, output, progress, whole};
 
 /// Repeat the papers' measurements and compare.
 ///
@@ -171,7 +171,11 @@ fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(
         if let Err(e) = lab::run::check(experiment, &Changes { parameters, ..as_planned.clone() }) {
             let typed = args.set.iter().rfind(|set| set.split_once('=').is_some_and(|(n, _)| n == name));
             let set = typed.map_or(name.as_str(), String::as_str);
-            return Err(Failure::from(e.to_string()).named(format_args!("--set {set}")).into_usage());
+            let why = e.to_string();
+            let tip = meant::tip_of_field(&why);
+            return Err(Failure::from(why.trim_end().to_owned() + &tip)
+                .named(format_args!("--set {set}"))
+                .into_usage());
         }
     }
     Err(said(&e, args))

@@ -17,7 +17,7 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(Place))]
     place: Place,
     /// Mode, links, owner, size and time too.
-    #[arg(short)]
+    #[arg(short, long)]
     long: bool,
     /// Everything below, too.
     #[arg(short = 'R', long)]
@@ -181,7 +181,8 @@ fn as_value(at: &[u8], row: &Row) -> Value {
     v
 }
 
-fn mode_text(a: &Attr) -> String {
+/// Kind and permissions, as `ls -l` writes them.
+pub fn mode_text(a: &Attr) -> String {
     let kind = match a.kind {
         FileKind::Regular => '-',
         FileKind::Directory => 'd',

@@ -3,6 +3,8 @@
 //! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
 //! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
+pub mod options;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -36,45 +38,7 @@ use crate::{Failure, beside, held, image, output, power, size, whole};
 /// With --profile every request to the image is also made on a simulated device, which counts what it would
 /// have spent, by component, by cause and by file.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
-    joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n  \
-    joulefs mount disk.img /mnt --profile kirin9000-ufs31 --flame joules.html\n  \
-    joulefs mount disk.img /mnt --record work.rec --contents\n\n\
-    Options for -o: ro, rw,\n  \
-    norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
-    disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
-    nodiscard (as discard=off), inline=on|off,\n  delta=on|off|inode|nodes (small updates become deltas, in the inode or in nodes of their own or only in one of\n  these; on a volume that may hold deltas, default on),\n  delta_reads=few|all|joules (which bases are read that are not in memory: those of an fsync of few pages, which then\n  \
-    writes one block, and others if that takes fewer joules than writing the pages; all; only for fewer joules; default few),\n  \
-    delta_return=on|off (pages leave the delta nodes of files that are only read, when idle; default off),\n  \
-    prealloc=db[:SIZE]|off (databases and their journals grow into blocks set aside for them, 100K at a time, so that\n  \
-    several that grow together stay in few pieces; default off),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
-  the memory, 32 to 256),\n  \
-    dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
-    compress_algorithm=lz4|zstd|zstd:LEVEL|lzo|lzo-rle, compress_log_size=2..8 (blocks in a cluster, as a power of two),\n  \
-    compress_extension=EXT|*, nocompress_extension=EXT (new files that are compressed, or not; may be repeated),\n  \
-    compress_chksum, compress_mode=fs|user (on a volume with the feature compression: how files are compressed that are\n  \
-    marked by chattr +c or by their names),\n  \
-    gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
-    background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)\n\n\
-    Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
-    dir_cache and stats, and beside them sync=fsync|call|burst (when what was written reaches the disk: when somebody asks,\n  \
-    with every call, or see below; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
-    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (of log; default 64M), checkpoint_seconds=N (beside it; default never),\n  \
-    power=battery|powered|auto, clean=auto|threading|copying|plugging|combined (how room is made; auto: on a battery not at\n  \
-    all, the log threads through holes; on the charger combined, and torn files are brought together),\n  \
-    placement=before|after|in-place|delayed (where the inode goes of a file that is written on in small calls, see\n  \
-    `joulefs mkfs --help`; default: as the volume has it),\n  \
-    undo=SIZE (of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing),\n  \
-    index=FILE (names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not\n  \
-    there, is nearly all holes, and may be lost at any time), sleep=TIME (such as 10m: the disk sleeps after so long without a\n  \
-    request; nothing is written because time passed, and `joulefs ctl DIR stat` says who woke it), stage=SIZE (so much\n  \
-    waits in memory and is written in one burst; default 32M), keep=SIZE (with index=FILE: so much of what is written and read is\n  \
-    in FILE.keep, too, and read from there; small files first, and the rest of a file that somebody begins is read ahead,\n  \
-    so that the disk can sleep; it may be lost at any time), sync=burst (with index=FILE: an fsync is durable in\n  \
-    FILE.stage and does not wake the disk; WHOEVER LOSES FILE.stage LOSES WHAT WAS SYNCED SINCE THE LAST BURST).\n\n\
-    An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); the mount\n\
-    leaves it alone.\n  joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M,keep=16G\n  \
-    joulefs ctl /archive stat")]
+#[command(after_help = after_help())]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -109,14 +73,31 @@ pub struct Args {
     #[arg(long, requires = "profile")]
     paced: bool,
     /// Stay in the foreground; joules are printed at the end.
-    #[arg(short)]
+    #[arg(short, long)]
     foreground: bool,
-    /// Mount options, comma-separated.
+    /// Mount options, comma-separated; listed below.
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
     /// This process is the background part of another.
     #[arg(long, hide = true)]
     background: bool,
+}
+
+fn after_help() -> String {
+    let examples = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
+        joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n  \
+        joulefs mount disk.img /mnt --profile kirin9000-ufs31 --flame joules.html\n  \
+        joulefs mount disk.img /mnt --record work.rec --contents\n  \
+        joulefs mount theirs.img /mnt -o uid=1000,gid=1000\n\n";
+    let owners = "With uid= or gid= everything is shown as belonging to that user or group, who may then do what owners may, \
+        as on a volume without owners (vfat). What is on the volume keeps its owner, and what is made there belongs to who makes it. \
+        Nothing can be given to another (chown: not permitted), set-id bits are neither shown nor set, and go from files that \
+        are changed.\n\n";
+    let archive = "An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); \
+        the mount leaves it alone.\n  \
+        joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M,keep=16G\n  \
+        joulefs ctl /archive stat";
+    format!("{examples}{}{owners}{archive}", options::table())
 }
 
 /// Unmount and wait until the volume is closed.
@@ -166,7 +147,10 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 power_auto &= name != "power";
                 continue;
             }
-            Err(OptionError::Value(why)) => return Err(Failure::usage(format!("-o {option}: {why}"))),
+            Err(OptionError::Value(why)) => {
+                let tip = options::meant_by(name, value);
+                return Err(Failure::usage(format!("-o {option}: {why}{tip}")));
+            }
             Err(OptionError::Unknown(_)) => {}
         }
         let plain = |done: &mut dyn FnMut()| match value {
@@ -187,6 +171,11 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "dev" => plain(&mut || fuse.dev = true)?,
             "suid" => plain(&mut || fuse.suid = true)?,
             "noexec" => plain(&mut || fuse.exec = false)?,
+            "uid" | "gid" => {
+                let id = super::mkfs::id(value.unwrap_or_default());
+                let id = id.map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
+                if name == "uid" { fuse.owner.uid = Some(id) } else { fuse.owner.gid = Some(id) }
+            }
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
                 fuse.threads = number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
@@ -207,12 +196,18 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             _ => {
-                return Err(Failure::usage(format!("unknown mount option {option:?}; see joulefs mount --help")));
+                return Err(Failure::Usage(options::unknown(option, name)));
             }
         }
     }
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
+    }
+    if fuse.owner.is_given()
+        && let Some((name, _)) = [("dev", fuse.dev), ("suid", fuse.suid)].iter().find(|(_, on)| *on)
+    {
+        // What a stranger's volume holds would be theirs, with the rights of its owner.
+        return Err(Failure::usage(format!("-o {name}: not beside uid= or gid=, which give away what others own")));
     }
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
         return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));
@@ -252,7 +247,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     image::check_name(&args.image)?;
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
-    let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
+    let dir = fuse::place(&args.dir).map_err(|e| e.to_string())?;
     parsed.fuse.fsname = path.display().to_string();
     // A recording has no word for an access, and a replay would not spend what noting it did.
     parsed.fuse.noatime |= args.record.is_some();
@@ -361,10 +356,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             written = written.and(flames.write(&output::plain(&title), &[graph]));
         }
         if args.foreground {
-            output::line(&match as_json {
-                true => format!("{:#}", serde_json::Value::Object(spent.json())),
-                false => Metered::table(&spent),
-            });
+            match as_json {
+                true => output::print(&serde_json::Value::Object(spent.json())),
+                false => output::line(&Metered::table(&spent)),
+            }
         }
     }
     ends.into_iter().fold(out.and(closed).and(stats).and(written), |out, end| out.and(end.finish()))

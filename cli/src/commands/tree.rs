@@ -1,187 +1,152 @@
-//! `joulefs rm`, `mkdir`, `mv`: how do names inside an image come, go and change?
-//!
-//! Each image is mounted for one place and unmounted again, so that a failure at one place leaves those before it done.
+//! `joulefs tree`: what lies below a directory inside an image, as a drawing?
 
-use std::path::Path;
-
-use vfs::{Caller, FileKind, FileSystem, Ino, RenameFlags, path};
+use serde_json::{Value, json};
+use vfs::{Attr, FileKind, FileSystem, Ino, path};
 
 use super::ls::names;
-use serde_json::{Value, json};
-
+use super::stat::kind;
 use crate::image::Image;
 use crate::place::Place;
 use crate::{Failure, output};
 
-/// Remove files inside an image.
+/// Draw what lies below a directory inside an image.
+///
+/// Directories end in a slash, symlinks point to what they name, files have their size behind them. With --json: an object
+/// for the directory, in which what it holds stands as `children`. Of a mounted volume, tree(1) draws the same.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs rm -r disk.img:/old disk.img:/tmp/x")]
-pub struct RmArgs {
-    /// IMAGE:/path, one or more.
-    #[arg(required = true, value_parser = clap::value_parser!(Place))]
-    places: Vec<Place>,
-    /// Directories with all they hold.
-    #[arg(short, long)]
-    recursive: bool,
-    /// Names that are not there are no failure.
-    #[arg(short, long)]
-    force: bool,
-}
-
-/// Make directories inside an image.
-#[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs mkdir -p disk.img:/a/b/c")]
-pub struct MkdirArgs {
-    /// IMAGE:/path, one or more.
-    #[arg(required = true, value_parser = clap::value_parser!(Place))]
-    places: Vec<Place>,
-    /// Parents too; what is there already is no failure.
-    #[arg(short, long)]
-    parents: bool,
-    /// Permissions, octal.
-    #[arg(short, long, default_value = "755", value_parser = octal)]
-    mode: u16,
-}
-
-/// Move or rename inside one image.
-#[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs mv disk.img:/a.txt disk.img:/dir/b.txt")]
-pub struct MvArgs {
-    /// IMAGE:/path as it is.
+#[command(after_help = "Examples:\n  joulefs tree disk.img:/\n  joulefs tree -d --level 2 disk.img:/usr")]
+pub struct Args {
+    /// IMAGE:/path of a directory.
     #[arg(value_parser = clap::value_parser!(Place))]
-    from: Place,
-    /// IMAGE:/path as it shall be; a directory takes it in.
-    #[arg(value_parser = clap::value_parser!(Place))]
-    to: Place,
-    /// Fail if the target exists.
+    place: Place,
+    /// Only directories.
     #[arg(short, long)]
-    no_clobber: bool,
+    directories: bool,
+    /// Only so many levels.
+    #[arg(short = 'L', long, value_name = "N")]
+    level: Option<usize>,
+    /// Names that begin with a dot, too.
+    #[arg(short, long)]
+    all: bool,
+    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
+    /// not unmounted.
+    #[arg(long)]
+    norecovery: bool,
 }
 
-fn octal(text: &str) -> Result<u16, String> {
-    u16::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777).ok_or_else(|| "not an octal mode".into())
+struct Drawing<'a> {
+    fs: &'a dyn FileSystem,
+    args: &'a Args,
+    as_json: bool,
+    /// Directories on the way: on a damaged volume one may contain itself, and is not followed for ever.
+    above: Vec<Ino>,
+    directories: u64,
+    files: u64,
+    failed: u64,
 }
 
-/// Who owns what these commands make.
-pub fn caller() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
-}
-
-/// Does something to each place, then leaves each image clean.
-fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -> Result<(), Failure> {
-    for place in places {
-        let (image, at) = place.inside()?;
-        let image = Image::open(image, true)?;
-        let out = f(&image, at).map_err(|e| format!("{}: {e}", place.text()));
-        image.close()?;
-        out?;
-    }
-    Ok(())
-}
-
-fn texts(places: &[Place]) -> Vec<Value> {
-    places.iter().map(|p| json!(p.text())).collect()
-}
-
-/// Runs `rm`.
-pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
-    each(&args.places, |image, at| {
-        let fs = &*image.vol;
-        let out = path::walk_parent(fs, at).and_then(|(parent, name)| {
-            let found = path::walk(fs, at)?;
-            let dir = fs.getattr(found.ino())?.kind == FileKind::Directory;
-            if dir && !args.recursive {
-                return Err(vfs::Error::IsDirectory);
-            }
-            let ino = found.ino();
-            drop(found);
-            remove(fs, parent.ino(), name, ino, dir, &mut Vec::new())
+impl Drawing<'_> {
+    /// Draws what a directory holds, each line behind `indent`.
+    fn below(&mut self, dir: Ino, indent: &str) -> vfs::Result<Vec<Value>> {
+        let depth = self.above.len();
+        if self.args.level.is_some_and(|most| depth >= most) {
+            return Ok(Vec::new());
+        }
+        if self.above.contains(&dir) {
+            return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
+        }
+        let mut found = names(self.fs, dir)?;
+        found.retain(|(name, _, kind)| {
+            (self.args.all || !name.starts_with(b".")) && (!self.args.directories || *kind == FileKind::Directory)
         });
-        match out {
-            Err(vfs::Error::NotFound) if args.force => Ok(()),
-            other => other,
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        let last = found.len();
+        let mut children = Vec::new();
+        self.above.push(dir);
+        for (n, (name, ino, _)) in found.into_iter().enumerate() {
+            let (branch, trunk) = if n + 1 == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let name = output::plain(&String::from_utf8_lossy(&name));
+            children.push(self.one(&name, ino, &format!("{indent}{branch}"), &format!("{indent}{trunk}")));
         }
-    })?;
-    output::done(as_json, &json!({ "removed": texts(&args.places) }));
-    Ok(())
-}
+        self.above.pop();
+        Ok(children)
+    }
 
-/// Removes a name with all below it. `above` are the directories on the way: on a damaged volume a directory may contain
-/// itself, and is not followed for ever.
-fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool, above: &mut Vec<Ino>) -> vfs::Result<()> {
-    if !dir {
-        return fs.unlink(parent, name);
-    }
-    if above.contains(&ino) {
-        return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
-    }
-    above.push(ino);
-    for (below, ino_below, kind) in names(fs, ino)? {
-        remove(fs, ino, &below, ino_below, kind == FileKind::Directory, above)?;
-    }
-    above.pop();
-    fs.rmdir(parent, name)
-}
-
-/// Runs `mkdir`.
-pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
-    each(&args.places, |image, at| {
-        let fs = &*image.vol;
-        let parts: Vec<&[u8]> = at.split(|&b| b == b'/').filter(|p| !p.is_empty()).collect();
-        if parts.is_empty() && !args.parents {
-            return Err(vfs::Error::Exists);
+    /// Draws one name, and what is below it.
+    fn one(&mut self, name: &str, ino: Ino, before: &str, indent: &str) -> Value {
+        let attr = match self.fs.getattr(ino) {
+            Ok(attr) => attr,
+            Err(e) => return self.unreadable(before, name, &e),
+        };
+        let mut value = json!({ "name": name, "kind": kind(attr.kind), "size": attr.size });
+        let behind = self.behind(&attr, &mut value);
+        if !self.as_json {
+            output::line(&format!("{before}{name}{behind}"));
         }
-        let mut dir = fs.root();
-        for (i, part) in parts.iter().enumerate() {
-            let last = i + 1 == parts.len();
-            dir = match fs.lookup(dir, part) {
-                Ok(e) if e.attr.kind != FileKind::Directory => {
-                    return Err(vfs::Error::NotDirectory);
-                }
-                Ok(_) if last && !args.parents => return Err(vfs::Error::Exists),
-                Ok(e) => e.attr.ino,
-                Err(vfs::Error::NotFound) if last || args.parents => {
-                    let mode = if last { args.mode } else { 0o755 };
-                    fs.mkdir(caller(), dir, part, mode, 0)?.attr.ino
-                }
-                Err(e) => return Err(e),
-            };
+        if attr.kind != FileKind::Directory {
+            self.files += 1;
+            return value;
         }
-        Ok(())
-    })?;
-    output::done(as_json, &json!({ "made": texts(&args.places) }));
-    Ok(())
-}
-
-/// Runs `mv`.
-pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
-    let (image, from) = args.from.inside()?;
-    let (other, to) = args.to.inside()?;
-    // The same image may be named by two paths.
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if real(image) != real(other) {
-        return Err(Failure::usage(format!(
-            "{}: another image; copy with joulefs cp and remove the original",
-            args.to.text()
-        )));
-    }
-    let image = Image::open(image, true)?;
-    let fs = &*image.vol;
-    let out = (|| {
-        let (from_dir, from_name) = path::walk_parent(fs, from)?;
-        let flags = if args.no_clobber { RenameFlags::NO_REPLACE } else { RenameFlags::empty() };
-        let into = path::walk(fs, to).ok().filter(|f| fs.getattr(f.ino()).is_ok_and(|a| a.kind == FileKind::Directory));
-        match into {
-            Some(dir) => fs.rename(caller(), (from_dir.ino(), from_name), (dir.ino(), from_name), flags),
-            None => {
-                let (to_dir, to_name) = path::walk_parent(fs, to)?;
-                fs.rename(caller(), (from_dir.ino(), from_name), (to_dir.ino(), to_name), flags)
+        self.directories += 1;
+        match self.below(ino, indent) {
+            Ok(children) => value["children"] = children.into(),
+            Err(e) => {
+                self.unreadable(&format!("{indent}└── "), "", &e);
+                value["error"] = json!(e.to_string());
             }
         }
-    })()
-    .map_err(|e: vfs::Error| format!("{} to {}: {e}", args.from.text(), args.to.text()));
-    image.close()?;
-    out?;
-    output::done(as_json, &json!({ "from": args.from.text(), "to": args.to.text() }));
-    Ok(())
+        value
+    }
+
+    fn behind(&self, attr: &Attr, value: &mut Value) -> String {
+        match attr.kind {
+            FileKind::Directory => "/".to_owned(),
+            FileKind::Symlink => {
+                let target = self.fs.readlink(attr.ino).unwrap_or_default();
+                let target = output::plain(&String::from_utf8_lossy(&target));
+                value["target"] = json!(target);
+                format!(" -> {target}")
+            }
+            FileKind::Regular => format!("  ({})", output::bytes(attr.size)),
+            other => format!("  ({})", kind(other)),
+        }
+    }
+
+    fn unreadable(&mut self, before: &str, name: &str, e: &vfs::Error) -> Value {
+        self.failed += 1;
+        if !self.as_json {
+            output::line(&format!("{before}{name}: {e}"));
+        }
+        json!({ "name": name, "error": e.to_string() })
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let fail = |e: vfs::Error| format!("{}: {e}", args.place.text());
+    let (image, at) = args.place.inside()?;
+    let image = Image::open_to_read(image, args.norecovery)?;
+    let fs = &*image.vol;
+    let found = path::walk(fs, at).map_err(fail)?;
+    if fs.getattr(found.ino()).map_err(fail)?.kind != FileKind::Directory {
+        return Err(fail(vfs::Error::NotDirectory).into());
+    }
+    if !as_json {
+        output::line(&output::plain(&args.place.text()));
+    }
+    let mut drawing = Drawing { fs, args, as_json, above: Vec::new(), directories: 0, files: 0, failed: 0 };
+    let children = drawing.below(found.ino(), "").map_err(fail)?;
+    let Drawing { directories, files, failed, .. } = drawing;
+    if as_json {
+        let place = args.place.text();
+        output::print(&json!({ "path": place, "directories": directories, "files": files, "children": children }));
+    } else if args.directories {
+        output::line(&format!("\n{directories} directories"));
+    } else {
+        output::line(&format!("\n{directories} directories, {files} files"));
+    }
+    match failed {
+        0 => Ok(()),
+        n => Err(format!("{n} of the names could not be read").into()),
+    }
 }

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use device::clock::Clock;
-use device::{BlockDevice, Lba};
+use device::BlockDevice;
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
 use format::{BLOCK, BlockAddr, Ino, Nid};
 
@@ -61,15 +61,7 @@ pub struct Settled {
 fn store(dev: &dyn BlockDevice, sb: &SuperBlock, magic: u32) -> Result<()> {
     let mut raw = sb.raw.clone();
     raw.magic = magic.into();
-    for copy in [1, 0] {
-        let mut block = [0; BLOCK];
-        // What lies before the structure is not ours.
-        dev.read(Lba(copy), &mut block, Cause::Superblock.tag())?;
-        raw.store(&mut block);
-        dev.write(Lba(copy), &block, Cause::Superblock.tag())?;
-        dev.flush(Cause::Superblock.tag())?;
-    }
-    Ok(())
+    crate::superblocks::store(dev, &raw)
 }
 
 /// Makes a volume one whose inodes may hold deltas. Nothing else on it changes. True if it was none before.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
+use volume::size;
 
 /// Bytes, or a share of what a volume has for files.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,24 +19,10 @@ pub enum Amount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-/// Parses `4096`, `4K`, `1.5GiB`; units are powers of 1024.
-fn bytes(text: &str) -> Option<u64> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
-    let (number, unit) = match text.char_indices().last()? {
-        (i, 'k' | 'K') => (&text[..i], 1u64 << 10),
-        (i, 'm' | 'M') => (&text[..i], 1 << 20),
-        (i, 'g' | 'G') => (&text[..i], 1 << 30),
-        (i, 't' | 'T') => (&text[..i], 1 << 40),
-        _ => (text, 1),
-    };
-    let n = number.trim().parse::<f64>().ok()? * unit as f64;
-    (n.is_finite() && (0.0..1e18).contains(&n)).then_some(n.round() as u64)
-}
-
 impl FromStr for Bytes {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        bytes(text).map(Bytes).ok_or_else(|| format!("{text:?} is no size; write e.g. 4K, 2M or 1.5G"))
+        size::parse(text).map(Bytes).ok_or_else(|| format!("{text:?} is no size; write e.g. 4K, 2M or 1.5G"))
     }
 }
 
@@ -44,7 +31,7 @@ impl FromStr for Amount {
     fn from_str(text: &str) -> Result<Self, String> {
         let amount = match text.trim().strip_suffix('%') {
             Some(p) => p.trim().parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(Amount::Percent),
-            None => bytes(text).map(Amount::Bytes),
+            None => size::parse(text).map(Amount::Bytes),
         };
         amount.ok_or_else(|| format!("{text:?} is no amount; write e.g. 2M, 1.5G or 80%"))
     }
@@ -98,8 +85,9 @@ mod tests {
     fn amounts_are_bytes_in_powers_of_1024_or_percent() {
         assert_eq!("1.5G".parse(), Ok(Amount::Bytes(3 << 29)));
         assert_eq!("2 MiB".parse(), Ok(Bytes(2 << 20)));
+        assert_eq!("2MB".parse(), Ok(Bytes(2_000_000)));
         assert_eq!("80%".parse(), Ok(Amount::Percent(80.0)));
-        for bad in ["", "much", "-1K", "101%", "NaN", "1e30G"] {
+        for bad in ["", "much", "-1K", "101%", "NaN", "1e30G", "1e3K"] {
             assert!(bad.parse::<Amount>().is_err(), "{bad}");
         }
         assert_eq!(format!("{} {} {}", Bytes(3 << 29), Bytes(8192), Amount::Percent(2.5)), "1.5G 8K 2.5%");

@@ -3,11 +3,31 @@
 use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
 use super::{Glance, Item, Made, Out, Reader, Sink, Source};
-use crate::commands::tree::caller;
+use crate::commands::names::caller;
 use crate::image::Image;
 
 /// A mounted image.
-pub struct Inside(pub Image);
+pub struct Inside<'i> {
+    pub image: Cow<'i>,
+    /// Who owns a copy is who owns the original, whoever copies.
+    pub owners: bool,
+}
+
+/// An image that is owned, or somebody else's.
+pub enum Cow<'i> {
+    Own(Image),
+    Lent(&'i Image),
+}
+
+impl std::ops::Deref for Cow<'_> {
+    type Target = Image;
+    fn deref(&self) -> &Image {
+        match self {
+            Cow::Own(image) => image,
+            Cow::Lent(image) => image,
+        }
+    }
+}
 
 fn fail(place: &str) -> impl Fn(vfs::Error) -> String {
     move |e| format!("{place}: {e}")
@@ -27,17 +47,24 @@ impl Drop for Open<'_> {
     }
 }
 
-impl Inside {
+impl Inside<'static> {
+    /// An image of one's own.
+    pub fn own(image: Image) -> Self {
+        Inside { image: Cow::Own(image), owners: false }
+    }
+}
+
+impl Inside<'_> {
     /// A path as a person writes it.
     fn place(&self, at: &[u8]) -> String {
-        format!("{}:{}", self.0.path().display(), String::from_utf8_lossy(at))
+        format!("{}:{}", self.image.path().display(), String::from_utf8_lossy(at))
     }
     fn fail(&self, at: &[u8]) -> impl Fn(vfs::Error) -> String + use<> {
         let place = self.place(at);
         move |e| format!("{place}: {e}")
     }
     fn fs(&self) -> &dyn FileSystem {
-        &*self.0.vol
+        &*self.image.vol
     }
     fn handle(&self, at: &[u8]) -> Out<Open<'_>> {
         let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
@@ -58,7 +85,7 @@ impl Inside {
     }
 }
 
-impl Source for Inside {
+impl Source for Inside<'_> {
     fn glance(&self, at: &[u8]) -> Out<Glance> {
         let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
         let a = self.fs().getattr(found.ino()).map_err(self.fail(at))?;
@@ -131,7 +158,7 @@ impl Reader for Open<'_> {
 
 /// A file being made in the image. It has its name from the beginning: what had it gave its room for this one.
 struct New<'i> {
-    inside: &'i Inside,
+    inside: &'i Inside<'i>,
     open: Open<'i>,
     at: Vec<u8>,
     placed: bool,
@@ -176,7 +203,7 @@ impl Drop for New<'_> {
     }
 }
 
-impl Sink for Inside {
+impl Sink for Inside<'_> {
     fn kind(&self, at: &[u8]) -> Out<Option<FileKind>> {
         match path::walk(self.fs(), at) {
             Ok(found) => Ok(Some(self.fs().getattr(found.ino()).map_err(self.fail(at))?.kind)),
@@ -228,10 +255,10 @@ impl Sink for Inside {
     }
 }
 
-impl Inside {
+impl Inside<'_> {
     fn finish_inode(&self, ino: Ino, at: &[u8], item: &Item) -> Out<()> {
         let fs = self.fs();
-        let root = rustix::process::geteuid().is_root();
+        let root = self.owners || rustix::process::geteuid().is_root();
         let now = fs.getattr(ino).map_err(self.fail(at))?;
         let (uid, gid) = if root { (item.uid, item.gid) } else { (now.uid, now.gid) };
         let owner = SetAttr {

@@ -6,7 +6,7 @@
 //! owner alone. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
 
 mod below;
-mod host;
+pub mod host;
 mod inside;
 #[cfg(test)]
 mod tests;
@@ -24,6 +24,7 @@ use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 use volume::{MountOptions, OptionError};
 
+use crate::commands::mount::options::{meant_by, meant_by_name};
 use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
@@ -65,20 +66,20 @@ pub struct Args {
 /// What is copied of a file beside its contents.
 #[derive(Debug, Clone)]
 pub struct Item {
-    pub(super) kind: FileKind,
-    pub(super) perm: u16,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) size: u64,
-    pub(super) atime: Timestamp,
-    pub(super) mtime: Timestamp,
-    pub(super) rdev: DeviceNumber,
+    pub kind: FileKind,
+    pub perm: u16,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub atime: Timestamp,
+    pub mtime: Timestamp,
+    pub rdev: DeviceNumber,
     /// Device and inode, if it has more names than one.
-    pub(super) identity: Option<(u64, u64)>,
-    pub(super) target: Vec<u8>,
-    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub identity: Option<(u64, u64)>,
+    pub target: Vec<u8>,
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Why a directory's attributes are not all in `xattrs`.
-    pub(super) amiss: Option<String>,
+    pub amiss: Option<String>,
 }
 
 /// The bits of a mode by which a program runs as somebody else.
@@ -88,7 +89,7 @@ const OTHERS: u16 = 0o077;
 
 impl Item {
     /// Something that no inode stands for: this user's, empty, of no time.
-    pub(super) fn made(kind: FileKind, perm: u16) -> Self {
+    pub fn made(kind: FileKind, perm: u16) -> Self {
         Item {
             kind,
             perm,
@@ -126,10 +127,10 @@ impl Item {
 /// What a first look at a file tells. It leaves the file's access time as it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Glance {
-    pub(super) kind: FileKind,
-    pub(super) size: u64,
+    pub kind: FileKind,
+    pub size: u64,
     /// Device (0: the image) and inode.
-    pub(super) file: (u64, u64),
+    pub file: (u64, u64),
 }
 
 /// The attributes that are access lists: a file and a directory may have taken them from the directory
@@ -362,7 +363,7 @@ fn open_source(place: &Place, norecovery: bool) -> Result<(Box<dyn Source>, Vec<
     Ok(match place {
         Place::Host(p) => (Box::new(host::Host), p.as_os_str().as_bytes().to_vec()),
         Place::Inside { image, path } => {
-            (Box::new(inside::Inside(Image::open_to_read(image, norecovery)?)), path.clone())
+            (Box::new(inside::Inside::own(Image::open_to_read(image, norecovery)?)), path.clone())
         }
     })
 }
@@ -370,7 +371,7 @@ fn open_source(place: &Place, norecovery: bool) -> Result<(Box<dyn Source>, Vec<
 /// Where a copy goes, opened once for all sources.
 enum Target {
     Host(below::Below),
-    Inside(inside::Inside),
+    Inside(inside::Inside<'static>),
 }
 
 impl Target {
@@ -379,7 +380,7 @@ impl Target {
         let p = match place {
             Place::Host(p) => p,
             Place::Inside { image, path } => {
-                return Ok((Target::Inside(inside::Inside(Image::open_with(image, options)?)), path.clone()));
+                return Ok((Target::Inside(inside::Inside::own(Image::open_with(image, options)?)), path.clone()));
             }
         };
         let fail = |e: std::io::Error| format!("{}: {e}", p.display());
@@ -439,8 +440,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         options.set(name, value).map_err(|e| match e {
-            OptionError::Unknown(_) => Failure::usage(format!("-o {option}: {e}; see joulefs mount --help")),
-            OptionError::Value(_) => Failure::usage(format!("-o {option}: {e}")),
+            OptionError::Unknown(_) => {
+                let tip = meant_by_name(name);
+                Failure::usage(format!("-o {option}: {e}{tip}; see joulefs mount --help"))
+            }
+            OptionError::Value(_) => Failure::usage(format!("-o {option}: {e}{}", meant_by(name, value))),
         })?;
     }
     let (target, to) = Target::open(&args.to, options)?;
@@ -449,8 +453,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let out = copy_all(args, &target, &to, &stop, &mut done);
     let mut statistics = None;
     if let Target::Inside(i) = &target {
-        i.0.close()?;
-        statistics = Some(i.0.statistics());
+        i.image.close()?;
+        statistics = Some(i.image.statistics());
     }
     stop.end();
     out?;
@@ -514,6 +518,33 @@ pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool
     stop.end();
     copied?;
     Ok(done.failed)
+}
+
+/// What came of filling a volume.
+pub struct Filled {
+    pub files: u64,
+    pub bytes: u64,
+    /// What was not copied, and why.
+    pub failed: Vec<String>,
+    /// It was for want of room.
+    pub is_full: bool,
+}
+
+/// Copies a tree into the root of a mounted image, owners and all. `written` is the image's file, which must not be in the tree.
+/// What fails is not told.
+pub fn fill(source: &dyn Source, image: &Image, written: Option<(u64, u64)>, stop: &Interrupt) -> Result<Filled, Failure> {
+    let mut done = Done::default();
+    let bar = progress::bytes(0, "copying");
+    Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
+    let sink = inside::Inside { image: inside::Cow::Lent(image), owners: true };
+    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
+    let mut copy = Copy { source, sink: &sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
+    let copied = copy.tree(b"/", b"/");
+    bar.finish_and_clear();
+    copied?;
+    let full = vfs::Error::NoSpace.to_string();
+    let is_full = done.failed.iter().any(|why| why.ends_with(&full));
+    Ok(Filled { files: done.files, bytes: done.bytes, failed: done.failed, is_full })
 }
 
 /// Copies one source into the sink, as its root or into it.

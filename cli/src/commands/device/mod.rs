@@ -75,7 +75,7 @@ pub struct Args {
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// Size, e.g. 512M, 8G; needed unless the image exists.
+    /// Size, e.g. 512M, 1.5G (powers of 1024), 8GB (of 1000); needed unless the image exists.
     #[arg(long, short)]
     size: Option<String>,
     /// Keep contents in this file (made if missing) or block device.
@@ -91,7 +91,7 @@ pub struct Args {
     #[arg(long)]
     record: Option<PathBuf>,
     /// Stay in the foreground.
-    #[arg(short)]
+    #[arg(short, long)]
     foreground: bool,
     /// This process is the background part of another.
     #[arg(long, hide = true)]
@@ -145,7 +145,7 @@ impl Face {
             return Ok(Face::Socket { listener: Listener::bind(&place).map_err(|e| e.to_string())?, stop });
         }
         let dir = args.dir.as_deref().unwrap_or(Path::new("."));
-        let dir = std::fs::canonicalize(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let dir = fuse::place(dir).map_err(|e| e.to_string())?;
         Ok(Face::Files { dir })
     }
 
@@ -238,7 +238,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let report = gauge.report();
     let written = ledger.map_or(Ok(()), |file| whole::write(&file, text(&report, &file)));
     if args.foreground {
-        output::line(&if as_json { format!("{:#}", report.json()) } else { table(&report) });
+        match as_json {
+            true => output::print(&report.json()),
+            false => output::line(&table(&report)),
+        }
     }
     shown.and(written).and(recorded)
 }

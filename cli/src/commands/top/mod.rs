@@ -35,7 +35,7 @@ use trace::block::DeviceId;
 
 use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
-use crate::{Failure, recorded};
+use crate::{Failure, recorded, schema};
 use alumet::{Alumet, AlumetArgs};
 use kernel::{Kernel, Writeback};
 use mounts::Mounts;
@@ -233,7 +233,7 @@ impl Top<'_> {
             answers.set(machine::metrics(&shown));
         }
         let text = match self.as_json {
-            true => machine::json(&shown, self.args.rows).to_string(),
+            true => schema::line(&machine::json(&shown, self.args.rows)),
             false => screen::text(&shown, self.args.rows),
         };
         self.unread |= !print(&text, self.as_json, self.args.once, ended);
@@ -321,7 +321,7 @@ fn of_mounts(args: &Args, dirs: &[PathBuf], as_json: bool) -> Result<ExitCode, F
             answers.set(mounts.metrics(interval));
         }
         let text = match as_json {
-            true => mounts.json(since, interval, ended).to_string(),
+            true => schema::line(&mounts.json(since, interval, ended)),
             false => mounts.text(since, interval),
         };
         if !print(&text, as_json, args.once, ended) || ended {

@@ -8,6 +8,7 @@ use volume::{Kind, MountOptions, OptionError};
 use super::Args;
 use super::given::Given;
 use crate::Failure;
+use crate::commands::mount::options::{meant_by, meant_by_name};
 
 /// One run.
 #[derive(Clone)]
@@ -37,9 +38,10 @@ fn setting(mount: &mut MountOptions, option: &str, given: &str) -> Result<(), Fa
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
     mount.set(name, value).map_err(|e| match e {
         OptionError::Unknown(_) => {
-            Failure::usage(format!("{given}: no option {name:?}; see joulefs trace replay --help"))
+            let tip = meant_by_name(name);
+            Failure::usage(format!("{given}: no option {name:?}{tip}; see joulefs trace replay --help"))
         }
-        OptionError::Value(why) => Failure::usage(format!("{given}: {why}")),
+        OptionError::Value(why) => Failure::usage(format!("{given}: {why}{}", meant_by(name, value))),
     })
 }
 

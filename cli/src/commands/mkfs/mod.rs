@@ -1,13 +1,18 @@
 //! `joulefs mkfs`: where is a volume made, of what size, and what must not be destroyed for it?
 //!
-//! A file that is made here is gone if the format fails. Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
+//! A file that is made here is gone if the format fails. With `--from` it is filled, too ([`from`]). Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
+
+mod described;
+mod from;
+mod labels;
+mod owners;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, FileDevice, RealClock};
+use device::{Access, BlockDevice, Clock, FileDevice, RealClock};
 use f2fs::mkfs::{self, MkfsError, Options};
 use format::superblock::Features;
 use rustix::fs::SeekFrom;
@@ -19,19 +24,22 @@ use volume::Kind;
 
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, file_system, image, output, size};
+use crate::{Failure, file_system, image, meant, output, size};
 
 /// Make a volume in a file or on a block device.
 ///
-/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone.
+/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone. The root
+/// directory belongs to who makes the volume, so that who mounts it can write to it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
     joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
-    joulefs mkfs archive.img --type scherlfs --size 8G")]
+    joulefs mkfs archive.img --type scherlfs --size 8G\n  \
+    joulefs mkfs system.img --from tree --timestamp 1700000000 --read-only")]
 pub struct Args {
     /// File (made if missing) or block device.
     image: PathBuf,
-    /// Size, e.g. 512M, 8G, 1T; needed for a file that does not exist yet.
+    /// Size, e.g. 512M, 1.5G, 1T; needed for a file that does not exist yet. K, M, G, T alone or with iB are powers of
+    /// 1024, with B of 1000: 8G is 8GiB, and 8GB is less.
     #[arg(long, short)]
     size: Option<String>,
     /// The file system.
@@ -56,12 +64,17 @@ pub struct Args {
     /// before. ScherlFS only.
     #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
     placement: Option<Placement>,
+    /// Who owns the root directory: numbers of a user and a group. Default: who makes the volume.
+    #[arg(long, short = 'R', value_name = "UID:GID", value_parser = owner)]
+    root_owner: Option<(u32, u32)>,
     /// Identity, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
     uuid: Option<String>,
     /// Overwrite what is there.
     #[arg(long, short)]
     force: bool,
+    #[command(flatten)]
+    tree: from::Tree,
 }
 
 /// What a command line asks to be made.
@@ -94,19 +107,18 @@ impl Wanted {
     }
 
     /// Makes it; what was made, for machines, with the bytes for files and the identity.
-    fn make(&self, dev: &Arc<FileDevice>) -> Result<(Value, u64, [u8; 16]), String> {
-        let clock = RealClock::new();
+    fn make(&self, dev: &Arc<FileDevice>, clock: Arc<dyn Clock>) -> Result<(Value, u64, [u8; 16]), String> {
         Ok(match self {
             Wanted::F2fs(options) => {
-                let made = mkfs::format(&**dev, &clock, options).map_err(|e| e.to_string())?;
+                let made = mkfs::format(&**dev, &*clock, options).map_err(|e| e.to_string())?;
                 (json!({ "features": made.features.names() }), made.user_blocks * 4096, made.uuid)
             }
             Wanted::ScherlFs(options) => {
-                make::format(dev.clone(), &clock, options).map_err(|e| e.to_string())?;
+                make::format(dev.clone(), &*clock, options).map_err(|e| e.to_string())?;
                 let mounted = volume::mount(
                     Kind::ScherlFs,
                     dev.clone(),
-                    Arc::new(clock),
+                    clock,
                     volume::MountOptions::default().read_only(true),
                 )
                 .map_err(|e| e.to_string())?;
@@ -122,6 +134,26 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     // `from_str_radix` would take a sign for a digit.
     let plain = digits.len() == 32 && digits.bytes().all(|c| c.is_ascii_hexdigit());
     Some(u128::from_str_radix(&digits, 16).ok().filter(|_| plain)?.to_be_bytes())
+}
+
+/// `UID:GID`.
+fn owner(text: &str) -> Result<(u32, u32), String> {
+    let (uid, gid) = text.split_once(':').ok_or("write UID:GID, such as 1000:1000")?;
+    Ok((id(uid)?, id(gid)?))
+}
+
+/// The number of a user or a group. The last number there is means "nobody in particular" to Linux.
+pub fn id(text: &str) -> Result<u32, String> {
+    // `parse` would take a sign.
+    let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let id = digits.then(|| text.parse().ok()).flatten().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| format!("{text:?} is not the number of a user or group, 0 to {}", u32::MAX - 1))
+}
+
+/// Who owns the root directory: who makes the volume, unless it is said otherwise.
+fn root_owner(args: &Args) -> (u32, u32) {
+    let caller = super::names::caller();
+    args.root_owner.unwrap_or((caller.uid, caller.gid))
 }
 
 /// What `f2fs::mkfs` refuses whatever the size is, told by the names that options have on the command line.
@@ -175,7 +207,8 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
     // Not from what is asked for: users of the volume may know its identity.
     let secret = u128::from_le_bytes(entropy()?) as u64;
     let placement = args.placement.unwrap_or_default();
-    Ok(make::Options { label: args.label.clone(), uuid, secret, placement, ..make::Options::default() })
+    let owner = root_owner(args);
+    Ok(make::Options { label: args.label.clone(), uuid, secret, placement, owner, ..make::Options::default() })
 }
 
 fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
@@ -197,7 +230,10 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                Failure::usage(format!("unknown feature {name:?}; known are: modern, none, quota, {}", all.join(", ")))
+                let all = ["modern", "none", "quota"].into_iter().chain(all);
+                let tip = meant::tip(name, all.clone());
+                let all = all.collect::<Vec<_>>().join(", ");
+                Failure::usage(format!("unknown feature {name:?}; known are: {all}{tip}"))
             })?;
         options.features |= *bit;
     }
@@ -205,6 +241,7 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
     options.overprovision = args.overprovision;
     options.segs_per_sec = args.segs_per_sec.unwrap_or(1);
     options.uuid = uuid;
+    options.root_owner = root_owner(args);
     options.check().map_err(|e| wrong(args, &e))?;
     Ok(options)
 }
@@ -212,6 +249,9 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut options = options(args)?;
+    if let Some(from) = &args.tree.from {
+        return from::run(args, from, options, as_json);
+    }
     let path = &args.image;
     let size = args.size.as_deref().map(|s| options.size(s)).transpose()?;
     let there = std::fs::metadata(path).ok();
@@ -248,7 +288,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let dev = Arc::new(dev);
-    let (mut said, user_bytes, uuid) = options.make(&dev).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (mut said, user_bytes, uuid) = options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
     if let Some(made) = made {
         made.keep();
     }

@@ -1,0 +1,132 @@
+//! `joulefs df`: how full are volumes, in images or mounted?
+//!
+//! The numbers are those that df(1) shows of the same volume when it is mounted.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::image::Image;
+use crate::{Failure, output};
+
+/// Say how full volumes are.
+///
+/// In an image, or where a volume is mounted. "Used" and "available" are less than the size by what is kept back for
+/// cleaning. How fragmented the free space is says `joulefs info`; what the files cost, `joulefs inspect`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs df disk.img archive.img\n  joulefs df --json /mnt")]
+pub struct Args {
+    /// Images, block devices, or directories where volumes are mounted.
+    #[arg(required = true, value_name = "IMAGE|DIR")]
+    volumes: Vec<PathBuf>,
+    /// Read images as of their last checkpoint, without what was synced since; for one that is damaged and was not
+    /// unmounted.
+    #[arg(long)]
+    norecovery: bool,
+}
+
+struct Row {
+    volume: String,
+    mounted: Option<String>,
+    bytes: u64,
+    free: u64,
+    available: u64,
+    inodes: u64,
+    inodes_free: u64,
+}
+
+impl Row {
+    fn used(&self) -> u64 {
+        self.bytes.saturating_sub(self.free)
+    }
+
+    /// The share that is used of what an ordinary user can use, rounded up, as in df(1).
+    fn percent(&self) -> Option<u64> {
+        let all = self.used().checked_add(self.available).filter(|all| *all > 0)?;
+        Some((u128::from(self.used()) * 100).div_ceil(u128::from(all)) as u64)
+    }
+}
+
+fn of_image(path: &Path, norecovery: bool) -> Result<Row, Failure> {
+    let image = Image::open_to_read(path, norecovery)?;
+    let st = image.vol.statfs().map_err(|e| format!("{}: {e}", path.display()))?;
+    let bytes = |blocks: u64| blocks * u64::from(st.block_size);
+    Ok(Row {
+        volume: path.display().to_string(),
+        mounted: None,
+        bytes: bytes(st.blocks),
+        free: bytes(st.blocks_free),
+        available: bytes(st.blocks_available),
+        inodes: st.files,
+        inodes_free: st.files_free,
+    })
+}
+
+/// Of the volume of ours in which a directory is.
+fn of_mount(dir: &Path) -> Result<Row, Failure> {
+    let named = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
+    let inside = std::fs::canonicalize(dir).map_err(|e| named(&e))?;
+    let mounts = fuse::unmount::mounts().map_err(|e| named(&e))?;
+    let mount =
+        mounts.into_iter().rev().filter(|m| inside.starts_with(&m.dir)).max_by_key(|m| m.dir.components().count());
+    let mount = mount.filter(|m| m.kind == "fuse.joulefs").ok_or_else(|| {
+        format!("{}: no volume of this program is mounted there; df says how full others are", dir.display())
+    })?;
+    let st = rustix::fs::statvfs(dir).map_err(|e| named(&e))?;
+    Ok(Row {
+        volume: mount.source.display().to_string(),
+        mounted: Some(mount.dir.display().to_string()),
+        bytes: st.f_blocks * st.f_frsize,
+        free: st.f_bfree * st.f_frsize,
+        available: st.f_bavail * st.f_frsize,
+        inodes: st.f_files,
+        inodes_free: st.f_ffree,
+    })
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let of = |path: &PathBuf| if path.is_dir() { of_mount(path) } else { of_image(path, args.norecovery) };
+    let rows = args.volumes.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+    if as_json {
+        let row = |r: &Row| {
+            json!({
+                "volume": r.volume, "mounted": r.mounted, "bytes": r.bytes, "used_bytes": r.used(), "free_bytes": r.free,
+                "available_bytes": r.available, "inodes": r.inodes, "inodes_used": r.inodes.saturating_sub(r.inodes_free),
+            })
+        };
+        output::print(&rows.iter().map(row).collect::<Vec<_>>().into());
+        return Ok(());
+    }
+    output::line(&format!("{:>11} {:>11} {:>11} {:>4} {:>10}  volume", "size", "used", "available", "use%", "files"));
+    for r in &rows {
+        let [size, used, available] = [r.bytes, r.used(), r.available].map(output::bytes);
+        let percent = r.percent().map_or("-".to_owned(), |p| format!("{p}%"));
+        let files = r.inodes.saturating_sub(r.inodes_free);
+        let at = r.mounted.as_ref().map_or(String::new(), |dir| format!(" on {dir}"));
+        output::line(&format!("{size:>11} {used:>11} {available:>11} {percent:>4} {files:>10}  {}{at}", r.volume));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_in_use_is_rounded_up_and_of_what_users_can_use() {
+        let row = |bytes, free, available| Row {
+            volume: String::new(),
+            mounted: None,
+            bytes,
+            free,
+            available,
+            inodes: 0,
+            inodes_free: 0,
+        };
+        assert_eq!(row(1000, 1000, 900).percent(), Some(0));
+        assert_eq!(row(1000, 999, 899).percent(), Some(1));
+        assert_eq!(row(1000, 100, 0).percent(), Some(100));
+        assert_eq!(row(0, 0, 0).percent(), None);
+    }
+}

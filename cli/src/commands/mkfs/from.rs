@@ -1,0 +1,383 @@
+//! `joulefs mkfs --from DIR`: how does a tree become an image, without root and the same each time?
+//!
+//! The volume is made in a file beside its place, filled, unmounted, and then gets its name: of an image that failed nothing is
+//! left. Without `--size` it is as large as the tree needs. Left out: who may own what ([`super::owners`], [`super::labels`]), and
+//! how files are copied ([`crate::commands::cp`]).
+
+use std::fs;
+use std::io::BufWriter;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::clock::Time;
+use device::{Access, BlockDevice, Clock, FileDevice, RealClock, VirtualClock, write_sparse};
+use f2fs::mkfs::{Geometry, Options};
+use format::superblock::Features;
+use inspect::{Findings, Progress, begin, tables};
+use serde_json::json;
+use vfs::{FileKind, Timestamp, XattrFlags, path};
+use volume::{Kind, MountOptions};
+
+use super::described::{Described, Description, LABEL};
+use super::labels::Labels;
+use super::owners::Owners;
+use super::{Args, Wanted};
+use crate::commands::cp::{self, Filled, Glance, Item, Source, host};
+use crate::image::Image;
+use crate::interrupt::Interrupt;
+use crate::whole::Part;
+use crate::{Failure, output, progress};
+
+/// What is said of a tree that becomes an image.
+#[derive(clap::Args)]
+#[command(next_help_heading = "A volume with files")]
+pub struct Tree {
+    /// Fill the volume with what lies in this directory: kinds, modes, owners, times, attributes, hard links, holes. It needs no
+    /// root, and without --size it is as large as it must be.
+    #[arg(long, value_name = "DIR")]
+    pub from: Option<PathBuf>,
+    /// Owners, modes and capabilities from this list, one path a line: `path uid gid mode [capabilities=MASK]` (Android's
+    /// fs_config). Each path of the tree has to be in it.
+    #[arg(long, value_name = "FILE", requires = "from")]
+    pub fs_config: Option<PathBuf>,
+    /// SELinux labels from this list: expressions for paths, perhaps a kind, a context, as in file_contexts(5).
+    #[arg(long, value_name = "FILE", requires = "from")]
+    pub file_contexts: Option<PathBuf>,
+    /// Where the volume will be mounted: how paths in both lists begin.
+    #[arg(long, value_name = "PATH", default_value = "/", requires = "from")]
+    pub mount_point: String,
+    /// Seconds since 1970 for all times, and the base of an identity that is not given: with it, the same tree gives the same
+    /// bytes. Default: SOURCE_DATE_EPOCH, if that is set.
+    #[arg(long, value_name = "SECONDS", requires = "from")]
+    pub timestamp: Option<i64>,
+    /// Nobody ever writes to it (feature ro). F2FS only.
+    #[arg(long, requires = "from")]
+    pub read_only: bool,
+    /// Compress files (feature compression): lz4, zstd, lzo or lzo-rle. F2FS only.
+    #[arg(long, value_name = "ALGORITHM", requires = "from")]
+    pub compress: Option<String>,
+    /// Write an Android sparse image (fastboot, simg2img). F2FS only.
+    #[arg(long, requires = "from")]
+    pub sparse: bool,
+}
+
+/// How often a volume that turned out too small is made again, a tenth larger.
+const TRIES: u32 = 6;
+/// Contents of so many bytes fit beside a small inode's attributes.
+const INLINE: u64 = 3300;
+/// Addresses that an inode names itself, at least, and those of a block of them.
+const OWN: u64 = 860;
+const IN_A_NODE: u64 = 1018;
+/// Bytes that take a place in a block of a directory, and places in a block.
+const NAME: u64 = 8;
+const NAMES: u64 = 214;
+
+/// What a tree takes, in blocks, at most.
+fn blocks_of(source: &dyn Source, at: &[u8], stop: &Interrupt) -> Result<u64, String> {
+    if stop.came() {
+        return Err("interrupted".into());
+    }
+    let Glance { kind, size, .. } = source.glance(at)?;
+    Ok(match kind {
+        FileKind::Directory => {
+            let (names, read) = source.names(at);
+            read?;
+            let places: u64 = names.iter().map(|n| (n.len() as u64).div_ceil(NAME)).sum();
+            // A directory that grew has blocks that are not full.
+            let mut blocks = 2 + 3 * places / NAMES;
+            for name in names {
+                blocks += blocks_of(source, &[at.strip_suffix(b"/").unwrap_or(at), b"/", &name[..]].concat(), stop)?;
+            }
+            blocks
+        }
+        FileKind::Regular if size > INLINE => {
+            let data = size.div_ceil(4096);
+            let beyond = data.saturating_sub(OWN).div_ceil(IN_A_NODE);
+            1 + data + beyond + beyond.div_ceil(IN_A_NODE) + u64::from(beyond > 2)
+        }
+        _ => 1,
+    })
+}
+
+/// The smallest size of a volume with so many blocks for files.
+fn size_for(blocks: u64, options: &Options) -> Result<u64, Failure> {
+    let mut size = blocks;
+    loop {
+        let lacks = match Geometry::plan(size, options) {
+            Ok(g) => blocks.saturating_sub(u64::from(g.main_segs - g.overprov_segs) * 512),
+            Err(f2fs::mkfs::MkfsError::TooSmall { minimum, .. }) => minimum.saturating_sub(size),
+            Err(e) => return Err(Failure::usage(e)),
+        };
+        if lacks == 0 {
+            return Ok(size * 4096);
+        }
+        size += lacks.next_multiple_of(512);
+    }
+}
+
+fn list<T>(option: &str, file: Option<&Path>, parse: fn(&str) -> Result<T, String>) -> Result<Option<T>, Failure> {
+    let Some(file) = file else { return Ok(None) };
+    let text = fs::read_to_string(file).map_err(|e| format!("{option} {}: {e}", file.display()))?;
+    Ok(Some(parse(&text).map_err(|e| format!("{option} {}, {e}", file.display()))?))
+}
+
+/// The time that everything is of, if one is given.
+fn time(tree: &Tree) -> Result<Option<i64>, Failure> {
+    match (tree.timestamp, std::env::var("SOURCE_DATE_EPOCH")) {
+        (Some(secs), _) => Ok(Some(secs)),
+        (None, Ok(text)) => {
+            let secs = text.parse().map_err(|_| Failure::usage(format!("SOURCE_DATE_EPOCH={text}: not seconds")))?;
+            Ok(Some(secs))
+        }
+        (None, Err(_)) => Ok(None),
+    }
+}
+
+impl Wanted {
+    /// What is drawn at random follows from a time and the label instead, where it was not given.
+    fn settle(&mut self, secs: i64, given_uuid: bool) {
+        let hash = |of: &str, label: &str| -> [u8; 32] {
+            *blake3::Hasher::new_derive_key(of).update(&secs.to_le_bytes()).update(label.as_bytes()).finalize().as_bytes()
+        };
+        let first = |bytes: [u8; 32]| -> [u8; 16] { std::array::from_fn(|n| bytes[n]) };
+        match self {
+            Wanted::F2fs(options) => {
+                if !given_uuid {
+                    options.uuid = Some(device::rng::uuid(first(hash("joulefs mkfs: uuid", &options.label))));
+                }
+                let [a, b, c, d, ..] = hash("joulefs mkfs: checkpoint", &options.label);
+                options.checkpoint_version = Some(u32::from_le_bytes([a, b, c, d]) >> 1 | 1);
+            }
+            Wanted::ScherlFs(options) => {
+                if !given_uuid {
+                    options.uuid = device::rng::uuid(first(hash("joulefs mkfs: uuid", &options.label)));
+                }
+                options.secret = u128::from_le_bytes(first(hash("joulefs mkfs: secret", &options.label))) as u64;
+            }
+        }
+    }
+}
+
+/// How the volume is mounted while it is filled.
+fn mount_options(tree: &Tree) -> Result<MountOptions, Failure> {
+    let mut options = MountOptions::default();
+    if let Some(algorithm) = &tree.compress {
+        for (name, value) in [("compress_algorithm", algorithm.as_str()), ("compress_extension", "*")] {
+            let wrong = |e: volume::OptionError| Failure::usage(format!("--compress {algorithm}: {e}"));
+            options.set(name, Some(value)).map_err(wrong)?;
+        }
+    }
+    Ok(options)
+}
+
+/// What `mkfs` made itself gets what the lists say of it.
+fn describe_rest(image: &Image, description: &Description, source: &dyn Source) -> Result<(), String> {
+    let at = b"/lost+found";
+    let Ok(found) = path::walk(&*image.vol, at) else { return Ok(()) };
+    if source.glance(at).is_ok() {
+        return Ok(());
+    }
+    let fail = |e: vfs::Error| format!("{}:/lost+found: {e}", image.path().display());
+    let mut item = Item::made(FileKind::Directory, 0o700);
+    let known = Description { owners: None, labels: None, ..Description::default() };
+    known.apply(at, &mut item)?;
+    if let Some(label) = description.labels.as_ref().and_then(|l| l.of(&description.path(at), FileKind::Directory)) {
+        image.vol.setxattr(found.ino(), LABEL, label, XattrFlags::empty()).map_err(fail)?;
+    }
+    Ok(())
+}
+
+/// Writes the volume in `file` to `out` as a sparse image.
+fn sparse(file: &Path, out: fs::File) -> Result<(), Failure> {
+    let fail = |e: String| format!("{}: {e}", file.display());
+    let dev = FileDevice::open(file, Access::ReadOnly).map_err(|e| e.to_string())?;
+    let mut found = Findings::default();
+    let sb = begin::superblock(&dev, &mut found).map_err(|e| fail(e.to_string()))?;
+    let pack = begin::pack(&dev, &sb, &mut found).ok_or_else(|| fail("no checkpoint".into()))?;
+    let read = tables::read(&dev, &sb, &pack, &mut found, &mut Progress::new(&mut |_| true));
+    let (sit, _) = read.map_err(|e| fail(e.to_string()))?;
+    // Tables are written whole, whatever stood there before; of the main area what is in use.
+    let needed = |at: u64| {
+        let addr = u32::try_from(at).ok().map(format::BlockAddr);
+        addr.and_then(|a| sb.locate(a)).is_none_or(|(seg, offset)| sit.segment(seg).has(offset))
+    };
+    let bar = progress::bytes(dev.blocks() * 4096, "writing the sparse image");
+    let mut out = BufWriter::with_capacity(1 << 20, out);
+    let wrote = write_sparse(&dev, needed, &mut out, &mut |blocks| {
+        bar.inc(blocks * 4096);
+        progress::show_if_slow(&bar);
+    });
+    bar.finish_and_clear();
+    Ok(wrote.map_err(|e| fail(e.to_string()))?)
+}
+
+/// Checks what cannot go together.
+fn check(args: &Args, wanted: &Wanted) -> Result<(), Failure> {
+    let tree = &args.tree;
+    if wanted.kind() != Kind::F2fs {
+        let of_f2fs =
+            [("--read-only", tree.read_only), ("--compress", tree.compress.is_some()), ("--sparse", tree.sparse)];
+        if let Some((name, _)) = of_f2fs.iter().find(|(_, given)| *given) {
+            return Err(Failure::usage(format!("{name} is for F2FS; with --type scherlfs leave it out")));
+        }
+        if args.size.is_none() {
+            return Err(Failure::usage("--from with --type scherlfs needs --size"));
+        }
+    }
+    match fs::metadata(&args.image) {
+        Ok(there) if !there.is_file() => {
+            let at = args.image.display();
+            Err(Failure::usage(format!("{at}: --from makes a file; write that to the device, or mount the device and copy")))
+        }
+        Ok(there) if there.len() > 0 && !args.force => {
+            Err(format!("{}: is there already; give --force to overwrite it", args.image.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Result<(), Failure> {
+    check(args, &wanted)?;
+    let tree = &args.tree;
+    let secs = time(tree)?;
+    let description = Description {
+        owners: list("--fs-config", tree.fs_config.as_deref(), Owners::parse)?,
+        labels: list("--file-contexts", tree.file_contexts.as_deref(), Labels::parse)?,
+        time: secs.map(|sec| Timestamp { sec, nsec: 0 }),
+        mount_point: format!("/{}", tree.mount_point.trim_matches('/')).into_bytes(),
+    };
+    let meta = fs::metadata(from).map_err(|e| format!("--from {}: {e}", from.display()))?;
+    if !meta.is_dir() {
+        return Err(format!("--from {}: not a directory", from.display()).into());
+    }
+    let source = Described { inner: &host::Host, root: from.as_os_str().as_bytes().to_vec(), description: &description };
+    if let Some(secs) = secs {
+        wanted.settle(secs, args.uuid.is_some());
+    }
+    if let (Wanted::F2fs(options), Some(_)) = (&mut wanted, &tree.compress) {
+        options.features |= Features::COMPRESSION | Features::EXTRA_ATTR;
+    }
+    wanted.assume_zeroed(true);
+    let stop = Interrupt::catch()?;
+    let mut size = match (&args.size, &wanted) {
+        (Some(text), _) => wanted.size(text)?,
+        (None, Wanted::F2fs(options)) => {
+            let blocks = blocks_of(&source, b"/", &stop).map_err(|e| format!("--from: {e}"))?;
+            // What the volume keeps for itself: logs that are begun, checkpoints.
+            size_for(blocks + blocks / 64 + 1024, options)?
+        }
+        (None, Wanted::ScherlFs(_)) => return Err(Failure::usage("--from with --type scherlfs needs --size")),
+    };
+    let cannot = |e: std::io::Error| format!("{}: {e}", args.image.display());
+    let mut tries = 0;
+    let (part, made) = loop {
+        let (part, open) = Part::create(&args.image, true).map_err(cannot)?;
+        drop(open);
+        tries += 1;
+        match fill(args, &wanted, &source, part.path(), size, secs, &stop) {
+            Ok(made) => break (part, made),
+            Err(Full::NoSpace(why)) if args.size.is_some() || tries == TRIES => {
+                let why = why.trim_end_matches('\n');
+                return Err(format!("{why}; the volume has {}: give a larger --size", output::bytes(size)).into());
+            }
+            Err(Full::NoSpace(_)) => size = (size + size / 10).next_multiple_of(2 << 20),
+            Err(Full::Failed(failure)) => return Err(failure),
+        }
+    };
+    stop.end();
+    if tree.sparse {
+        let (whole, open) = Part::create(&args.image, true).map_err(cannot)?;
+        sparse(part.path(), open)?;
+        whole.finish().map_err(cannot)?;
+        drop(part);
+    } else {
+        part.finish().map_err(cannot)?;
+    }
+    tell(args, &wanted, size, &made, as_json);
+    Ok(())
+}
+
+/// What was made.
+struct Done {
+    filled: Filled,
+    uuid: [u8; 16],
+}
+
+/// Why no image was made.
+enum Full {
+    /// The volume was too small.
+    NoSpace(String),
+    Failed(Failure),
+}
+
+impl<E: Into<Failure>> From<E> for Full {
+    fn from(e: E) -> Self {
+        Full::Failed(e.into())
+    }
+}
+
+/// Makes a volume in a file, and fills it.
+fn fill(
+    args: &Args,
+    wanted: &Wanted,
+    source: &Described<'_>,
+    file: &Path,
+    size: u64,
+    secs: Option<i64>,
+    stop: &Interrupt,
+) -> Result<Done, Full> {
+    let tree = &args.tree;
+    let clock: Arc<dyn Clock> = match secs {
+        Some(secs) => Arc::new(VirtualClock::new(Time::new(secs, 0))),
+        None => Arc::new(RealClock::new()),
+    };
+    let dev = Arc::new(FileDevice::create(file, size).map_err(|e| Failure::Failed(e.to_string()))?);
+    let (_, _, uuid) = wanted.make(&dev, clock.clone()).map_err(|e| format!("{}: {e}", args.image.display()))?;
+    drop(dev);
+    let image = Image::open_at(file, mount_options(tree)?, clock)?;
+    let written = fs::metadata(file).ok().map(|m| (m.dev(), m.ino()));
+    let filled = cp::fill(source, &image, written, stop)?;
+    if let Some(why) = filled.failed.first() {
+        let _ = image.close();
+        if filled.is_full {
+            return Err(Full::NoSpace(why.clone()));
+        }
+        let more = filled.failed.len() - 1;
+        let more = if more > 0 { format!("; {more} more failures") } else { String::new() };
+        return Err(Full::Failed(Failure::Failed(format!("{why}{more}; no image is made"))));
+    }
+    describe_rest(&image, source.description, source)?;
+    image.close()?;
+    drop(image);
+    if tree.read_only {
+        let dev = FileDevice::open(file, Access::ReadWrite).map_err(|e| Failure::Failed(e.to_string()))?;
+        f2fs::superblocks::make_read_only(&dev).map_err(|e| Failure::Failed(format!("{}: {e}", args.image.display())))?;
+    }
+    Ok(Done { filled, uuid })
+}
+
+fn tell(args: &Args, wanted: &Wanted, size: u64, made: &Done, as_json: bool) {
+    let uuid: String = made.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let Filled { files, bytes, .. } = &made.filled;
+    if as_json {
+        output::print(&json!({
+            "image": args.image.display().to_string(),
+            "file_system": wanted.kind().name(),
+            "uuid": uuid,
+            "bytes": size,
+            "files": files,
+            "bytes_of_files": bytes,
+            "sparse": args.tree.sparse,
+        }));
+    } else {
+        output::line(&format!(
+            "{}: {} volume with {files} files, {}, uuid {uuid}",
+            args.image.display(),
+            output::bytes(size),
+            output::bytes(*bytes)
+        ));
+    }
+}

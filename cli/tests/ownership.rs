@@ -1,0 +1,214 @@
+//! Whom a volume belongs to: who makes it, or whom a mount shows; and what somebody may do then who is not root.
+//!
+//! An ordinary user is `nobody`, whom `fusermount3` finds in the list of users. Only root can become that.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::room::Room;
+use crate::theirs::assert_clean;
+use crate::typed::{done, misused, refused};
+
+const NOBODY: u32 = 65534;
+
+/// A room that belongs to nobody, with the program in it; `None` where nobody can be become, or nothing mounted.
+fn rooms_of_nobody() -> Option<Room> {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs root, to become somebody else, and /dev/fuse");
+        return None;
+    }
+    let room = Room::new();
+    fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    chown(room.path("."), Some(NOBODY), Some(NOBODY)).unwrap();
+    // The build directory may be closed to others. Copied by another process: a descriptor of ours, open for writing,
+    // could live on in a child of another test, and keep the copy from running.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(room.path("joulefs")).status();
+    assert!(copied.unwrap().success());
+    fs::set_permissions(room.path("joulefs"), fs::Permissions::from_mode(0o755)).unwrap();
+    Some(room)
+}
+
+/// Runs a line of the shell as somebody, in the room.
+fn typed_by(uid: u32, room: &Room, line: &str) -> Output {
+    let id = uid.to_string();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--", "sh", "-c", line]);
+    command.current_dir(room.path(".")).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:.").output().unwrap()
+}
+
+fn said(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+#[track_caller]
+fn works(uid: u32, room: &Room, line: &str) -> String {
+    let out = typed_by(uid, room, line);
+    assert!(out.status.success(), "{line}: {}", said(&out));
+    said(&out)
+}
+
+#[track_caller]
+fn fails(uid: u32, room: &Room, line: &str, why: &str) {
+    let out = typed_by(uid, room, line);
+    assert!(!out.status.success() && said(&out).contains(why), "{line}: not {why:?}: {}", said(&out));
+}
+
+/// Unmounts when a test fails half-way.
+struct Mounted<'r>(&'r Room);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new(env!("CARGO_BIN_EXE_joulefs")).arg("unmount").arg(self.0.path("m")).output();
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
+    for kind in ["f2fs", "scherlfs"] {
+        let Some(room) = rooms_of_nobody() else { return };
+        let _guard = Mounted(&room);
+        works(
+            NOBODY,
+            &room,
+            &format!("joulefs mkfs v.img --size 64M --type {kind} && mkdir m && joulefs mount v.img m"),
+        );
+        works(NOBODY, &room, "echo hi > m/x");
+        assert_eq!(works(NOBODY, &room, "cat m/x && stat -c %u:%g m m/x"), "hi\n65534:65534\n65534:65534\n");
+        works(NOBODY, &room, "joulefs unmount m");
+        if kind == "f2fs" {
+            assert_clean(&room.path("v.img"));
+        }
+    }
+}
+
+#[test]
+fn a_volume_of_root_is_for_others_what_a_mount_shows() {
+    for kind in ["f2fs", "scherlfs"] {
+        let Some(room) = rooms_of_nobody() else { return };
+        let _guard = Mounted(&room);
+        works(NOBODY, &room, &format!("joulefs mkfs v.img --size 64M --type {kind} --root-owner 0:7 && mkdir m"));
+        works(NOBODY, &room, "joulefs mount v.img m");
+        assert_eq!(works(NOBODY, &room, "stat -c %u:%g m"), "0:7\n");
+        fails(NOBODY, &room, "echo hi > m/x", "ermission denied");
+        works(NOBODY, &room, "joulefs unmount m");
+        works(NOBODY, &room, "joulefs mount v.img m -o uid=65534,gid=65534");
+        assert_eq!(works(NOBODY, &room, "echo hi > m/x && stat -c %u:%g m m/x"), "65534:65534\n65534:65534\n");
+        works(NOBODY, &room, "joulefs unmount m");
+        let rows: serde_json::Value = serde_json::from_str(&done(&["--json", "ls", &room.text("v.img:/")])).unwrap();
+        let stored = rows.as_array().unwrap().iter().find(|row| row["name"] == "x").unwrap().clone();
+        assert_eq!((stored["uid"].as_u64(), stored["gid"].as_u64()), (Some(65534), Some(65534)), "who made it");
+    }
+}
+
+#[test]
+fn root_mounts_for_somebody_and_what_others_own_is_theirs_to_change_but_not_to_own() {
+    let Some(room) = rooms_of_nobody() else { return };
+    let _guard = Mounted(&room);
+    let (image, dir) = (room.text("v.img"), room.text("m"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    fs::write(room.path("secret"), "s").unwrap();
+    fs::set_permissions(room.path("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let program = room.path("program");
+    fs::write(&program, "p").unwrap();
+    done(&["cp", &room.text("secret"), program.to_str().unwrap(), &format!("{image}:/")]);
+
+    done(&["mount", &image, &dir]);
+    fs::set_permissions(room.path("m/program"), fs::Permissions::from_mode(0o6755)).unwrap();
+    fails(NOBODY, &room, "cat m/secret", "ermission denied");
+    done(&["unmount", &dir]);
+    done(&["mount", &image, &dir, "-o", "uid=65534,gid=65534"]);
+    assert_eq!(works(NOBODY, &room, "cat m/secret"), "s");
+    fails(1, &room, "cat m/secret", "ermission denied");
+    fails(1, &room, "echo x > m/new", "ermission denied");
+    assert_eq!(works(NOBODY, &room, "stat -c '%u:%g %a' m/program"), "65534:65534 755\n", "bits of others' rights");
+    works(NOBODY, &room, "chown 65534:65534 m/secret && chmod 640 m/secret && echo y > m/program && mkdir m/d");
+    for line in ["chown 0 m/secret", "chmod u+s m/program", "chmod g+s m/program"] {
+        fails(0, &room, line, "Operation not permitted");
+        fails(NOBODY, &room, line, "Operation not permitted");
+    }
+    // Root makes a file there: it is shown as theirs, and stored as root's.
+    works(0, &room, "echo r > m/of-root");
+    works(NOBODY, &room, "echo more >> m/of-root && rm m/secret");
+    done(&["unmount", &dir]);
+
+    done(&["mount", &image, &dir]);
+    let stored = |name: &str| {
+        let m = fs::metadata(room.path(name)).unwrap();
+        (m.uid(), m.mode() & 0o7777)
+    };
+    assert_eq!(stored("m/program"), (0, 0o755), "changed by somebody, it no longer runs as root");
+    assert_eq!((stored("m/of-root").0, stored("m/d").0), (0, NOBODY));
+    done(&["unmount", &dir]);
+    assert_clean(&room.path("v.img"));
+}
+
+#[test]
+fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    for wrong in ["me", "1000", "1:", ":1", "-1:0", "4294967295:0", "1:2:3"] {
+        misused(&["mkfs", &image, "--size", "64M", &format!("--root-owner={wrong}")], &["--root-owner"]);
+    }
+    done(&["mkfs", &image, "--size", "64M"]);
+    for wrong in ["uid", "uid=", "gid=x", "uid=-1", "uid=4294967295"] {
+        misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "number of a user or group"]);
+    }
+    for beside in ["dev", "suid"] {
+        misused(&["mount", &image, &room.text("."), "-o", &format!("uid=5,{beside}")], &[beside, "uid="]);
+    }
+    if rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() {
+        let _guard = Mounted(&room);
+        fs::create_dir(room.path("m")).unwrap();
+        done(&["mount", &image, &room.text("m")]);
+        let m = fs::metadata(room.path("m")).unwrap();
+        assert_eq!((m.uid(), m.gid()), (0, 0));
+        done(&["unmount", &room.text("m")]);
+    }
+}
+
+#[test]
+fn a_place_to_mount_on_that_is_not_there_must_be_made() {
+    if !Path::new("/dev/fuse").exists() {
+        return println!("skipped: /dev/fuse is missing");
+    }
+    let room = Room::new();
+    let (image, none) = (room.text("v.img"), room.text("none"));
+    done(&["mkfs", &image, "--size", "64M"]);
+    let words = ["none: no such directory", &format!("mkdir {none}")];
+    refused(&["mount", &image, &none], &words);
+    refused(&["mount", "-f", &image, &none], &words);
+    let disk = room.text("disk");
+    refused(&["device", &none, "--size", "64M", "--image", &disk], &words);
+    assert!(!room.path("disk").exists(), "an image was made for nothing");
+    refused(&["mount", &image, &image], &["v.img: not a directory"]);
+}
+
+#[test]
+fn a_machine_without_fuse_says_so_and_what_works_there() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root can hide /dev/fuse");
+    }
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("."));
+    done(&["mkfs", &image, "--size", "64M"]);
+    // A machine in which /dev has nothing but what every program needs.
+    let hidden = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$0\" \"$@\"";
+    for line in [&["mount", &image, &dir][..], &["mount", "-f", &image, &dir], &["device", &dir, "--size", "64M"]] {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", hidden, env!("CARGO_BIN_EXE_joulefs")]).args(line);
+        let out = command.output().unwrap();
+        let text = said(&out);
+        if text.contains("unshare") {
+            return println!("skipped: {text}");
+        }
+        assert_eq!((out.status.code(), text.lines().count()), (Some(1), 1), "{line:?}: {text}");
+        for word in ["/dev/fuse", "modprobe fuse", "--device /dev/fuse", "ls, cat, cp"] {
+            assert!(text.contains(word), "{line:?}: {text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Every object that a command prints for machines says which form it has.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::room::Room;
+use crate::typed::joulefs;
+use crate::{diff, measure};
+
+/// Commands and versions, as the document lists them.
+fn documented() -> Vec<(String, u64)> {
+    let rows = include_str!("../../docs/json.md").lines().filter_map(|line| line.strip_prefix("| `joulefs "));
+    let row = |row: &str| {
+        let (name, version) = row.split_once("` | ").unwrap();
+        (name.to_owned(), version.trim_end_matches(" |").parse().unwrap())
+    };
+    rows.map(row).collect()
+}
+
+/// Runs commands for machines and notes of which an object came with the schema that is documented.
+struct Walk {
+    documented: Vec<(String, u64)>,
+    seen: BTreeSet<String>,
+}
+
+impl Walk {
+    #[track_caller]
+    fn asks(&mut self, command: &str, args: &[&str]) -> Value {
+        let words: Vec<&str> = command.split(' ').collect();
+        let ran = joulefs(&[&["--json"], &words[..], args].concat());
+        // What stands after `--` has a code of its own.
+        assert_eq!(ran.code, 0, "{command} {args:?}: {}{}", ran.out, ran.err);
+        let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{command}: {e}: {}", ran.out));
+        let version = self.documented.iter().find(|(name, _)| name == command);
+        let version = version.unwrap_or_else(|| panic!("{command} is not documented")).1;
+        assert_eq!(value["schema"]["name"], *command, "{command} {args:?}");
+        assert_eq!(value["schema"]["version"].as_u64(), Some(version), "{command} {args:?}");
+        self.seen.insert(command.to_owned());
+        value
+    }
+}
+
+#[test]
+fn every_object_that_is_printed_has_the_schema_that_is_documented() {
+    let room = Room::new();
+    let here = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).display().to_string();
+    let (image, log, recording) = (room.text("v.img"), room.text("log.img"), here("recordings/chat-wal.rec"));
+    let place = |path: &str| format!("{image}:{path}");
+    let calls = room.text("calls");
+    let text = "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n1 10 pwrite 30 0 4096\n1 20 fsync 30 0\n";
+    fs::write(&calls, text).unwrap();
+    let mut walk = Walk { documented: documented(), seen: BTreeSet::new() };
+
+    walk.asks("mkfs", &[&image, "--size", "64M"]);
+    walk.asks("mkfs", &[&log, "--size", "64M", "--type", "scherlfs"]);
+    walk.asks("mkdir", &[&place("/d")]);
+    walk.asks("cp", &[&calls, &place("/d/f")]);
+    walk.asks("mv", &[&place("/d/f"), &place("/f")]);
+    walk.asks("tree", &[&place("/")]);
+    walk.asks("rm", &[&place("/d"), "-r"]);
+    walk.asks("info", &[&image]);
+    walk.asks("info", &[&log]);
+    walk.asks("fsck", &[&image]);
+    walk.asks("fsck", &[&log]);
+    walk.asks("inspect", &[&image]);
+    walk.asks("clean", &[&image, "--worst", "1"]);
+    walk.asks("unsettle", &[&image]);
+    walk.asks("settle", &[&image]);
+    walk.asks("undo", &[&log, "--list"]);
+    walk.asks("rescue", &[&image, &room.text("rescued")]);
+    walk.asks("age", &["--recipe", "pristine", "--size", "64M", &room.text("aged.img")]);
+
+    walk.asks("replay", &[&recording, "--profile", "microdrive"]);
+    walk.asks("trace stat", &[&recording]);
+    walk.asks(
+        "trace convert",
+        &[&here("trace/fixtures/blktrace/vdb.blktrace.zst"), "--to", "iolog", "-o", &room.text("converted")],
+    );
+    walk.asks("trace replay", &[&calls, "--profile", "microdrive"]);
+    walk.asks("top", &["--from", &here("trace/fixtures/ftrace/pipe.txt.zst"), "--once"]);
+    walk.asks("energy", &[&here("trace/fixtures/blktrace/vdb.blktrace.zst")]);
+    walk.asks("energy show", &["microdrive"]);
+    walk.asks("energy fit", &[&here("profiles/calibration/kirin9000.csv")]);
+    walk.asks("energy nvme", &[&here("device/tests/nvme/970.bin")]);
+    walk.asks("energy diff", &[&diff::measured(&room.path("."))]);
+    let machine = measure::machine();
+    walk.asks("energy measure", &["--powercap", machine.path().to_str().unwrap(), "--", "true"]);
+    walk.asks("lab papers", &[]);
+    walk.asks("lab report", &["--output", &room.text("report.html")]);
+
+    if Path::new("/dev/fuse").exists() {
+        let dir = room.text("m");
+        fs::create_dir(&dir).unwrap();
+        walk.asks("mount", &[&image, &dir]);
+        walk.asks("ctl", &[&dir]);
+        walk.asks("unmount", &[&dir]);
+        walk.asks("device", &[&dir, "--size", "64M"]);
+        walk.asks("unmount", &[&dir]);
+    } else {
+        println!("not asked without /dev/fuse: mount, ctl, unmount, device");
+        walk.seen.extend(["mount", "ctl", "unmount", "device"].map(str::to_owned));
+    }
+    let documented: BTreeSet<String> = walk.documented.iter().map(|(name, _)| name.clone()).collect();
+    assert_eq!(walk.seen, documented, "a command is documented and not asked");
+
+    let failed = joulefs(&["--json", "info", "/nowhere"]);
+    let value: Value = serde_json::from_str(&failed.out).unwrap();
+    assert_eq!((value["schema"]["name"].as_str(), value["schema"]["version"].as_u64()), (Some("error"), Some(1)));
+    assert!(value["error"].as_str().unwrap().contains("/nowhere"));
+}

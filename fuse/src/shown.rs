@@ -1,0 +1,318 @@
+//! Whom does everything belong to, if whoever mounts says so and not the volume?
+//!
+//! [`Shown`] is a decorator: it shows one owner, one group, or both, for every inode. The kernel checks rights by what it is
+//! shown, so whoever is shown may do what an owner may, and changes what strangers own in somebody else's volume.
+//!
+//! What is stored keeps its owner, and what is made belongs to whoever made it, as on every mount: no name is forged. As with
+//! `uid=` and `gid=` of Linux's vfat, a `chown` to what is shown already changes nothing, and any other is `EPERM`.
+//!
+//! Rights of a program's owner are no matter of such a mount, or who is shown could make a program that elsewhere runs as its stored
+//! owner: bits that are set on the volume are not shown, cannot be set, and go from a file that is changed in any way. (Of
+//! a directory they stay.) Access lists are shown and count as they are.
+//!
+//! Left out: rights themselves, which stay those of the volume (vfat's `umask=`).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use vfs::{
+    Allocate, Attr, Caller, Compression, DirEntry, Entry, Error, Extent, FileFlags, FileKind, FileSystem, Flags, Flow,
+    Ino, Moving, NewNode, RenameFlags, Result, Room, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+};
+
+const SUID: u16 = 0o4000;
+const SGID: u16 = 0o2000;
+
+/// Whom everything is shown to belong to; `None`: as the volume says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Owner {
+    /// The user.
+    pub uid: Option<u32>,
+    /// The group.
+    pub gid: Option<u32>,
+}
+
+impl Owner {
+    /// True if something is shown that the volume does not say.
+    pub fn is_given(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some()
+    }
+
+    /// Bits by which a program would run as who is shown.
+    fn hidden(&self) -> u16 {
+        self.uid.map_or(0, |_| SUID) | self.gid.map_or(0, |_| SGID)
+    }
+
+    fn show(&self, mut attr: Attr) -> Attr {
+        attr.uid = self.uid.unwrap_or(attr.uid);
+        attr.gid = self.gid.unwrap_or(attr.gid);
+        if attr.kind != FileKind::Directory {
+            attr.perm &= !self.hidden();
+        }
+        attr
+    }
+
+    /// What is left to set once who is shown has been set.
+    fn taken(&self, set: &SetAttr) -> Result<SetAttr> {
+        let mut set = *set;
+        for (asked, shown) in [(&mut set.uid, self.uid), (&mut set.gid, self.gid)] {
+            if shown.is_none() {
+                continue;
+            }
+            if asked.is_some_and(|id| Some(id) != shown) {
+                return Err(Error::NotPermitted("everything is mounted as belonging to one user or group"));
+            }
+            *asked = None;
+        }
+        Ok(set)
+    }
+}
+
+/// A file system shown as belonging to somebody.
+pub(crate) struct Shown {
+    fs: Arc<dyn FileSystem>,
+    owner: Owner,
+}
+
+/// Calls that have nothing to do with owners.
+macro_rules! as_they_are {
+    ($($name:ident($($arg:ident: $of:ty),*) $(-> $out:ty)?;)*) => {
+        $(fn $name(&self, $($arg: $of),*) $(-> $out)? {
+            self.fs.$name($($arg),*)
+        })*
+    };
+}
+
+impl Shown {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, owner: Owner) -> Self {
+        Shown { fs, owner }
+    }
+
+    fn entry(&self, found: Result<Entry>) -> Result<Entry> {
+        found.map(|entry| Entry { attr: self.owner.show(entry.attr) })
+    }
+
+    /// Refuses bits that nobody may set on what is no directory.
+    fn check(&self, perm: u16) -> Result<()> {
+        match perm & self.owner.hidden() {
+            0 => Ok(()),
+            _ => {
+                Err(Error::NotPermitted("no set-id bits where everything is mounted as belonging to one user or group"))
+            }
+        }
+    }
+}
+
+impl FileSystem for Shown {
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.fs.getattr(ino).map(|attr| self.owner.show(attr))
+    }
+
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let mut set = self.owner.taken(set)?;
+        if let Some(perm) = set.perm
+            && self.fs.getattr(ino)?.kind != FileKind::Directory
+        {
+            self.check(perm)?;
+        }
+        // The kernel, to which the bits are not shown, asks for this only of those who change owners.
+        set.kill_suid_sgid |= set.size.is_some();
+        self.fs.setattr(ino, &set).map(|attr| self.owner.show(attr))
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
+        self.entry(self.fs.lookup(parent, name))
+    }
+
+    fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry> {
+        self.check(new.perm)?;
+        self.entry(self.fs.mknod(caller, parent, name, new))
+    }
+
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
+        self.entry(self.fs.mkdir(caller, parent, name, perm, umask))
+    }
+
+    fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
+        self.entry(self.fs.symlink(caller, parent, name, target))
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
+        self.entry(self.fs.link(ino, parent, name))
+    }
+
+    fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
+        self.check(perm)?;
+        self.entry(self.fs.tmpfile(caller, parent, perm, umask))
+    }
+
+    fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
+        if truncate {
+            self.changes(ino)?;
+        }
+        self.fs.open(ino, truncate)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        self.fs.write(ino, offset, data, flags | WriteFlags::KILL_SUID_SGID)
+    }
+
+    fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.changes(ino)?;
+        self.fs.fallocate(ino, what, offset, len)
+    }
+
+    as_they_are! {
+        root() -> Ino;
+        statfs() -> Result<StatFs>;
+        read_only() -> bool;
+        forget(ino: Ino, count: u64);
+        readlink(ino: Ino) -> Result<Vec<u8>>;
+        unlink(parent: Ino, name: &[u8]) -> Result<()>;
+        rmdir(parent: Ino, name: &[u8]) -> Result<()>;
+        rename(caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()>;
+        release(ino: Ino);
+        read(ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
+        accessed(ino: Ino);
+        seek(ino: Ino, offset: u64, what: Seek) -> Result<u64>;
+        readdir(ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()>;
+        fsync(ino: Ino, data_only: bool) -> Result<()>;
+        fsyncdir(ino: Ino, data_only: bool) -> Result<()>;
+        sync() -> Result<()>;
+        getxattr(ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
+        listxattr(ino: Ino) -> Result<Vec<Vec<u8>>>;
+        setxattr(ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
+        removexattr(ino: Ino, name: &[u8]) -> Result<()>;
+        flags(ino: Ino) -> Result<Flags>;
+        set_flags(ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()>;
+        compression(ino: Ino) -> Result<Option<Compression>>;
+        set_compression(ino: Ino, algorithm: u8, log_cluster: u8) -> Result<()>;
+        repack(ino: Ino, packed: bool) -> Result<()>;
+        release_saved(ino: Ino) -> Result<u64>;
+        reserve_saved(ino: Ino) -> Result<u64>;
+        extents(ino: Ino, from: u64, most: usize) -> Result<Vec<Extent>>;
+        defragment(ino: Ino, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)>;
+        room(blocks: u64, clean: bool) -> Result<Room>;
+        tick() -> Result<Duration>;
+        report() -> Vec<(String, String)>;
+        account(files: usize, since: u64) -> Option<String>;
+        tune(name: &str, value: &str) -> std::result::Result<(), String>;
+        unmount() -> Result<()>;
+    }
+}
+
+impl Shown {
+    /// A file's contents are about to change: bits that are stored and not shown go.
+    fn changes(&self, ino: Ino) -> Result<()> {
+        if self.fs.getattr(ino)?.perm & (SUID | SGID) != 0 {
+            self.fs.setattr(ino, &SetAttr { kill_suid_sgid: true, ..SetAttr::default() })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conformance::memfs::MemFs;
+    use vfs::DeviceNumber;
+
+    const ALICE: Caller = Caller { uid: 1000, gid: 1000 };
+    const BOB: Owner = Owner { uid: Some(2000), gid: Some(2001) };
+
+    fn file(perm: u16) -> NewNode {
+        NewNode { kind: FileKind::Regular, perm, umask: 0, rdev: DeviceNumber::default() }
+    }
+
+    fn owner(attr: &Attr) -> (u32, u32, u16) {
+        (attr.uid, attr.gid, attr.perm)
+    }
+
+    /// Alice's file, and her volume as Bob mounts it.
+    fn hers(perm: u16, owner: Owner) -> (Arc<MemFs>, Shown, Ino) {
+        let fs = Arc::new(MemFs::new(1 << 20));
+        let ino = fs.mknod(ALICE, fs.root(), b"hers", &file(perm)).unwrap().attr.ino;
+        (fs.clone(), Shown::new(fs, owner), ino)
+    }
+
+    #[test]
+    fn everything_is_shown_as_belonging_to_one_owner_and_stored_as_it_is() {
+        let (fs, shown, ino) = hers(0o640, BOB);
+        let root = fs.root();
+        assert_eq!(owner(&shown.getattr(ino).unwrap()), (2000, 2001, 0o640));
+        assert_eq!(owner(&shown.lookup(root, b"hers").unwrap().attr), (2000, 2001, 0o640));
+        assert_eq!(owner(&fs.getattr(ino).unwrap()), (1000, 1000, 0o640));
+        let makers = Caller { uid: 5, gid: 6 };
+        let made = [
+            shown.mknod(makers, root, b"f", &file(0o600)).unwrap(),
+            shown.mkdir(makers, root, b"d", 0o700, 0).unwrap(),
+            shown.symlink(makers, root, b"s", b"f").unwrap(),
+            shown.tmpfile(makers, root, 0o600, 0).unwrap(),
+        ];
+        for entry in made {
+            assert_eq!((entry.attr.uid, entry.attr.gid), (2000, 2001));
+            let stored = fs.getattr(entry.attr.ino).unwrap();
+            assert_eq!((stored.uid, stored.gid), (5, 6));
+        }
+        assert_eq!(owner(&shown.link(ino, root, b"too").unwrap().attr), (2000, 2001, 0o640));
+        let set = SetAttr { perm: Some(0o604), ..SetAttr::default() };
+        assert_eq!(owner(&shown.setattr(ino, &set).unwrap()), (2000, 2001, 0o604));
+        let only = Shown::new(fs, Owner { gid: None, ..BOB });
+        assert_eq!(owner(&only.getattr(ino).unwrap()), (2000, 1000, 0o604));
+    }
+
+    #[test]
+    fn a_chown_to_what_is_shown_changes_nothing_and_any_other_is_refused() {
+        let (fs, shown, ino) = hers(0o640, BOB);
+        let chown = |uid, gid| shown.setattr(ino, &SetAttr { uid, gid, ..SetAttr::default() }).map(|a| owner(&a));
+        assert_eq!(chown(Some(2000), Some(2001)), Ok((2000, 2001, 0o640)));
+        for (uid, gid) in [(Some(0), None), (Some(1000), None), (None, Some(1000)), (Some(2000), Some(0))] {
+            assert!(matches!(chown(uid, gid), Err(Error::NotPermitted(_))), "{uid:?} {gid:?}");
+        }
+        assert_eq!(owner(&fs.getattr(ino).unwrap()), (1000, 1000, 0o640));
+        let only = Shown::new(fs.clone(), Owner { gid: None, ..BOB });
+        only.setattr(ino, &SetAttr { gid: Some(7), ..SetAttr::default() }).unwrap();
+        assert_eq!(owner(&fs.getattr(ino).unwrap()), (1000, 7, 0o640), "a group that is not shown is the volume's");
+    }
+
+    #[test]
+    fn nobody_makes_a_program_that_runs_as_another() {
+        let (fs, shown, ino) = hers(0o6755, BOB);
+        let root = fs.root();
+        assert_eq!(shown.getattr(ino).unwrap().perm, 0o755);
+        let chmod = |ino, perm| shown.setattr(ino, &SetAttr { perm: Some(perm), ..SetAttr::default() });
+        for perm in [0o4755, 0o2755] {
+            assert!(matches!(chmod(ino, perm), Err(Error::NotPermitted(_))));
+            assert!(matches!(shown.mknod(ALICE, root, b"x", &file(perm)), Err(Error::NotPermitted(_))));
+            assert!(matches!(shown.tmpfile(ALICE, root, perm, 0), Err(Error::NotPermitted(_))));
+        }
+        let dir = shown.mkdir(ALICE, root, b"d", 0o755, 0).unwrap().attr.ino;
+        assert_eq!(chmod(dir, 0o2775).unwrap().perm, 0o2775);
+        let changes: [&dyn Fn(); 5] = [
+            &|| _ = shown.write(ino, 0, b"mine", WriteFlags::empty()).unwrap(),
+            &|| _ = shown.write(ino, 0, b"mine", WriteFlags::FROM_CACHE).unwrap(),
+            &|| _ = shown.setattr(ino, &SetAttr { size: Some(9), ..SetAttr::default() }).unwrap(),
+            &|| shown.open(ino, true).unwrap(),
+            &|| shown.fallocate(ino, Allocate::Reserve { keep_size: false }, 0, 9).unwrap(),
+        ];
+        for (which, change) in changes.iter().enumerate() {
+            fs.setattr(ino, &SetAttr { perm: Some(0o6755), ..SetAttr::default() }).unwrap();
+            change();
+            assert_eq!(fs.getattr(ino).unwrap().perm, 0o755, "change {which}");
+        }
+        let only = Shown::new(fs.clone(), Owner { uid: None, ..BOB });
+        fs.setattr(ino, &SetAttr { perm: Some(0o6755), ..SetAttr::default() }).unwrap();
+        assert_eq!(only.getattr(ino).unwrap().perm, 0o4755, "who is not shown runs it as ever");
+    }
+
+    /// A method with a default would be the default's here, in silence.
+    #[test]
+    fn every_call_there_is_reaches_the_file_system() {
+        let (trait_, ours) = (include_str!("../../vfs/src/fs.rs"), include_str!("shown.rs"));
+        let names = trait_.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
+        let missing: Vec<_> = names.filter(|n| !ours.contains(&format!(" {n}("))).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        assert!(trait_.matches("    fn ").count() > 40);
+    }
+}
