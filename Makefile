@@ -30,6 +30,7 @@ stress: tools
 
 # Mount against mount on one medium; writes docs/benchmarks.md.
 bench: tools
+	cargo build --release -p joulefs-cli
 	cargo run --release -p joulefs-conformance --bin bench
 
 tools:

@@ -20,6 +20,7 @@ mod energy;
 mod flame;
 mod flame_page;
 mod formatting;
+mod from_tree;
 mod fsck;
 mod half_made;
 mod inside;

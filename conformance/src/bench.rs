@@ -11,6 +11,7 @@
 
 pub mod choosing;
 pub mod deltas;
+pub mod images;
 pub mod in_process;
 pub mod memory;
 pub mod metered;

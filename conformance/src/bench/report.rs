@@ -189,6 +189,7 @@ pub fn document(
     chosen: &[in_process::Measured],
     large_volume: &[in_process::Measured],
     traces: &[in_process::Measured],
+    images: &[in_process::Measured],
     passes: usize,
 ) -> String {
     let mut text = format!(
@@ -242,6 +243,11 @@ pub fn document(
         text += "\n## A phone's whole volume in memory\n\n\
             256 GiB, 60 % full of generated contents, made by a process of its own.\n\n";
         text += &in_process_table(large_volume);
+    }
+    if !images.is_empty() {
+        text += "\n## Images of trees\n\n\
+            Tree and images in memory.\n\n";
+        text += &in_process_table(images);
     }
     if !traces.is_empty() {
         text += "\n## Recordings of others\n\n\

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, choosing, deltas, in_process, memory, metered, phone, rows, traces};
+use joulefs_conformance::bench::{Outcome, choosing, deltas, images, in_process, memory, metered, phone, rows, traces};
 
 const USAGE: &str =
-    "usage: bench [--passes N] [--mounts-only | --core-only | --deltas-only | --traces-only] [--no-large-image] [--output FILE]
+    "usage: bench [--passes N] [--mounts-only | --core-only | --deltas-only | --images-only | --traces-only] [--no-large-image] [--output FILE]
 
 Compares JouleFS with other file systems on images in memory (needs root, fuse3, fuse2fs, e2fsprogs),
 measures the core alone, prints both tables and writes them to FILE (docs/benchmarks.md).
---deltas-only prints what deltas cost the machine, and writes nothing.";
+--deltas-only prints what deltas cost the machine, --images-only how fast trees become images; they write nothing.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &[String]) -> Outcome<()> {
-    let (mut passes, mut only_deltas) = (3, false);
+    let (mut passes, mut only_deltas, mut only_images) = (3, false, false);
     let (mut mounts, mut core, mut large, mut recordings) = (true, true, true, true);
     let mut output = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
     let mut args = args.iter();
@@ -45,6 +45,7 @@ fn measure(args: &[String]) -> Outcome<()> {
             "--mounts-only" => (core, recordings) = (false, false),
             "--core-only" => (mounts, recordings) = (false, false),
             "--deltas-only" => only_deltas = true,
+            "--images-only" => (mounts, core, recordings, only_images) = (false, false, false, true),
             "--traces-only" => (mounts, core) = (false, false),
             "--no-large-image" => large = false,
             "--output" => output = PathBuf::from(args.next().ok_or(USAGE)?),
@@ -84,6 +85,15 @@ fn measure(args: &[String]) -> Outcome<()> {
             println!("{}", in_process_table(&large_volume));
         }
     }
+    let mut trees = Vec::new();
+    if core || only_images {
+        eprintln!("images of trees");
+        trees = images::all(dir.path(), passes)?;
+        println!("{}", in_process_table(&trees));
+    }
+    if only_images {
+        return Ok(());
+    }
     let mut read = Vec::new();
     if recordings {
         eprintln!("recordings of others");
@@ -92,7 +102,7 @@ fn measure(args: &[String]) -> Outcome<()> {
     }
     std::fs::write(
         &output,
-        document(comparison.as_ref(), &alone, &small_updates, &simulated, &chosen, &large_volume, &read, passes),
+        document(comparison.as_ref(), &alone, &small_updates, &simulated, &chosen, &large_volume, &read, &trees, passes),
     )?;
     eprintln!("written to {}", output.display());
     Ok(())

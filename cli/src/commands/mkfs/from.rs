@@ -67,6 +67,8 @@ pub struct Tree {
 const TRIES: u32 = 6;
 /// Contents of so many bytes fit beside a small inode's attributes.
 const INLINE: u64 = 3300;
+/// From so many bytes on a file is asked where its holes are.
+const LARGE: u64 = 64 << 10;
 /// Addresses that an inode names itself, at least, and those of a block of them.
 const OWN: u64 = 860;
 const IN_A_NODE: u64 = 1018;
@@ -93,7 +95,16 @@ fn blocks_of(source: &dyn Source, at: &[u8], stop: &Interrupt) -> Result<u64, St
             blocks
         }
         FileKind::Regular if size > INLINE => {
-            let data = size.div_ceil(4096);
+            let mut data = size.div_ceil(4096);
+            if size > LARGE {
+                // Holes take nothing.
+                data = 0;
+                let (mut file, mut from) = (source.open(at)?, 0);
+                while let Some((start, end)) = file.next_data(from)?.filter(|(start, _)| *start < size) {
+                    data += end.min(size).div_ceil(4096) - start / 4096;
+                    from = end;
+                }
+            }
             let beyond = data.saturating_sub(OWN).div_ceil(IN_A_NODE);
             1 + data + beyond + beyond.div_ceil(IN_A_NODE) + u64::from(beyond > 2)
         }
