@@ -161,6 +161,9 @@ const MOST_NAMES: usize = 1 << 15;
 /// How many dead inodes are.
 const MOST_DEAD: usize = 1 << 16;
 
+/// A directory, and what a name in it folds to.
+type Folded = (Ino, Box<[u8]>);
+
 /// The account of names since the last checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayedNames {
@@ -175,7 +178,7 @@ pub(crate) struct ReplayedNames {
     /// Inodes that exchanged their names.
     exchanged: FxHashSet<Ino>,
     /// How the names of casefolded directories were spelled last, by what they fold to.
-    spellings: FxHashMap<(Ino, Box<[u8]>), Box<[u8]>>,
+    spellings: FxHashMap<Folded, Box<[u8]>>,
     /// Casefolded directories in which a name came back in another spelling.
     respelled: FxHashSet<Ino>,
     names: usize,
