@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep soak stress bench tools suites fmt clippy clean
+.PHONY: demo test deep soak stress bench install package tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -32,6 +32,23 @@ stress: tools
 bench: tools
 	cargo build --release -p joulefs-cli
 	cargo run --release -p joulefs-conformance --bin bench
+
+# The binary, man pages, completions for shells.
+PREFIX ?= /usr/local
+install:
+	cargo build --release -p joulefs-cli
+	rm -rf target/generated && target/release/joulefs generate target/generated
+	install -D -m 755 target/release/joulefs $(DESTDIR)$(PREFIX)/bin/joulefs
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/joulefs
+	for page in target/generated/man1/*.1; do gzip -9n < $$page > $(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}.gz; done
+	install -D -m 644 target/generated/completions/bash/joulefs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/joulefs
+	install -D -m 644 target/generated/completions/zsh/_joulefs $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_joulefs
+	install -D -m 644 target/generated/completions/fish/joulefs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/joulefs.fish
+	install -m 644 README.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/joulefs
+
+# A Debian package and a static binary, in target/package.
+package:
+	scripts/package
 
 tools:
 	@scripts/install-tools

@@ -99,6 +99,8 @@ enum Command {
     Rm(commands::names::RmArgs),
     Mkdir(commands::names::MkdirArgs),
     Mv(commands::names::MvArgs),
+    #[command(hide = true)]
+    Generate(commands::generate::Args),
 }
 
 fn main() -> ExitCode {
@@ -157,6 +159,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Rm(a) => done(commands::names::rm(&a, json)),
         Command::Mkdir(a) => done(commands::names::mkdir(&a, json)),
         Command::Mv(a) => done(commands::names::mv(&a, json)),
+        Command::Generate(a) => done(commands::generate::run(&a, help::command())),
     };
     let out = match (out, output::lost()) {
         (Ok(code), Some(failure)) if code == ExitCode::SUCCESS => Err(failure),

@@ -12,6 +12,7 @@ pub mod df;
 pub mod du;
 pub mod energy;
 pub mod fsck;
+pub mod generate;
 pub mod info;
 pub mod inspect;
 pub mod lab;
