@@ -8,10 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{BlockDevice, Clock, CountSnapshot, Memory};
+use device::{BlockDevice, Clock, CountSnapshot, Memory, VirtualClock};
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
-use vfs::{Error, FileSystem};
+use format::superblock::Features;
+use vfs::{Error, FileFlags, FileSystem};
 
 /// Why a subject could not do what it was asked to.
 pub type Why = String;
@@ -113,7 +114,7 @@ pub trait Subject: Clone {
 /// F2FS.
 #[derive(Clone)]
 pub struct F2fs {
-    /// What volumes are made like.
+    /// What volumes are made like. With [`Features::CASEFOLD`] all directories fold case.
     pub made: f2fs::mkfs::Options,
     /// How they are mounted.
     pub mounted: f2fs::MountOptions,
@@ -126,6 +127,13 @@ impl Subject for F2fs {
 
     fn format(&self, dev: Arc<dyn BlockDevice>, clock: &dyn Clock) -> Result<(), Why> {
         f2fs::mkfs::format(&*dev, clock, &self.made).map_err(told)?;
+        if self.made.features.contains(Features::CASEFOLD) {
+            // From the root on.
+            let still = Arc::new(VirtualClock::new(clock.now()));
+            let volume = f2fs::Volume::mount(dev.clone(), still, self.mounted.clone()).map_err(told)?;
+            volume.set_flags(volume.root(), FileFlags::CASEFOLD, None).map_err(told)?;
+            volume.unmount().map_err(told)?;
+        }
         if self.deltas {
             f2fs::delta::unsettle(&*dev).map_err(told)?;
         }

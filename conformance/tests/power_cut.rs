@@ -1,12 +1,13 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
 //! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas, `create-fsync+scherlfs:17:random:3` on ScherlFS.
+//! deltas, `create-fsync+folded:17:random:3` in directories that fold case, `create-fsync+scherlfs:17:random:3` on ScherlFS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Loss, Memory};
+use format::superblock::Features;
 use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
@@ -42,6 +43,9 @@ enum Tools {
 
 /// Behind a scenario's name: on a volume with deltas.
 const DELTAS: &str = "+deltas";
+
+/// Behind a scenario's name: all directories fold case.
+const FOLDED: &str = "+folded";
 
 /// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
 const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
@@ -122,7 +126,12 @@ fn replay() -> Option<(String, u64, Loss)> {
 
 /// The volumes that are asked for behind a scenario's name.
 fn subject(name: &str) -> F2fs {
-    crash::f2fs(name.ends_with(DELTAS))
+    let mut subject = crash::f2fs(name.ends_with(DELTAS));
+    if name.ends_with(FOLDED) {
+        // An empty root can begin to fold.
+        subject.made.features = subject.made.features.difference(Features::LOST_FOUND).union(Features::CASEFOLD);
+    }
+    subject
 }
 
 fn ready(name: &str) -> Plan<'static, F2fs> {
@@ -225,6 +234,22 @@ fn names_that_roll_forward_restores_are_old_or_new() {
         assert!(cheap > 5 && put + withdrawn > 3 && plan.did.slow_fsyncs > 0, "{name} does not do what it is for");
     }
     survive(&["journals", "deliveries"], Tools::BeforeAndAfter);
+}
+
+#[test]
+fn names_in_directories_that_fold_case_are_old_or_new() {
+    let names = [
+        "create-fsync",
+        "renamed-before",
+        "rename-over",
+        "exchange",
+        "link-unlink",
+        "directories",
+        "journals",
+        "deliveries",
+    ];
+    let names: Vec<String> = names.iter().map(|name| format!("{name}{FOLDED}")).collect();
+    survive(&names.iter().map(String::as_str).collect::<Vec<_>>(), Tools::BeforeAndAfter);
 }
 
 /// Every write of these, with every loss: small changes, and what makes deltas go.

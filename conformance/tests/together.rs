@@ -21,6 +21,8 @@ mod metered_disk;
 mod one_file;
 mod oracle_smoke;
 mod our_writer;
+#[path = "phone/main.rs"]
+mod phone;
 mod ping_pong;
 mod power_cut;
 mod power_cut_random;

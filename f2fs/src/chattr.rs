@@ -7,8 +7,9 @@
 //! A file becomes a compressed one, or ceases to be one, only without blocks, since the slots of its blocks are others
 //! then (kernel `f2fs_setflags_common`).
 //!
-//! Left out: flags whose promise nobody here would keep cannot be changed (synchronous writes, names that fold case);
-//! they are shown.
+//! A directory begins or ends to fold case only while it is empty.
+//!
+//! Left out: flags whose promise nobody here would keep cannot be changed (synchronous writes); they are shown.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ fn settable(kind: FileKind) -> InodeFlags {
     let both = any | InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::NOCOMP | InodeFlags::COMPRESS;
     match kind {
         FileKind::Regular => both,
-        FileKind::Directory => both | InodeFlags::PROJINHERIT,
+        FileKind::Directory => both | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD,
         _ => any,
     }
 }
@@ -75,7 +76,8 @@ impl Volume {
         let mut content = inode.content.write();
         self.check_there(inode)?;
         let now = self.flags_of(inode);
-        let change = (now.flags ^ wish).bits();
+        // What is shown of an inode and set by nobody does not count (kernel `F2FS_SETTABLE_FS_FL`).
+        let change = ((now.flags ^ wish) - (FileFlags::ENCRYPT | FileFlags::VERITY)).bits();
         if change & !settable(inode.kind).bits() != 0 {
             return Err(vfs::Error::Unsupported(format!("changing the flags {:#x}", change)).into());
         }
@@ -89,6 +91,9 @@ impl Volume {
         let turned = change & InodeFlags::COMPRESS.bits() != 0;
         if change & COMPRESSING.bits() != 0 && wish.contains(FileFlags::COMPRESS | FileFlags::NOCOMP) {
             return Err(vfs::Error::Invalid("compressed and never compressed").into());
+        }
+        if change & InodeFlags::CASEFOLD.bits() != 0 {
+            self.may_turn_folding(inode, &mut content, wish.contains(FileFlags::CASEFOLD))?;
         }
         if turned {
             self.may_turn_compressed(inode)?;
@@ -109,6 +114,21 @@ impl Volume {
             }
             touch(r, Touch::Changed, time);
         });
+        Ok(())
+    }
+
+    /// Refuses to let a directory fold case, or no longer, where that is not possible.
+    fn may_turn_folding(&self, dir: &Inode, content: &mut Content, on: bool) -> Result<()> {
+        if on {
+            // Hashes of names that are folded and encrypted take the key, too.
+            self.check_has_key(dir)?;
+        }
+        if !self.has(Features::CASEFOLD) {
+            return Err(vfs::Error::Unsupported("names that fold case, which this volume may not hold".into()).into());
+        }
+        if !self.is_empty_dir(dir, content)? {
+            return Err(vfs::Error::NotEmpty.into());
+        }
         Ok(())
     }
 

@@ -108,11 +108,14 @@ impl Volume {
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
         let (new, moved) = (self.is_new(ino), self.renamed.lock().contains(&ino));
-        let (links, flags, pino, unsure) = inode.node.inode(|r| {
+        let (links, flags, pino, sealed, unsure) = inode.node.inode(|r| {
+            let sealed = r.advise().contains(Advise::VERITY);
             let unsure = r.advise().contains(Advise::LOST_PINO).then(|| place::recorded(r));
-            (r.i_links.get(), r.flags(), Nid(r.i_pino.get()), unsure)
+            (r.i_links.get(), r.flags(), Nid(r.i_pino.get()), sealed, unsure)
         });
+        // Linux's roll-forward would take the hashes behind a sealed file's end for a longer file.
         if links != 1
+            || sealed
             || flags.contains(InodeFlags::COMPRESS)
             || self.promises.reshaped.lock().contains(&ino)
             || (moved && !new)

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use device::clock::Clock;
 use device::{BlockDevice, Lba};
+use format::casefold;
 use format::checkpoint::{self, Checkpoint, CpFlags};
 use format::sit::{self, LogType, SIT_ENTRIES, SitEntry};
 use format::summary::{self, Summary, SummaryKind};
@@ -101,7 +102,8 @@ impl From<device::DeviceError> for MountError {
 }
 
 /// Features this code writes faithfully.
-pub const WRITABLE: Features = Features::ATOMIC_WRITE
+pub const WRITABLE: Features = Features::ENCRYPT
+    .union(Features::ATOMIC_WRITE)
     .union(Features::EXTRA_ATTR)
     .union(Features::PRJQUOTA)
     .union(Features::INODE_CHECKSUM)
@@ -109,17 +111,24 @@ pub const WRITABLE: Features = Features::ATOMIC_WRITE
     .union(Features::QUOTA_INO)
     .union(Features::INODE_CRTIME)
     .union(Features::LOST_FOUND)
+    .union(Features::VERITY)
     .union(Features::SB_CHKSUM)
+    .union(Features::CASEFOLD)
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 
 /// Features this code reads.
-pub const READABLE: Features = WRITABLE
-    .union(Features::ENCRYPT)
-    .union(Features::VERITY)
-    .union(Features::CASEFOLD)
-    .union(Features::RO)
-    .union(Features::DEVICE_ALIAS);
+pub const READABLE: Features = WRITABLE.union(Features::RO).union(Features::DEVICE_ALIAS);
+
+/// Names of features that cannot be read, with the reason where it is known.
+fn unreadable(features: Features) -> Vec<String> {
+    let why = |name: &str| match name {
+        "blkzoned" => " (a zone takes writes only at its end, and tables here are written in place)",
+        "packed_ssa" => " (several segments' summaries share a block)",
+        _ => "",
+    };
+    features.names().into_iter().map(|name| format!("{name}{}", why(&name))).collect()
+}
 
 fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>> {
     let mut b = Box::new([0; BLOCK]);
@@ -322,9 +331,9 @@ impl Volume {
             return Err(MountError::CutShort { volume: sb.block_count, image: dev.blocks() });
         }
         options.delta &= !sb.alone;
-        let unreadable = sb.features - READABLE;
-        if !unreadable.is_empty() || sb.devices > 0 {
-            let mut features = unreadable.names();
+        let strange = sb.features - READABLE;
+        if !strange.is_empty() || sb.devices > 0 {
+            let mut features = unreadable(strange);
             if sb.devices > 0 {
                 features.push("several devices".into());
             }
@@ -339,6 +348,10 @@ impl Volume {
         let (cp, pack, second) = choose_pack(&*dev, &sb)?;
         if !options.read_only {
             let mut features = unwritable.names();
+            let encoding = sb.raw.s_encoding.get();
+            if sb.features.contains(Features::CASEFOLD) && encoding != casefold::UTF8_12_1 {
+                features.push(format!("names folded by the unknown encoding {encoding}"));
+            }
             if cp.flags.contains(CpFlags::DISABLED) {
                 features.push("disabled checkpoints".into());
             }

@@ -8,8 +8,11 @@ use vfs::{
     Flags, Flow, Ino, Moving, NewNode, RenameFlags, Result, Room, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
+use format::inode::Advise;
+use format::superblock::Features;
 use format::xattr::{index, split_name};
 
+use crate::dir::no_key;
 use crate::names::create::Wish;
 use crate::volume::Volume;
 
@@ -66,6 +69,10 @@ impl FileSystem for Volume {
         Ok(self.found_entry(&dir, name, found)?)
     }
 
+    fn folds(&self) -> bool {
+        self.has(Features::CASEFOLD)
+    }
+
     fn forget(&self, ino: Ino, count: u64) {
         if let Some(ino) = inner(ino)
             && self.inodes.unhold(ino, count)
@@ -97,7 +104,12 @@ impl FileSystem for Volume {
         let mut target = vec![0; size as usize];
         let n = self.read_file(&inode, 0, &mut target)?;
         target.truncate(n);
-        Ok(target)
+        match inode.node.inode(|r| r.advise().contains(Advise::ENCRYPT)) {
+            true => no_key::target(&target)
+                .map(String::into_bytes)
+                .ok_or_else(|| Error::corrupt(format_args!("symlink {}: no ciphertext", inode.ino))),
+            false => Ok(target),
+        }
     }
 
     fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry> {

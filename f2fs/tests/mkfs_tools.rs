@@ -42,6 +42,10 @@ fn arguments(opts: &Options) -> Mkfs {
     if opts.large_nat_bitmap {
         extra.push("-i".into());
     }
+    if opts.features.contains(Features::CASEFOLD) {
+        // Without it the superblock names no encoding.
+        extra.extend(["-C".into(), "utf8".into()]);
+    }
     extra.extend(["-R".into(), format!("{}:{}", opts.root_owner.0, opts.root_owner.1)]);
     Mkfs {
         features: opts
@@ -192,6 +196,7 @@ fn volumes_with_each_feature_are_the_same() {
         with(&[Features::SB_CHKSUM]),
         with(&[Features::VERITY]),
         with(&[Features::ENCRYPT]),
+        with(&[Features::CASEFOLD]),
         Options { root_owner: (5, 70_000), ..with(&[Features::QUOTA_INO, Features::LOST_FOUND]) },
         Options::modern(),
         everything(),

@@ -234,6 +234,17 @@ impl RawInode {
     pub fn name(&self) -> &[u8] {
         &self.i_name[..(self.i_namelen.get() as usize).min(NAME_LEN)]
     }
+    /// The hash that follows the name of an inode in a directory whose names are encrypted and fold case (kernel
+    /// `init_dent_inode`); `None` if the name leaves no room for it.
+    pub fn hash_behind_name(&self) -> Option<u32> {
+        let behind = self.i_name.get(self.name().len()..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*behind))
+    }
+    /// True if the size counts and not the blocks behind it: somebody reserved them, or they are fs-verity's hashes.
+    #[inline]
+    pub fn has_blocks_behind_end(&self) -> bool {
+        self.advise().intersects(Advise::KEEP_SIZE | Advise::VERITY)
+    }
     /// Extra attributes, if the inode has them. Fields past `i_extra_isize` are other things' bytes:
     /// check with [`extra_end`].
     #[inline]

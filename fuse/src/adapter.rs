@@ -48,7 +48,9 @@ impl fuser::Filesystem for Adapter {
         let (parent, _asks) = self.asked(req, parent);
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
-            Err(Error::NotFound) => reply.entry(&self.ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
+            Err(Error::NotFound) => {
+                reply.entry(&self.names_ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
+            }
             result => self.reply_entry("lookup", parent, result, reply),
         }
     }
@@ -195,7 +197,7 @@ impl fuser::Filesystem for Adapter {
         });
         match made {
             Ok(entry) => reply.created(
-                &self.ttl,
+                &self.names_ttl,
                 &self.numbers.attr(&entry.attr),
                 Generation(u64::from(entry.attr.generation)),
                 FileHandle(0),
@@ -325,7 +327,7 @@ impl fuser::Filesystem for Adapter {
     fn readdirplus(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let (ino, _asks) = self.asked(req, ino);
         let result =
-            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
+            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.names_ttl, &mut reply);
         match result {
             Ok(()) => {
                 self.accessed(ino);

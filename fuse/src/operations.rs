@@ -34,8 +34,12 @@ pub(crate) struct Adapter {
     pub(crate) caching: Caching,
     /// Whether readings change access times.
     pub(crate) atime: bool,
-    /// How long the kernel may believe a name or an attribute.
+    /// How long the kernel may believe an attribute.
     pub(crate) ttl: Duration,
+    /// How long it may believe a name, and the attributes that come with one. It compares names by their bytes: where
+    /// directories fold case, it would hear nothing of the other spellings of a name that changed. (A name that is moved
+    /// keeps the time it came with, so no directory of such a volume may have a longer one.)
+    pub(crate) names_ttl: Duration,
     pub(crate) agreed: Agreed,
     pub(crate) capabilities: Capabilities,
     pub(crate) ungranted: Ungranted,
@@ -58,12 +62,14 @@ impl Adapter {
             Caching::Through | Caching::Live => None,
         };
         let ttl = if caching == Caching::Live { Duration::ZERO } else { FOREVER };
+        let names_ttl = if fs.folds() { Duration::ZERO } else { ttl };
         Ok(Adapter {
             fs,
             numbers,
             caching,
             atime,
             ttl,
+            names_ttl,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
             ungranted: Ungranted::default(),
@@ -114,9 +120,11 @@ impl Adapter {
 
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => {
-                reply.entry(&self.ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
-            }
+            Ok(entry) => reply.entry(
+                &self.names_ttl,
+                &self.numbers.attr(&entry.attr),
+                Generation(u64::from(entry.attr.generation)),
+            ),
             Err(error) => reply.error(failed(what, ino, &error)),
         }
     }
@@ -135,7 +143,7 @@ impl Adapter {
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
         let refused = |error: Error| {
-            if from_cache && matches!(error, Error::NotPermitted(_)) {
+            if from_cache && matches!(error, Error::NotPermitted(_) | Error::NoKey) {
                 self.notices.refused(self.numbers.to_fuse(ino));
             }
             error

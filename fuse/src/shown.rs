@@ -121,6 +121,10 @@ impl FileSystem for Shown {
         self.fs.setattr(ino, &set).map(|attr| self.owner.show(attr))
     }
 
+    fn folds(&self) -> bool {
+        self.fs.folds()
+    }
+
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.entry(self.fs.lookup(parent, name))
     }

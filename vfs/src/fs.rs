@@ -32,6 +32,10 @@ pub trait FileSystem: Send + Sync + 'static {
     /// known by its number alone (an NFS handle) gets a reference. Without links and references it is
     /// [`NotFound`](crate::Error::NotFound).
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
+    /// True if directories may take different bytes for one name: then a change of one changes what others lead to.
+    fn folds(&self) -> bool {
+        false
+    }
     /// Gives `count` references back.
     fn forget(&self, ino: Ino, count: u64);
     /// `stat`.

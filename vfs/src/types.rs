@@ -242,6 +242,8 @@ bitflags! {
         const VERITY = 0x0010_0000;
         /// New children inherit the project.
         const PROJINHERIT = 0x2000_0000;
+        /// Of a directory: names that differ only in case are one name.
+        const CASEFOLD = 0x4000_0000;
         const _ = !0;
     }
     /// How `setxattr` treats an existing attribute, and the ACL case that also drops sgid.

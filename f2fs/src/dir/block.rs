@@ -3,7 +3,10 @@
 //! A name can be in one bucket on each level of its directory, so most blocks that a search looks at do not hold it. A
 //! Bloom filter beside each block says so in one word; without it the search reads the hashes of all 214 slots.
 
+use std::sync::OnceLock;
+
 use format::Block;
+use format::casefold::Sought;
 use format::dentry::{self, Dentry, Layout, SLOTS_PER_BLOCK};
 
 /// Words of a filter: two bits for each slot, in one word, leave about one block in thirty to be read for nothing.
@@ -45,6 +48,8 @@ pub struct DirBlock {
     hashes: Box<Hashes>,
     /// Names added since the filter was made.
     added: usize,
+    /// What [`Self::is_folded`] found.
+    folded: OnceLock<bool>,
     /// Must be written.
     pub dirty: bool,
 }
@@ -53,12 +58,13 @@ impl DirBlock {
     /// A clean block with these bytes.
     pub fn of(bytes: Box<Block>) -> Self {
         let hashes = Box::new(Hashes::of(&bytes));
-        DirBlock { bytes, hashes, added: 0, dirty: false }
+        DirBlock { bytes, hashes, added: 0, folded: OnceLock::new(), dirty: false }
     }
 
     /// A block without entries.
     pub fn empty() -> Self {
-        DirBlock { bytes: Box::new([0; 4096]), hashes: Box::new(Hashes([0; WORDS])), added: 0, dirty: false }
+        let (bytes, hashes) = (Box::new([0; 4096]), Box::new(Hashes([0; WORDS])));
+        DirBlock { bytes, hashes, added: 0, folded: OnceLock::new(), dirty: false }
     }
 
     /// Its bytes.
@@ -77,8 +83,19 @@ impl DirBlock {
         self.hashes.may_have(hash).then(|| dentry::find_where(&Layout::BLOCK, &self.bytes[..], hash, is))?
     }
 
+    /// True if every entry lies under the hash of its folded name. Then no name is here under another hash, and nobody
+    /// need fold them all to see that.
+    pub fn is_folded(&self) -> bool {
+        *self.folded.get_or_init(|| {
+            dentry::entries(&Layout::BLOCK, &self.bytes[..], 0).all(|d| d.hash == Sought::new(d.name).hash)
+        })
+    }
+
     /// Adds an entry at `slot`, where there is room for it.
     pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
+        if self.folded.get() == Some(&true) && Sought::new(name).hash != hash {
+            self.folded = OnceLock::from(false);
+        }
         dentry::insert(&Layout::BLOCK, &mut self.bytes[..], slot, name, hash, ino, kind);
         self.hashes.add(hash);
         self.added += 1;

@@ -4,45 +4,18 @@ use std::sync::Arc;
 
 use format::casefold::{self, Sought};
 use format::dentry::{self, Layout, MAX_DEPTH};
-use format::hash::name_hash;
-use format::inode::{Advise, Inline, InodeFlags, RawInode};
+use format::inode::{Inline, RawInode};
 use format::{BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
 use super::block::DirBlock;
+use super::naming::Naming;
+use super::spot::{Found, Spot};
 use super::{kind_of, no_key, type_number};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
 use crate::node::free::KeptPages;
 use crate::volume::Volume;
-
-/// Where an entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spot {
-    /// In the inode.
-    Inline {
-        /// First slot.
-        slot: usize,
-    },
-    /// In a block.
-    Block {
-        /// The directory's block.
-        index: u64,
-        /// First slot.
-        slot: usize,
-    },
-}
-
-/// An entry that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
-    /// The inode it leads to.
-    pub ino: Ino,
-    /// The type that the entry records.
-    pub kind: Option<FileKind>,
-    /// Where it is.
-    pub spot: Spot,
-}
 
 /// The hash levels of a directory.
 struct Levels {
@@ -63,6 +36,17 @@ impl Levels {
         }
         Ok(self)
     }
+}
+
+/// Where a search goes on once an entry is not where its hash leads. Linux does so in casefolded directories, since
+/// kernels have folded in more than one way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Beside {
+    Nowhere,
+    /// In blocks with entries under another hash than that of their folded name.
+    WhereMisfiled,
+    /// In all blocks: which hash an entry should have cannot be told.
+    Everywhere,
 }
 
 /// The result of a look at one place.
@@ -100,24 +84,74 @@ impl Volume {
         if name.len() > 255 {
             return Err(vfs::Error::NameTooLong.into());
         }
-        let (flags, advise, inline, levels) = dir.node.inode(|r| (r.flags(), r.advise(), r.inline(), Levels::of(r)));
-        if advise.contains(Advise::ENCRYPT)
-            && let Some(sought) = no_key::Sought::new(name)
-        {
-            let is = |entry: &[u8]| sought.is(entry);
-            if inline.contains(Inline::DENTRY) {
-                return self.search_inline(dir, |l, a| area::find_where(l, a, sought.hash, is));
+        let naming = self.naming(dir);
+        let encoded = if naming.is_encrypted() { no_key::Sought::new(name) } else { None };
+        if let Some(sought) = encoded {
+            return self.search_for(dir, sought.hash, |entry| sought.is(entry), Beside::Nowhere, &mut look);
+        }
+        if naming != Naming::Folded {
+            return self.search_exact(dir, (name, naming.hash(name)), look);
+        }
+        let encoding = self.sb.raw.s_encoding_flags.get();
+        let sought = Sought::new(name);
+        if encoding & casefold::STRICT != 0 && !sought.is_lawful() {
+            return Err(vfs::Error::Invalid("a name that is not UTF-8, in a directory that takes no other").into());
+        }
+        let beside = if encoding & casefold::NO_FALLBACK == 0 { Beside::WhereMisfiled } else { Beside::Nowhere };
+        self.search_for(dir, sought.hash, |entry| sought.is(entry), beside, &mut look)
+    }
+
+    /// As [`Self::search`], for an entry of exactly these bytes.
+    fn search_exact(
+        &self,
+        dir: &Inode,
+        (name, hash): (&[u8], u32),
+        mut look: impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
+    ) -> Result<Look> {
+        let beside = match self.naming(dir) {
+            Naming::Plain | Naming::Encrypted => Beside::Nowhere,
+            Naming::Folded => Beside::WhereMisfiled,
+            Naming::Keyed => Beside::Everywhere,
+        };
+        self.search_for(dir, hash, |entry| entry == name, beside, &mut look)
+    }
+
+    /// Searches where a hash leads, and then beside that.
+    fn search_for(
+        &self,
+        dir: &Inode,
+        hash: u32,
+        is: impl Fn(&[u8]) -> bool,
+        beside: Beside,
+        look: &mut impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
+    ) -> Result<Look> {
+        if self.is_inline_dir(dir) {
+            return self.search_inline(dir, |l, a| {
+                let hashed = area::find_where(l, a, hash, &is);
+                hashed.or_else(|| area::entries(l, a, 0).filter(|_| beside != Beside::Nowhere).find(|d| is(d.name)))
+            });
+        }
+        let hashed = self.search_buckets(dir, dir.node.inode(Levels::of), hash, &is, look)?;
+        if beside == Beside::Nowhere || !matches!(hashed, Look::NotHere) {
+            return Ok(hashed);
+        }
+        let blocks = dir.size().div_ceil(4096);
+        let mut index = self.after_holes(dir, 0)?;
+        while index < blocks {
+            let find = |b: &DirBlock| {
+                let found = match beside == Beside::WhereMisfiled && b.is_folded() {
+                    true => b.find(hash, &is),
+                    false => area::entries(&Layout::BLOCK, b.bytes(), 0).find(|d| is(d.name)),
+                };
+                found.map(|d| self.found(&d, Spot::Block { index, slot: d.slot }))
+            };
+            match look(index, &find)? {
+                Look::NotHere => {}
+                other => return Ok(other),
             }
-            return self.search_buckets(dir, levels, sought.hash, is, &mut look);
+            index = self.after_holes(dir, index + 1)?;
         }
-        if flags.contains(InodeFlags::CASEFOLD) {
-            return self.search_folded(dir, name, look);
-        }
-        let hash = name_hash(name);
-        if inline.contains(Inline::DENTRY) {
-            return self.search_inline(dir, |l, a| area::find(l, a, name, hash));
-        }
-        self.search_buckets(dir, levels, hash, |entry| entry == name, &mut look)
+        Ok(Look::NotHere)
     }
 
     fn search_inline(
@@ -157,55 +191,19 @@ impl Volume {
         Ok(Look::NotHere)
     }
 
-    /// Searches a casefolded directory, where names with the same folding are one name. An entry lies under the hash of
-    /// its folded name; like Linux, the search then also looks under all other hashes, since kernels have folded in
-    /// more than one way.
-    fn search_folded(
-        &self,
-        dir: &Inode,
-        name: &[u8],
-        mut look: impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
-    ) -> Result<Look> {
-        let encoding = self.sb.raw.s_encoding_flags.get();
-        let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));
-        let sought = Sought::new(name);
-        if encoding & casefold::STRICT != 0 && !encrypted && !sought.is_lawful() {
-            return Err(vfs::Error::Invalid("a name that is not UTF-8, in a directory that takes no other").into());
-        }
-        // Names in an encrypted directory are ciphertext, and their hashes are keyed.
-        let is = |entry: &[u8]| if encrypted { entry == name } else { sought.is(entry) };
-        let linear = encrypted || encoding & casefold::NO_FALLBACK == 0;
-        if self.is_inline_dir(dir) {
-            return self.search_inline(dir, |l, a| {
-                let hashed = area::find_where(l, a, sought.hash, is);
-                hashed.or_else(|| area::entries(l, a, 0).filter(|_| linear).find(|d| is(d.name)))
-            });
-        }
-        let levels = dir.node.inode(Levels::of);
-        let hashed = self.search_buckets(dir, levels, sought.hash, is, &mut look)?;
-        if !linear || !matches!(hashed, Look::NotHere) {
-            return Ok(hashed);
-        }
-        let blocks = dir.size().div_ceil(4096);
-        let mut index = self.after_holes(dir, 0)?;
-        while index < blocks {
-            let find = |b: &DirBlock| {
-                let found = area::entries(&Layout::BLOCK, b.bytes(), 0).find(|d| is(d.name));
-                found.map(|d| self.found(&d, Spot::Block { index, slot: d.slot }))
-            };
-            match look(index, &find)? {
-                Look::NotHere => {}
-                other => return Ok(other),
-            }
-            index = self.after_holes(dir, index + 1)?;
-        }
-        Ok(Look::NotHere)
-    }
-
     /// Finds a name.
     pub(crate) fn find_entry(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
         let out = self
             .search(dir, name, |index, find| Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into()))?;
+        Ok(if let Look::Here(found) = out { Some(found) } else { None })
+    }
+
+    /// Finds the entry of exactly these bytes under this hash, however the directory compares names: so roll-forward
+    /// does it, in Linux too.
+    pub(crate) fn find_exact(&self, dir: &Inode, content: &mut Content, name: (&[u8], u32)) -> Result<Option<Found>> {
+        let out = self.search_exact(dir, name, |index, find| {
+            Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into())
+        })?;
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
@@ -247,6 +245,8 @@ impl Volume {
             }
             Ok(found.into())
         })?;
+        // Where names fold the search also looks at blocks to which the hash does not lead.
+        let room = room.filter(|_| self.naming(dir) == Naming::Plain);
         Ok((if let Look::Here(found) = out { Some(found) } else { None }, room))
     }
 
@@ -261,8 +261,22 @@ impl Volume {
         kind: FileKind,
         room: Option<Spot>,
     ) -> Result<()> {
-        self.place_entry(dir, content, name, ino, kind, room)?;
-        self.promises.names.lock().bound(dir.ino, name, None, Some(ino));
+        let hash = self.naming(dir).hash(name);
+        self.insert_under(dir, content, (name, hash), ino, kind, room)
+    }
+
+    /// The same, under a hash that the caller knows.
+    pub(crate) fn insert_under(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        (name, hash): (&[u8], u32),
+        ino: Ino,
+        kind: FileKind,
+        room: Option<Spot>,
+    ) -> Result<()> {
+        self.place_entry(dir, content, (name, hash), ino, kind, room)?;
+        self.note_bound(dir, name, None, Some(ino));
         Ok(())
     }
 
@@ -270,12 +284,11 @@ impl Volume {
         &self,
         dir: &Arc<Inode>,
         content: &mut Content,
-        name: &[u8],
+        (name, hash): (&[u8], u32),
         ino: Ino,
         kind: FileKind,
         room: Option<Spot>,
     ) -> Result<()> {
-        let hash = name_hash(name);
         // The block may have left memory since.
         if let Some(Spot::Block { index, slot }) = room
             && let Some(b) = content.dir.get_mut(&index)
@@ -408,11 +421,12 @@ impl Volume {
         name: &[u8],
         found: Found,
     ) -> Result<()> {
+        let name = self.spelled(dir, content, found.spot, name)?;
         let empty = self.edit_area(dir, content, found.spot, |l, a, slot| {
             area::remove(l, a, slot);
             area::is_empty(l, a)
         })?;
-        self.promises.names.lock().bound(dir.ino, name, Some(found.ino), None);
+        self.note_bound(dir, &name, Some(found.ino), None);
         if let Spot::Block { index, .. } = found.spot
             && empty
         {
@@ -430,8 +444,9 @@ impl Volume {
         found: Found,
         (ino, kind): (Ino, FileKind),
     ) -> Result<()> {
+        let name = self.spelled(dir, content, found.spot, name)?;
         self.redirect_spot(dir, content, found.spot, ino, kind)?;
-        self.promises.names.lock().bound(dir.ino, name, Some(found.ino), Some(ino));
+        self.note_bound(dir, &name, Some(found.ino), Some(ino));
         Ok(())
     }
 

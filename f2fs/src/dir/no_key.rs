@@ -3,7 +3,8 @@
 //! Names in an encrypted directory are ciphertext, which may contain any byte. Like Linux without the key, a listing
 //! shows them encoded (base64url, without padding): the entry's hash, a zero where other file systems have a second
 //! hash, and the ciphertext; of more than 149 bytes of it the rest as its SHA-256. A lookup of the encoded name finds
-//! the entry again (one of the ciphertext itself, too, unlike in Linux). `.` and `..` are not encrypted.
+//! the entry again (one of the ciphertext itself, too, unlike in Linux). `.` and `..` are not encrypted. The target of an
+//! encrypted symlink is shown in the same form, with a hash of zero.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,8 +20,27 @@ const DIGEST: usize = 32;
 
 /// The encoded name of an entry.
 pub(super) fn encoded(entry: &Dentry<'_>) -> String {
-    let mut bytes = [&entry.hash.to_le_bytes()[..], &[0; 4]].concat();
-    let (head, rest) = entry.name.split_at(entry.name.len().min(PLAIN));
+    encode(entry.hash, entry.name)
+}
+
+/// The target of an encrypted symlink, of what is stored: the length of the ciphertext, and the ciphertext. `None` if that
+/// is damaged.
+pub(crate) fn target(stored: &[u8]) -> Option<String> {
+    let (length, rest) = stored.split_first_chunk()?;
+    let ciphertext = rest.get(..u16::from_le_bytes(*length).into())?;
+    (!ciphertext.is_empty()).then(|| encode(0, ciphertext))
+}
+
+/// How long the target is that [`target`] gives, of so many stored bytes.
+pub(crate) fn target_len(stored: u64) -> u64 {
+    let ciphertext = stored.saturating_sub(2);
+    let shown = HASHES as u64 + if ciphertext > PLAIN as u64 { (PLAIN + DIGEST) as u64 } else { ciphertext };
+    (shown * 4).div_ceil(3)
+}
+
+fn encode(hash: u32, ciphertext: &[u8]) -> String {
+    let mut bytes = [&hash.to_le_bytes()[..], &[0; 4]].concat();
+    let (head, rest) = ciphertext.split_at(ciphertext.len().min(PLAIN));
     bytes.extend_from_slice(head);
     if !rest.is_empty() {
         bytes.extend_from_slice(&Sha256::digest(rest));
@@ -89,6 +109,15 @@ mod tests {
         // 0x04030201, 0, and sixteen bytes.
         let name: Vec<u8> = (0..16).map(|i| 0xF0 + i).collect();
         assert_eq!(encoded(&entry(0x0403_0201, &name)), "AQIDBAAAAADw8fLz9PX29_j5-vv8_f7_");
+    }
+
+    #[test]
+    fn a_target_is_as_long_as_it_is_said_to_be() {
+        for len in [1usize, 16, 32, 64, 149, 150, 4000] {
+            let stored = [&(len as u16).to_le_bytes()[..], &vec![7; len]].concat();
+            assert_eq!(target(&stored).map(|t| t.len() as u64), Some(target_len(stored.len() as u64)), "{len}");
+        }
+        assert!(target(&[0, 0, 1]).is_none() && target(&[9, 0, 1]).is_none() && target(&[1]).is_none());
     }
 
     #[test]

@@ -97,13 +97,19 @@ impl Volume {
         if advise.contains(Advise::ENCRYPT) {
             return Err(vfs::Error::NoKey.into());
         }
-        if advise.contains(Advise::VERITY) {
-            return Err(vfs::Error::NotPermitted("the file is sealed by fs-verity").into());
-        }
+        self.check_not_sealed(inode)?;
         if flags.contains(InodeFlags::IMMUTABLE) {
             return Err(vfs::Error::NotPermitted("the file is immutable").into());
         }
         Ok(())
+    }
+
+    /// Refuses a file that fs-verity sealed.
+    pub(crate) fn check_not_sealed(&self, inode: &Inode) -> Result<()> {
+        match inode.node.inode(|r| r.advise().contains(Advise::VERITY)) {
+            true => Err(vfs::Error::NotPermitted("the file is sealed by fs-verity").into()),
+            false => Ok(()),
+        }
     }
 
     /// Largest size of a file, in bytes.

@@ -23,6 +23,7 @@ impl Volume {
             if inode.kind == FileKind::Symlink {
                 return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
             }
+            self.check_not_sealed(inode)?;
             self.check_plain(inode)?;
             if let Some(method) = self.clusters(inode)?
                 && !size.is_multiple_of(method.cluster_bytes() as u64)

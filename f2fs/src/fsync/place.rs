@@ -15,6 +15,7 @@ use format::inode::{Advise, RawInode};
 use vfs::FileKind;
 
 use super::promises::Sighting;
+use crate::dir::naming::Naming;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::check_name;
@@ -34,6 +35,9 @@ impl Volume {
     /// A file was found under a name. The caller holds the directory's lock.
     pub(crate) fn note_sighting(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
         let is_news = |r: &RawInode| is_unsure(r) && (r.i_pino.get(), r.name()) != (dir.ino.0, name);
+        if self.naming(dir) != Naming::Plain {
+            return; // the entry may be spelled otherwise
+        }
         if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
             self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
         }
@@ -66,13 +70,14 @@ impl Volume {
             return Ok(false);
         }
         let mut content = dir.content.write();
-        let is_there = self.find_entry(&dir, &mut content, &place.name)?.is_some_and(|f| f.ino == inode.ino);
+        let spelled = (&*place.name, self.naming(&dir).hash(&place.name));
+        let is_there = self.find_exact(&dir, &mut content, spelled)?.is_some_and(|f| f.ino == inode.ino);
         let is_durable = self.promises.names.lock().is_untouched(dir.ino, &place.name);
         if !is_there || !is_durable || !inode.node.inode(is_unsure) {
             return Ok(false);
         }
         if inode.node.inode(recorded) != *place {
-            self.set_place(inode, place.dir, &place.name);
+            self.set_place(inode, &dir, &place.name);
         }
         self.promises.vouch_for_place(inode.ino);
         Ok(true)

@@ -48,7 +48,7 @@
 //! # What needs a checkpoint
 //! A name of the checkpoint that is gone and not made again; names of directories, symlinks and devices, which have no
 //! chain; inodes with several names, that exchanged theirs, or that the checkpoint knows under another name; a directory that is new or moved,
-//! or whose own attributes were set. Times of a directory are not restored: roll-forward sets them anew, as it always
+//! or whose own attributes were set; a casefolded directory in which a name came back in another spelling. Times of a directory are not restored: roll-forward sets them anew, as it always
 //! did for a new file.
 
 use std::collections::BTreeMap;
@@ -161,6 +161,9 @@ const MOST_NAMES: usize = 1 << 15;
 /// How many dead inodes are.
 const MOST_DEAD: usize = 1 << 16;
 
+/// A directory, and what a name in it folds to.
+type Folded = (Ino, Box<[u8]>);
+
 /// The account of names since the last checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayedNames {
@@ -174,6 +177,10 @@ pub(crate) struct ReplayedNames {
     altered: FxHashSet<Ino>,
     /// Inodes that exchanged their names.
     exchanged: FxHashSet<Ino>,
+    /// How the names of casefolded directories were spelled last, by what they fold to.
+    spellings: FxHashMap<Folded, Box<[u8]>>,
+    /// Casefolded directories in which a name came back in another spelling.
+    respelled: FxHashSet<Ino>,
     names: usize,
     /// There was more than is remembered.
     overflowed: bool,
@@ -210,6 +217,21 @@ impl ReplayedNames {
     pub(crate) fn bound(&mut self, dir: Ino, name: &[u8], was: Option<Ino>, now: Option<Ino>) {
         let first = Name { before: was, now: was, ..Name::default() };
         self.change(dir, name, first, |n| n.now = now);
+    }
+
+    /// A name of a casefolded directory is about to change, which folds to `folded` and is spelled `name`.
+    ///
+    /// Roll-forward in Linux compares bytes: it leaves a name of the checkpoint beside the same name in another
+    /// spelling. So where a name comes back in another one, nothing less than a checkpoint makes names durable.
+    pub(crate) fn spelled(&mut self, dir: Ino, folded: &[u8], name: &[u8]) {
+        if self.overflowed {
+            return;
+        }
+        let was = self.spellings.entry((dir, folded.into())).or_insert_with(|| name.into());
+        if **was != *name {
+            self.respelled.insert(dir);
+        }
+        self.overflowed = self.spellings.len() > MOST_NAMES;
     }
 
     /// An inode that is no directory lost its last name. `known`: the checkpoint has it.
@@ -257,7 +279,7 @@ impl ReplayedNames {
 
     /// True if an inode that the checkpoint does not know may be put under this name by the next block of the chain.
     pub(crate) fn allows(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
-        if self.overflowed || self.exchanged.contains(&ino) {
+        if self.overflowed || self.exchanged.contains(&ino) || self.respelled.contains(&dir) {
             return false;
         }
         let Some(n) = self.name(dir, name).filter(|n| n.now == Some(ino)) else { return false };
@@ -332,7 +354,7 @@ impl ReplayedNames {
 
     /// The next step towards a chain that leaves a directory's names as they are.
     pub(crate) fn next(&self, dir: Ino) -> Step {
-        if self.overflowed || self.altered.contains(&dir) {
+        if self.overflowed || self.altered.contains(&dir) || self.respelled.contains(&dir) {
             return Step::Checkpoint;
         }
         let Some(d) = self.dirs.get(&dir).filter(|d| !d.open.is_empty()) else { return Step::Nothing };

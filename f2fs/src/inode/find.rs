@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::Ino;
-use format::inode::{Division, Inline, RawInode, extra_end};
+use format::inode::{Advise, Division, Inline, RawInode, extra_end};
 use format::node::Shape;
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
+use crate::dir::no_key;
 use crate::error::{At, Error, Result};
 use crate::node::cache::Node;
 use crate::volume::Volume;
@@ -101,7 +102,10 @@ impl Volume {
                 nlink: r.i_links.get(),
                 uid: r.i_uid.get(),
                 gid: r.i_gid.get(),
-                size: r.i_size.get(),
+                size: match kind {
+                    FileKind::Symlink if r.advise().contains(Advise::ENCRYPT) => no_key::target_len(r.i_size.get()),
+                    _ => r.i_size.get(),
+                },
                 blocks512: shown_blocks(r, kind),
                 rdev,
                 atime: ts(r.i_atime.get(), r.i_atime_nsec.get()),

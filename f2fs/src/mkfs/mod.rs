@@ -4,7 +4,7 @@
 //! 1.15, its feature bits, its defaults. With the same identity, time and checkpoint version the two
 //! tools write the same bytes, but for the version text in the superblock.
 //!
-//! Left out: volumes over several devices, zoned devices, block sizes other than 4 KiB, case folding,
+//! Left out: volumes over several devices, zoned devices, block sizes other than 4 KiB,
 //! and filling the volume with files.
 
 mod error;

@@ -87,7 +87,7 @@ const NEED_EXTRA_ATTR: Features = Features::PRJQUOTA
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 
-/// Features a fresh volume can have. Encryption, verity and compression say only that files may come
+/// Features a fresh volume can have. Encryption, verity, case folding and compression say only that files may come
 /// to use them: an empty volume is the same without.
 const MAKEABLE: Features = NEED_EXTRA_ATTR
     .union(Features::ENCRYPT)
@@ -95,6 +95,7 @@ const MAKEABLE: Features = NEED_EXTRA_ATTR
     .union(Features::QUOTA_INO)
     .union(Features::LOST_FOUND)
     .union(Features::VERITY)
+    .union(Features::CASEFOLD)
     .union(Features::SB_CHKSUM);
 
 impl Options {
@@ -157,7 +158,6 @@ impl Options {
         let strange = self.features.difference(MAKEABLE);
         if let Some(feature) = strange.names().into_iter().next() {
             let reason = match feature.as_str() {
-                "casefold" => "names would have to be folded and hashed by a Unicode table",
                 "blkzoned" => "zoned devices are not supported",
                 "ro" => "an image that can never be written must be made with its files",
                 "device_alias" | "packed_ssa" => "its layout is not supported",

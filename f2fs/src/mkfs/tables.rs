@@ -1,5 +1,6 @@
 //! What do superblock and checkpoint packs of a fresh volume say?
 
+use format::casefold;
 use format::checkpoint::{Checkpoint, CpFlags, LogHead};
 use format::sit::{LogType, RawSitEntry, SitEntry};
 use format::summary::{self, SummaryKind};
@@ -71,6 +72,9 @@ pub(super) fn superblock(g: &Geometry, uuid: &[u8; 16], opts: &Options) -> Block
     raw.version[..maker.len()].copy_from_slice(maker);
     raw.init_version[..maker.len()].copy_from_slice(maker);
     raw.feature = opts.volume_features().difference(Features::DELTA).bits().into();
+    if opts.features.contains(Features::CASEFOLD) {
+        raw.s_encoding = casefold::UTF8_12_1.into();
+    }
     raw.qf_ino = tree::quota_inos(opts.features).0.map(Into::into);
     let mut block = [0; BLOCK];
     raw.store(&mut block);

@@ -66,6 +66,7 @@ impl Volume {
         if found.is_some() {
             return Err(vfs::Error::Exists.into());
         }
+        self.check_has_key(&dir)?;
         let inode = self.new_inode(&change, &dir, Some(name), wish)?;
         if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind, room) {
             self.abandon(&change, &inode)?;
@@ -86,6 +87,7 @@ impl Volume {
         // New inodes take the directory's lists: nobody may change them meanwhile.
         let _content = dir.content.read();
         self.check_dir_changes(&dir, true)?;
+        self.check_has_key(&dir)?;
         let place = self.orphans.place()?;
         let inode = self.new_inode(&change, &dir, None, wish)?;
         self.add_links(&inode, -1);
@@ -299,6 +301,7 @@ impl Volume {
         if found.is_some() {
             return Err(vfs::Error::Exists.into());
         }
+        self.check_has_key(&dir)?;
         if inode.node.inode(|r| r.i_links.get()) == u32::MAX {
             return Err(vfs::Error::TooManyLinks.into());
         }
@@ -313,7 +316,7 @@ impl Volume {
             // The inode had no name: roll-forward may restore this one.
             self.orphans.remove(inode.ino);
             self.promises.names.lock().revived(inode.ino);
-            self.set_place(&inode, dir.ino, name);
+            self.set_place(&inode, &dir, name);
         } else {
             self.doubt_place(&inode);
         }

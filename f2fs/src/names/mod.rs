@@ -14,7 +14,8 @@ use format::inode::{Advise, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::FileKind;
 
-use crate::dir::change::Found;
+use crate::dir::naming::Naming;
+use crate::dir::spot::Found;
 use crate::error::Result;
 use crate::inode::{Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
@@ -76,20 +77,23 @@ impl Volume {
 
     /// Refuses changes to a directory that must not change.
     pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
-        let (flags, advise, links) = dir.node.inode(|r| (r.flags(), r.advise(), r.i_links.get()));
+        let (flags, links) = dir.node.inode(|r| (r.flags(), r.i_links.get()));
         if links == 0 {
             return Err(vfs::Error::NotFound.into());
         }
         if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !adding) {
             return Err(vfs::Error::NotPermitted("the directory is immutable or append-only").into());
         }
-        if advise.contains(Advise::ENCRYPT) {
-            return Err(vfs::Error::NoKey.into());
-        }
-        if self.has(Features::CASEFOLD) && flags.contains(InodeFlags::CASEFOLD) {
-            return Err(vfs::Error::Unsupported("changing a directory that folds case".into()).into());
-        }
         Ok(())
+    }
+
+    /// Refuses to give names in an encrypted directory: it takes the key to encrypt them. Names are removed without it,
+    /// as in Linux.
+    pub(crate) fn check_has_key(&self, dir: &Inode) -> Result<()> {
+        match self.naming(dir).is_encrypted() {
+            true => Err(vfs::Error::NoKey.into()),
+            false => Ok(()),
+        }
     }
 
     /// Whether inodes belong to projects.
@@ -141,10 +145,16 @@ impl Volume {
         self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }
 
-    /// Records an inode's parent and name in the inode.
-    pub(crate) fn set_place(&self, inode: &Inode, parent: Ino, name: &[u8]) {
+    /// Records an inode's parent and name, as it is spelled there, in the inode.
+    pub(crate) fn set_place(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
+        let naming = self.naming(dir);
         self.edit_inode(&inode.node, |r| {
-            r.i_pino = parent.0.into();
+            r.i_pino = dir.ino.0.into();
+            put_advise(r, Advise::ENC_NAME, naming.is_encrypted());
+            if naming == Naming::Keyed {
+                // Roll-forward would look for the hash behind the name (kernel `init_dent_inode`).
+                put_advise(r, Advise::LOST_PINO, true);
+            }
             r.i_namelen = (name.len() as u32).into();
             r.i_name.fill(0);
             r.i_name[..name.len()].copy_from_slice(name);

@@ -1,5 +1,6 @@
 //! How are names moved?
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use format::Ino;
@@ -10,7 +11,7 @@ use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
 
 use super::check_name;
 use super::create::Wish;
-use crate::dir::change::{Found, Spot};
+use crate::dir::spot::{Found, Spot};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::pack::PackState;
@@ -115,7 +116,7 @@ impl Volume {
             return Err(vfs::Error::NotFound.into());
         }
         if replaced.as_ref().is_some_and(|r| r.ino == moving.ino) {
-            return Ok(()); // two names of one inode
+            return Ok(()); // two names of one inode, or one in two spellings
         }
         let is_dir = |i: &Inode| i.kind == FileKind::Directory;
         let into_itself = || Err(vfs::Error::Invalid("a directory cannot move into itself").into());
@@ -142,6 +143,8 @@ impl Volume {
                 }
             }
         }
+        self.check_has_key(&from_dir)?;
+        self.check_has_key(&to_dir)?;
         self.check_project(&moving, &to_dir)?;
         let emptied = match &replaced {
             Some(r) if exchange => self.check_project(r, &from_dir).map(|()| None)?,
@@ -155,6 +158,12 @@ impl Volume {
         // not leave a name half moved.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = if replaced.is_some() { self.hold_entry(&to_dir, locked.to(), to_name)? } else { None };
+        let from_name = &*self.spelled(&from_dir, locked.from(), source.spot, from_name)?;
+        // An entry that leads to another inode keeps its spelling.
+        let to_name = &*match &target {
+            Some(t) => self.spelled(&to_dir, locked.to(), t.spot, to_name)?,
+            None => Cow::Borrowed(to_name),
+        };
         let moving_up = self.hold_up(&moving, across)?;
         let replaced_up = match &replaced {
             Some(r) if exchange => self.hold_up(r, across)?,
@@ -250,7 +259,7 @@ impl Volume {
         name: &[u8],
         now: device::clock::Time,
     ) -> Result<()> {
-        self.set_place(inode, new.ino, name);
+        self.set_place(inode, new, name);
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
             // Roll-forward cannot move a name of the checkpoint, so an fsync may have to write a checkpoint.

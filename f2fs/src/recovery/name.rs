@@ -7,6 +7,10 @@
 //! A directory that is not empty by then lives on beside the file, under a name made of its old name and its number.
 //! (Linux frees such a directory and leaves its durable contents without any name. Our own fsync writes a checkpoint
 //! rather than promise such a name; docs/decisions/0009.)
+//!
+//! Names are compared by their bytes, in casefolded directories too, as Linux does here. What an inode of an encrypted
+//! directory records is ciphertext of any bytes; where the directory folds case as well, the hash follows it, which
+//! nobody could tell without the key.
 
 use std::sync::Arc;
 
@@ -14,6 +18,7 @@ use format::inode::RawInode;
 use format::{Block, Ino};
 use vfs::FileKind;
 
+use crate::dir::naming::Naming;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::pack::PackState;
@@ -39,17 +44,25 @@ impl Volume {
     ) -> Result<bool> {
         let raw = RawInode::of(src);
         let (parent, name) = (Ino(raw.i_pino.get()), raw.name());
-        if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
-            let ino = inode.ino;
-            return Err(Error::corrupt(format_args!("inode {ino}: synced under a name that is none")));
+        let no_name = || Error::corrupt(format_args!("inode {}: synced under a name that is none", inode.ino));
+        if name.is_empty() || name == b"." || name == b".." {
+            return Err(no_name());
         }
         let dir = match self.inode(parent) {
             Ok(d) if d.kind == FileKind::Directory => d,
             Err(Error::Device(e)) => return Err(e.into()),
             _ => return Ok(false),
         };
+        let naming = self.naming(&dir);
+        if !naming.is_encrypted() && (name.contains(&b'/') || name.contains(&0)) {
+            return Err(no_name());
+        }
+        let hash = match naming {
+            Naming::Keyed => raw.hash_behind_name().ok_or_else(no_name)?,
+            _ => naming.hash(name),
+        };
         let mut content = dir.content.write();
-        match self.find_entry(&dir, &mut content, name)? {
+        match self.find_exact(&dir, &mut content, (name, hash))? {
             Some(found) if found.ino == inode.ino => return Ok(true),
             Some(found) => {
                 let old = self.named(found.ino, &dir, name)?;
@@ -65,7 +78,7 @@ impl Volume {
                     self.unlinked(held, &old, place, None)?;
                 }
             }
-            None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
+            None => self.insert_under(&dir, &mut content, (name, hash), inode.ino, inode.kind, None)?,
         }
         Ok(true)
     }
@@ -88,7 +101,7 @@ impl Volume {
             other.extend_from_slice(suffix.as_bytes());
             if self.find_entry(parent, &mut content, &other)?.is_none() {
                 self.insert_entry(parent, &mut content, &other, dir.ino, FileKind::Directory, None)?;
-                self.set_place(dir, parent.ino, &other);
+                self.set_place(dir, parent, &other);
                 let (name, other) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&other));
                 log::warn!("directory {name:?}: a file was synced under its name; it is now {other:?}");
                 break;

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use format::delta;
-use format::inode::{Advise, Division, Inline, RawInode};
+use format::inode::{Division, Inline, RawInode};
 use format::node::{self, FOOTER, NodeKind, XATTR_NODE_OFFSET};
 use format::sit::LogType;
 use format::summary::Summary;
@@ -114,7 +114,7 @@ impl Volume {
             delta::drop_slots(r, had, 0..u32::MAX);
         });
         let (was_inline, is_inline) = (inline.contains(Inline::DATA), new.inline().contains(Inline::DATA));
-        let shrunk = new.i_size.get() < size && !new.advise().contains(Advise::KEEP_SIZE);
+        let shrunk = new.i_size.get() < size && !new.has_blocks_behind_end();
         if !was_inline && is_inline {
             self.free_from(&inode.node, 0, KeptPages::Go)?;
         } else if !was_inline && shrunk {
@@ -179,7 +179,7 @@ impl Volume {
             },
         };
         self.forget_extent(&inode.node);
-        let keep_size = inode.node.inode(|r| r.advise().contains(Advise::KEEP_SIZE));
+        let keep_size = inode.node.inode(|r| r.has_blocks_behind_end());
         for &(slot, want) in slots {
             if place.addr(self, slot) == want || want == BlockAddr::COMPRESS {
                 continue;

@@ -17,6 +17,8 @@ use unicode_normalization::char::{canonical_combining_class, decompose_canonical
 
 use crate::hash::name_hash;
 
+/// `s_encoding`: UTF-8 as of Unicode 12.1, the only encoding there is.
+pub const UTF8_12_1: u16 = 1;
 /// `s_encoding_flags`: a name that is not UTF-8 is refused.
 pub const STRICT: u16 = 1;
 /// `s_encoding_flags`: no name is looked for under another hash than its own.

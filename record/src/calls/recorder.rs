@@ -212,6 +212,9 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn statfs(&self) -> Result<StatFs> {
         self.plain(|| self.inner.statfs(), || Call::Statfs {})
     }
+    fn folds(&self) -> bool {
+        self.inner.folds()
+    }
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         let call = || Call::Lookup { parent, name: name.into() };
         let Some(before) = &self.before else { return self.entry(|| self.inner.lookup(parent, name), call) };

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use device::Lba;
 use format::BlockAddr;
 use format::compress::Method;
-use format::inode::{Inline, RawInode, extra_end};
+use format::inode::{Advise, Inline, RawInode, extra_end};
 use format::superblock::Features;
 use vfs::FileKind;
 
@@ -123,6 +123,10 @@ impl Volume {
 
     /// Reads a packed cluster from the device; `index` is any of its blocks.
     pub(crate) fn unpack(&self, inode: &Inode, method: Method, index: u64, plain: &mut Vec<u8>) -> Result<()> {
+        if inode.node.inode(|r| r.advise().contains(Advise::ENCRYPT)) {
+            // Its stream was encrypted after it was packed.
+            return Err(vfs::Error::NoKey.into());
+        }
         let first = cluster_of(index, method).start;
         let Lookup::At(place) = self.find(&inode.node, first)? else {
             return Err(Error::corrupt(format_args!("inode {}: no node for file block {first}", inode.ino)));

@@ -1,0 +1,34 @@
+# An encrypted tree `enc` without its key, and a sealed file `sealed`.
+my (%of) = ();
+for (split / /, names("enc")) { lstat "enc/$_"; push @{$of{-l _ ? "link" : -d _ ? "dir" : "file"}}, $_ }
+my ($file, $other) = sort { -s "enc/$a" <=> -s "enc/$b" } @{$of{file}};
+my ($dir) = grep { names("enc/$_") !~ / / && !(flags("enc/$_") & 0x40000000) } @{$of{dir}};
+my ($inner) = names("enc/$dir");
+print names("enc"), "\n", names("enc/$dir"), "\n";
+print "link: ", readlink("enc/$of{link}[0]"), "\n";
+put("plain", "plain\n") or die;
+say_of("no such name", stat "enc/nothing");
+say_of("create", put("enc/new")), say_of("create what is there", put("enc/$file"));
+say_of("mkdir", mkdir "enc/new"), say_of("mkdir what is there", mkdir "enc/$dir");
+say_of("symlink", symlink "x", "enc/new"), say_of("mkfifo", POSIX::mkfifo("enc/new", 0600));
+say_of("link in", link "plain", "enc/new"), say_of("rename in", rename "plain", "enc/new");
+say_of("rename over", rename "plain", "enc/$file");
+say_of("rename inside", rename "enc/$file", "enc/new"), say_of("rename out", rename "enc/$file", "new");
+say_of("rename nothing", rename "enc/nothing", "new");
+say_of("link out", link "enc/$file", "outside"), say_of("unlink outside", unlink "outside");
+say_of("write", change("enc/$file")), say_of("truncate", truncate "enc/$file", 10);
+say_of("truncate to nothing", truncate "enc/$file", 0);
+say_of("chmod", chmod 0600, "enc/$file"), say_of("chown", chown 5, 6, "enc/$file"), say_of("times", utime 7, 8, "enc/$file");
+say_of("chmod of a directory", chmod 0711, "enc/$dir");
+printf "%o %d %d %d\n", (stat "enc/$file")[2, 4, 5, 9];
+say_of("xattr", !system "setfattr", "-n", "user.a", "-v", "b", "enc/$file");
+say_of("+F", fold("enc/$dir", 1));
+say_of("rmdir of a full one", rmdir "enc/$dir"), say_of("unlink inside", unlink "enc/$dir/$inner");
+say_of("rmdir", rmdir "enc/$dir"), say_of("unlink", unlink "enc/$file"), say_of("unlink again", unlink "enc/$file");
+say_of("rename the tree", rename "enc", "moved"), say_of("and back", rename "moved", "enc");
+say_of("rmdir of the tree", rmdir "enc");
+print scalar(split / /, names("enc")), "\n";
+say_of("write to what is sealed", change("sealed")), say_of("truncate it", truncate "sealed", 10);
+say_of("lengthen it", truncate "sealed", 1 << 20), say_of("chmod it", chmod 0640, "sealed");
+say_of("link it", link "sealed", "second"), say_of("rename it", rename "second", "third"), say_of("unlink it", unlink "third");
+say_of("sealed", flags("sealed") & 0x100000), print -s "sealed", "\n";

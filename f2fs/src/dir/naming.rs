@@ -1,0 +1,107 @@
+//! How does a directory compare and hash names, and how is a name spelled there?
+//!
+//! Most directories know a name by its bytes. In a casefolded one names that fold to the same bytes are one name, and
+//! the entry keeps the spelling it was made with, also when a rename lets it lead to another inode. In an encrypted one
+//! an entry's bytes are ciphertext, and callers say [`super::no_key`]'s encoded form.
+//!
+//! What roll-forward and the account of names ([`crate::fsync`]) compare is the spelling: they know names by what an
+//! inode records, which is that.
+
+use std::borrow::Cow;
+
+use format::Ino;
+use format::casefold::{self, Sought};
+use format::dentry::{self, Layout};
+use format::hash::name_hash;
+use format::inode::{Advise, InodeFlags, RawInode};
+use format::superblock::Features;
+
+use super::spot::Spot;
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode};
+use crate::volume::Volume;
+
+/// How the names of a directory are compared and hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// As they are.
+    Plain,
+    /// Folded.
+    Folded,
+    /// As they are; they are ciphertext.
+    Encrypted,
+    /// Ciphertext, hashed under a key that the volume does not hold.
+    Keyed,
+}
+
+impl Naming {
+    /// How a directory does it.
+    pub(crate) fn of(dir: &RawInode, features: Features) -> Self {
+        let folded = features.contains(Features::CASEFOLD) && dir.flags().contains(InodeFlags::CASEFOLD);
+        match (folded, dir.advise().contains(Advise::ENCRYPT)) {
+            (false, false) => Naming::Plain,
+            (true, false) => Naming::Folded,
+            (false, true) => Naming::Encrypted,
+            (true, true) => Naming::Keyed,
+        }
+    }
+
+    /// True if names are ciphertext.
+    pub(crate) fn is_encrypted(self) -> bool {
+        matches!(self, Naming::Encrypted | Naming::Keyed)
+    }
+
+    /// The hash of a name spelled like this. For a keyed directory it is only where an entry can be found by looking at
+    /// all of them.
+    pub(crate) fn hash(self, name: &[u8]) -> u32 {
+        match self {
+            Naming::Folded => Sought::new(name).hash,
+            Naming::Plain | Naming::Encrypted | Naming::Keyed => name_hash(name),
+        }
+    }
+}
+
+impl Volume {
+    /// How a directory compares and hashes names.
+    pub(crate) fn naming(&self, dir: &Inode) -> Naming {
+        dir.node.inode(|r| Naming::of(r, self.sb.features))
+    }
+
+    /// The bytes of an entry that was found as `name`.
+    pub(crate) fn spelled<'n>(
+        &self,
+        dir: &Inode,
+        content: &Content,
+        spot: Spot,
+        name: &'n [u8],
+    ) -> Result<Cow<'n, [u8]>> {
+        if self.naming(dir) == Naming::Plain {
+            return Ok(Cow::Borrowed(name));
+        }
+        let there = match spot {
+            Spot::Inline { slot } => {
+                let bytes = dir.node.read();
+                let area = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
+                dentry::at(&Layout::inline(area.len()), area, slot).map(|d| d.name.to_vec())
+            }
+            Spot::Block { index, slot } => content
+                .dir
+                .get(&index)
+                .and_then(|b| dentry::at(&Layout::BLOCK, b.bytes(), slot).map(|d| d.name.to_vec())),
+        };
+        there
+            .map(Cow::Owned)
+            .ok_or_else(|| Error::corrupt(format_args!("directory {}: an entry vanished while in use", dir.ino)))
+    }
+
+    /// Tells the account of names that a name, spelled like this, leads to another inode, or to none. The caller holds
+    /// the directory's lock.
+    pub(super) fn note_bound(&self, dir: &Inode, name: &[u8], was: Option<Ino>, now: Option<Ino>) {
+        let folded = if self.naming(dir) == Naming::Folded { casefold::fold(name) } else { None };
+        let mut names = self.promises.names.lock();
+        if let Some(folded) = folded {
+            names.spelled(dir.ino, &folded, name);
+        }
+        names.bound(dir.ino, name, was, now);
+    }
+}

@@ -1,0 +1,183 @@
+//! A volume with an encrypted tree and sealed files, without the key: what is refused, and what is not. `phone.img.zst` was
+//! made by `mkfs.f2fs -g android -O casefold,compression -C utf8` and filled by Linux 6.12 as
+//! `conformance/tests/phone/fill.sh` says. That Linux answers the same, and reads with the key what we moved, is asked in
+//! `conformance/tests/phone`, of a kernel that can encrypt.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{BlockDevice, Lba, Memory, Tag};
+use joulefs_f2fs::Volume;
+use vfs::{Allocate, DirEntry, Error, FileFlags, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, WriteFlags};
+
+use crate::log_rig::*;
+
+fn phone() -> Memory {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/phone.img.zst");
+    let mut bytes = vec![0; 128 << 20];
+    let n = ruzstd::decoding::FrameDecoder::new().decode_all(&std::fs::read(packed).unwrap(), &mut bytes).unwrap();
+    let dev = Memory::new((n / 4096) as u64);
+    for (i, block) in bytes[..n].chunks(4096).enumerate().filter(|(_, b)| b.iter().any(|x| *x != 0)) {
+        dev.write(Lba(i as u64), block, Tag::default()).unwrap();
+    }
+    dev
+}
+
+fn entries(vol: &Volume, dir: Ino) -> Vec<(Vec<u8>, FileKind, Ino)> {
+    let mut out = Vec::new();
+    vol.readdir(dir, 0, &mut |e: DirEntry<'_>| {
+        if !matches!(e.name, b"." | b"..") {
+            out.push((e.name.to_vec(), e.kind, e.ino));
+        }
+        Flow::Continue
+    })
+    .unwrap();
+    out
+}
+
+/// Size and contents, ciphertext and all, of every regular file.
+fn contents(vol: &Volume, dir: Ino, out: &mut Vec<(Ino, Vec<u8>)>) {
+    for (_, kind, ino) in entries(vol, dir) {
+        match kind {
+            FileKind::Directory => contents(vol, ino, out),
+            FileKind::Regular => out.push((ino, read_all(vol, ino))),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn without_the_key_nothing_encrypted_is_changed_and_everything_can_be_deleted() {
+    let dev = Arc::new(phone());
+    let vol = mount(dev.clone());
+    let (root, enc) = (vol.root(), find(&vol, "enc").unwrap());
+    let all = entries(&vol, enc);
+    assert_eq!(all.len(), 7);
+    let of = |kind| all.iter().filter(move |e| e.1 == kind).cloned().collect::<Vec<_>>();
+    let (name, _, file) = of(FileKind::Regular)[0].clone();
+    let plain = new_file(&vol, root, "plain");
+    let to = |dir, name: &'static [u8]| (dir, name);
+    let none = RenameFlags::empty();
+    let at = (enc, &name[..]);
+    let new = vfs::NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
+    let refused: [(&str, vfs::Result<()>); 13] = [
+        ("create", vol.mknod(ROOT, enc, b"new", &new).map(drop)),
+        ("nameless", vol.tmpfile(ROOT, enc, 0o600, 0).map(drop)),
+        ("mkdir", vol.mkdir(ROOT, enc, b"new", 0o755, 0).map(drop)),
+        ("symlink", vol.symlink(ROOT, enc, b"new", b"x").map(drop)),
+        ("link in", vol.link(plain, enc, b"new").map(drop)),
+        ("rename in", vol.rename(ROOT, to(root, b"plain"), to(enc, b"new"), none)),
+        ("rename over", vol.rename(ROOT, to(root, b"plain"), at, none)),
+        ("rename out", vol.rename(ROOT, at, to(root, b"out"), none)),
+        ("rename inside", vol.rename(ROOT, at, to(enc, b"other"), none)),
+        ("exchange", vol.rename(ROOT, at, to(root, b"plain"), RenameFlags::EXCHANGE)),
+        ("write", vol.write(file, 0, b"x", WriteFlags::empty()).map(drop)),
+        ("truncate", vol.open(file, true)),
+        ("punch", vol.fallocate(file, Allocate::PunchHole, 0, 4096)),
+    ];
+    for (what, out) in refused {
+        assert_eq!(out, Err(Error::NoKey), "{what}");
+    }
+    assert_eq!(vol.mknod(ROOT, enc, &name, &new).map(drop), Err(Error::Exists));
+    assert_eq!(vol.rename(ROOT, to(enc, b"nothing"), to(root, b"new"), none), Err(Error::NotFound));
+    let empty = of(FileKind::Directory).into_iter().find(|d| entries(&vol, d.2).len() == 1).unwrap();
+    let flags = vol.flags(empty.2).unwrap().flags;
+    assert_eq!(vol.set_flags(empty.2, flags | FileFlags::CASEFOLD, None), Err(Error::NoKey));
+    assert_eq!(vol.rmdir(enc, &empty.0), Err(Error::NotEmpty));
+
+    vol.setattr(file, &SetAttr { perm: Some(0o600), uid: Some(7), ..SetAttr::default() }).unwrap();
+    vol.setxattr(file, b"user.a", b"b", vfs::XattrFlags::empty()).unwrap();
+    vol.link(file, root, b"outside").unwrap();
+    vol.rename(ROOT, to(root, b"enc"), to(root, b"moved"), none).unwrap();
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "before anything is deleted");
+
+    let vol = mount(dev.clone());
+    fn empty_out(vol: &Volume, dir: Ino) {
+        for (name, kind, ino) in entries(vol, dir) {
+            if kind == FileKind::Directory {
+                empty_out(vol, ino);
+                vol.rmdir(dir, &name).unwrap();
+            } else {
+                vol.unlink(dir, &name).unwrap();
+            }
+        }
+    }
+    let moved = find(&vol, "moved").unwrap();
+    empty_out(&vol, moved);
+    vol.rmdir(vol.root(), b"moved").unwrap();
+    assert_eq!(vol.getattr(find(&vol, "outside").unwrap()).unwrap().nlink, 1);
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "after everything is deleted");
+}
+
+#[test]
+fn a_sealed_file_is_read_and_deleted_and_never_changed() {
+    let dev = Arc::new(phone());
+    let vol = mount(dev.clone());
+    let sealed = find(&vol, "sealed").unwrap();
+    let sized = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+    let refused: [vfs::Result<()>; 6] = [
+        vol.write(sealed, 0, b"x", WriteFlags::empty()).map(drop),
+        vol.open(sealed, true),
+        vol.setattr(sealed, &sized(1)).map(drop),
+        vol.setattr(sealed, &sized(1 << 20)).map(drop),
+        vol.fallocate(sealed, Allocate::Reserve { keep_size: true }, 0, 1 << 20),
+        vol.fallocate(sealed, Allocate::PunchHole, 0, 4096),
+    ];
+    for (i, out) in refused.into_iter().enumerate() {
+        assert!(matches!(out, Err(Error::NotPermitted(_))), "{i}: {out:?}");
+    }
+    let (size, blocks) = {
+        let a = vol.getattr(sealed).unwrap();
+        (a.size, a.blocks512)
+    };
+    assert_eq!(size, 30_000);
+    assert!(blocks / 8 > size / 4096 + 2, "there is a hash tree behind the end");
+    vol.setattr(sealed, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
+    vol.link(sealed, vol.root(), b"second").unwrap();
+    vol.unlink(vol.root(), b"sealed").unwrap();
+    assert_eq!(read_all(&vol, sealed).len(), 30_000);
+    vol.forget(sealed, 9);
+    vol.unlink(vol.root(), b"second").unwrap();
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "unmounted");
+}
+
+#[test]
+fn cleaning_moves_what_is_encrypted_and_sealed_byte_for_byte() {
+    let dev = Arc::new(phone());
+    let vol = mount(dev.clone());
+    let mut before = Vec::new();
+    contents(&vol, vol.root(), &mut before);
+    // Every block of every file, with its place.
+    let places = |vol: &Volume| -> Vec<(Ino, u64, u64)> {
+        let of = |ino: Ino| vol.extents(ino, 0, usize::MAX).unwrap().into_iter().map(move |e| (ino, e));
+        let each = before.iter().flat_map(|(ino, _)| of(*ino));
+        each.flat_map(|(ino, e)| (0..e.blocks).map(move |k| (ino, e.from + k, e.addr + k))).collect()
+    };
+    let old = places(&vol);
+    assert!(old.len() > 50, "{}", old.len());
+    for (ino, _) in &before {
+        let mut at = 0;
+        while at < u64::MAX {
+            at = match vol.defragment(*ino, at..u64::MAX, vfs::Moving::Copy) {
+                Ok((next, _)) => next,
+                // In its inode.
+                Err(Error::Invalid(_)) => break,
+                Err(e) => panic!("{e}"),
+            };
+        }
+    }
+    let new = places(&vol);
+    assert_eq!(new.len(), old.len(), "blocks behind the end, too");
+    for (a, b) in old.iter().zip(&new) {
+        assert!((a.0, a.1) == (b.0, b.1) && a.2 != b.2, "{a:?} {b:?}");
+    }
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "unmounted");
+    let vol = mount(dev);
+    let mut after = Vec::new();
+    contents(&vol, vol.root(), &mut after);
+    assert!(before == after);
+}
