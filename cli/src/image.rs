@@ -109,8 +109,8 @@ impl Image {
         let dev = open_device(path, !options.is_read_only())?;
         let kind = volume::probe(&*dev).unwrap_or_default();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
-        let mounted = volume::mount(kind, dev.clone(), clock, options)
-            .map_err(|e| format!("{}: {e}", path.display()))?;
+        let mounted =
+            volume::mount(kind, dev.clone(), clock, options).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })
     }
 

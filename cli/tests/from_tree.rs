@@ -109,8 +109,16 @@ fn linux_finds_owners_modes_labels_capabilities_and_times_as_the_lists_say_and_n
     let image = room.path("v.img");
     let (owners, contexts) = (room.text("owners"), room.text("contexts"));
     made(&[
-        &room.text("v.img"), "--from", &room.text("tree"), "--fs-config", &owners, "--file-contexts", &contexts,
-        "--timestamp", "1700000000", "--read-only",
+        &room.text("v.img"),
+        "--from",
+        &room.text("tree"),
+        "--fs-config",
+        &owners,
+        "--file-contexts",
+        &contexts,
+        "--timestamp",
+        "1700000000",
+        "--read-only",
     ]);
     assert_clean(&image);
     let script = "find . -not -name lost+found | sort | xargs stat -c '%n %u %g %a %h %s %Y' > $OUT/stat\n\
@@ -132,15 +140,22 @@ fn linux_finds_owners_modes_labels_capabilities_and_times_as_the_lists_say_and_n
     };
     let label = |text: &str| text.bytes().chain([0]).fold("0x".to_owned(), |out, b| format!("{out}{b:02x}"));
     assert!(of("bin/sh").contains(&label("u:object_r:shell:s0")), "{}", of("bin/sh"));
-    assert!(of("bin/twin").contains(&label("u:object_r:shell:s0")) || of("bin/twin").contains(&label("u:object_r:bin:s0")));
+    assert!(
+        of("bin/twin").contains(&label("u:object_r:shell:s0")) || of("bin/twin").contains(&label("u:object_r:bin:s0"))
+    );
     assert!(of("bin/link").contains(&label("u:object_r:bin:s0")));
     assert!(of("lost+found").contains(&label("u:object_r:rootfs:s0")), "{attributes}");
     assert!(!of("etc/d1/f1").contains("selinux"), "{}", of("etc/d1/f1"));
-    assert!(of("bin/ping").contains("security.capability=0x0100000201000000000000002000000000000000"), "{}", of("bin/ping"));
+    assert!(
+        of("bin/ping").contains("security.capability=0x0100000201000000000000002000000000000000"),
+        "{}",
+        of("bin/ping")
+    );
     assert!(told("error").contains("Read-only"), "{}", told("error"));
     let mut all = fs::read(root.join("bin/sh")).unwrap();
     all.extend(fs::read(root.join("bin/ping")).unwrap());
-    let mut names: Vec<_> = (0..7).flat_map(|d| fs::read_dir(root.join(format!("etc/d{d}"))).unwrap()).map(|f| f.unwrap().path()).collect();
+    let mut names: Vec<_> =
+        (0..7).flat_map(|d| fs::read_dir(root.join(format!("etc/d{d}"))).unwrap()).map(|f| f.unwrap().path()).collect();
     names.sort();
     names.iter().for_each(|name| all.extend(fs::read(name).unwrap()));
     fs::write(room.path("all"), all).unwrap();
@@ -160,7 +175,9 @@ fn a_sparse_image_expands_to_the_same_volume_over_whatever_was_there() {
     let common = ["--from", &room.text("tree"), "--timestamp", "5"];
     made(&[&[&*room.text("whole.img")], &common[..]].concat());
     made(&[&[&*room.text("sparse.img"), "--sparse"], &common[..]].concat());
-    assert!(fs::metadata(room.path("sparse.img")).unwrap().len() < fs::metadata(room.path("whole.img")).unwrap().len() / 10);
+    assert!(
+        fs::metadata(room.path("sparse.img")).unwrap().len() < fs::metadata(room.path("whole.img")).unwrap().len() / 10
+    );
     let expand = |to: &str| {
         let program = locate("simg2img", "android-sdk-libsparse-utils");
         let done = Command::new(program).args([room.text("sparse.img"), room.text(to)]).output().unwrap();
@@ -176,7 +193,9 @@ fn a_sparse_image_expands_to_the_same_volume_over_whatever_was_there() {
     assert_eq!(dev.blocks() * 4096, whole);
     assert!(expanded.len() as u64 == whole);
     let cat = |image: &str| {
-        let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(["cat", &format!("{}:/bin/sh", room.text(image))]).output();
+        let out = Command::new(env!("CARGO_BIN_EXE_joulefs"))
+            .args(["cat", &format!("{}:/bin/sh", room.text(image))])
+            .output();
         out.unwrap().stdout
     };
     assert_eq!(cat("expanded.img"), vec![7; 300_000]);
@@ -191,8 +210,20 @@ fn labels_are_those_that_libselinux_looks_up() {
         /lib(64)?/.*\\.so(\\.[^/]*)* -- u:a:lib:s0\n/dev/[0-9]+ -c u:a:dev:s0\n";
     fs::write(room.path("contexts"), lines).unwrap();
     let paths = [
-        "bin/sh", "bin/x.y", "bin/xzy", "none", "bin/a", "bin/ab", "bin/abbax", "bin/aZ", "lib/libc.so", "lib64/libc.so.6", "lib/libd.so/x", "lib64/libe.so.7",
-        "dev/17", "dev/a",
+        "bin/sh",
+        "bin/x.y",
+        "bin/xzy",
+        "none",
+        "bin/a",
+        "bin/ab",
+        "bin/abbax",
+        "bin/aZ",
+        "lib/libc.so",
+        "lib64/libc.so.6",
+        "lib/libd.so/x",
+        "lib64/libe.so.7",
+        "dev/17",
+        "dev/a",
     ];
     let root = room.path("tree");
     let mut asked = Vec::new();

@@ -25,8 +25,7 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 /// Feature bits that change what the structures mean in ways not understood.
-const REFUSED: Features =
-    Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
+const REFUSED: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
 
 /// Reads one block.
 pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, FsckError> {

@@ -18,7 +18,8 @@ pub struct Args {
 }
 
 /// Where each shell looks for completions, and as what.
-const SHELLS: [(Shell, &str); 3] = [(Shell::Bash, "bash/joulefs"), (Shell::Zsh, "zsh/_joulefs"), (Shell::Fish, "fish/joulefs.fish")];
+const SHELLS: [(Shell, &str); 3] =
+    [(Shell::Bash, "bash/joulefs"), (Shell::Zsh, "zsh/_joulefs"), (Shell::Fish, "fish/joulefs.fish")];
 
 /// The page of a command, and those of its own commands. Hidden ones have none.
 fn page(command: &Command, name: &str, dir: &Path) -> std::io::Result<u32> {

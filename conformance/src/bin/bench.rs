@@ -102,7 +102,17 @@ fn measure(args: &[String]) -> Outcome<()> {
     }
     std::fs::write(
         &output,
-        document(comparison.as_ref(), &alone, &small_updates, &simulated, &chosen, &large_volume, &read, &trees, passes),
+        document(
+            comparison.as_ref(),
+            &alone,
+            &small_updates,
+            &simulated,
+            &chosen,
+            &large_volume,
+            &read,
+            &trees,
+            passes,
+        ),
     )?;
     eprintln!("written to {}", output.display());
     Ok(())

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use device::clock::Clock;
 use device::BlockDevice;
+use device::clock::Clock;
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
 use format::{BLOCK, BlockAddr, Ino, Nid};
 

@@ -532,7 +532,12 @@ pub struct Filled {
 
 /// Copies a tree into the root of a mounted image, owners and all. `written` is the image's file, which must not be in the tree.
 /// What fails is not told.
-pub fn fill(source: &dyn Source, image: &Image, written: Option<(u64, u64)>, stop: &Interrupt) -> Result<Filled, Failure> {
+pub fn fill(
+    source: &dyn Source,
+    image: &Image,
+    written: Option<(u64, u64)>,
+    stop: &Interrupt,
+) -> Result<Filled, Failure> {
     let mut done = Done::default();
     let bar = progress::bytes(0, "copying");
     Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;

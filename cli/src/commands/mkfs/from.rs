@@ -150,7 +150,11 @@ impl Wanted {
     /// What is drawn at random follows from a time and the label instead, where it was not given.
     fn settle(&mut self, secs: i64, given_uuid: bool) {
         let hash = |of: &str, label: &str| -> [u8; 32] {
-            *blake3::Hasher::new_derive_key(of).update(&secs.to_le_bytes()).update(label.as_bytes()).finalize().as_bytes()
+            *blake3::Hasher::new_derive_key(of)
+                .update(&secs.to_le_bytes())
+                .update(label.as_bytes())
+                .finalize()
+                .as_bytes()
         };
         let first = |bytes: [u8; 32]| -> [u8; 16] { std::array::from_fn(|n| bytes[n]) };
         match self {
@@ -240,7 +244,9 @@ fn check(args: &Args, wanted: &Wanted) -> Result<(), Failure> {
     match fs::metadata(&args.image) {
         Ok(there) if !there.is_file() => {
             let at = args.image.display();
-            Err(Failure::usage(format!("{at}: --from makes a file; write that to the device, or mount the device and copy")))
+            Err(Failure::usage(format!(
+                "{at}: --from makes a file; write that to the device, or mount the device and copy"
+            )))
         }
         Ok(there) if there.len() > 0 && !args.force => {
             Err(format!("{}: is there already; give --force to overwrite it", args.image.display()).into())
@@ -264,7 +270,8 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     if !meta.is_dir() {
         return Err(format!("--from {}: not a directory", from.display()).into());
     }
-    let source = Described { inner: &host::Host, root: from.as_os_str().as_bytes().to_vec(), description: &description };
+    let source =
+        Described { inner: &host::Host, root: from.as_os_str().as_bytes().to_vec(), description: &description };
     if let Some(secs) = secs {
         wanted.settle(secs, args.uuid.is_some());
     }
@@ -365,7 +372,8 @@ fn fill(
     drop(image);
     if tree.read_only {
         let dev = FileDevice::open(file, Access::ReadWrite).map_err(|e| Failure::Failed(e.to_string()))?;
-        f2fs::superblocks::make_read_only(&dev).map_err(|e| Failure::Failed(format!("{}: {e}", args.image.display())))?;
+        f2fs::superblocks::make_read_only(&dev)
+            .map_err(|e| Failure::Failed(format!("{}: {e}", args.image.display())))?;
     }
     Ok(Done { filled, uuid })
 }

@@ -116,13 +116,9 @@ impl Wanted {
             }
             Wanted::ScherlFs(options) => {
                 make::format(dev.clone(), &*clock, options).map_err(|e| e.to_string())?;
-                let mounted = volume::mount(
-                    Kind::ScherlFs,
-                    dev.clone(),
-                    clock,
-                    volume::MountOptions::default().read_only(true),
-                )
-                .map_err(|e| e.to_string())?;
+                let mounted =
+                    volume::mount(Kind::ScherlFs, dev.clone(), clock, volume::MountOptions::default().read_only(true))
+                        .map_err(|e| e.to_string())?;
                 let all = mounted.volume().statfs().map_err(|e| e.to_string())?.blocks_available;
                 (json!({}), all * 4096, options.uuid)
             }
@@ -291,7 +287,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let dev = Arc::new(dev);
-    let (mut said, user_bytes, uuid) = options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (mut said, user_bytes, uuid) =
+        options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
     if let Some(made) = made {
         made.keep();
     }

@@ -95,9 +95,12 @@ mod tests {
         assert_eq!(name, b"security.capability");
         assert_eq!(value, [1, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(list.of(b"/bin"), None);
-        for (wrong, words) in
-            [("a 0 0", "line 1: no mode"), ("a 0 x 755", "x: no group"), ("a 0 0 899", "899"), ("\na 0 0 1 what", "line 2: what")]
-        {
+        for (wrong, words) in [
+            ("a 0 0", "line 1: no mode"),
+            ("a 0 x 755", "x: no group"),
+            ("a 0 0 899", "899"),
+            ("\na 0 0 1 what", "line 2: what"),
+        ] {
             let e = Owners::parse(wrong).unwrap_err();
             assert!(e.contains(words), "{e}");
         }
