@@ -262,6 +262,27 @@ fn labels_are_those_that_libselinux_looks_up() {
 }
 
 #[test]
+fn under_fakeroot_owners_and_devices_are_those_that_it_shows() {
+    let room = Room::new();
+    fs::create_dir_all(room.path("tree/dev")).unwrap();
+    fs::write(room.path("tree/mine"), "x").unwrap();
+    let script = "chown 5:6 tree/mine && mknod tree/dev/null c 1 3 && exec \"$0\" mkfs v.img --from tree";
+    let done = Command::new(locate("fakeroot", "fakeroot"))
+        .args(["sh", "-c", script, env!("CARGO_BIN_EXE_joulefs")])
+        .current_dir(room.path(""))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let dev = device::open_image(room.path("v.img"), device::Access::ReadOnly).unwrap();
+    let options = f2fs::MountOptions { read_only: true, ..f2fs::MountOptions::default() };
+    let volume = f2fs::Volume::mount(dev, std::sync::Arc::new(device::VirtualClock::default()), options).unwrap();
+    let attr = |path: &[u8]| volume.getattr(vfs::path::walk(&*volume, path).unwrap().ino()).unwrap();
+    assert_eq!((attr(b"/mine").uid, attr(b"/mine").gid), (5, 6));
+    let null = attr(b"/dev/null");
+    assert_eq!((null.kind, null.rdev.major, null.rdev.minor), (vfs::FileKind::CharDevice, 1, 3));
+}
+
+#[test]
 fn of_an_image_that_cannot_be_made_nothing_is_left() {
     let room = Room::new();
     tree(&room.path("tree"), false);

@@ -26,7 +26,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timestamps, 
 use rustix::io::Errno;
 use vfs::{FileKind, Timestamp};
 
-use super::{ACCESS_LISTS, Item, Made, Out, Sink};
+use super::item::{ACCESS_LISTS, Item, Made, Out, Sink};
 
 /// Directories that are kept open on the way to the last place.
 const OPEN: usize = 64;

@@ -13,7 +13,7 @@ use rustix::fs::{CWD, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
-use super::{Glance, Item, Out, Reader, Source};
+use super::item::{Glance, Item, Out, Reader, Source};
 
 /// The host.
 pub struct Host;

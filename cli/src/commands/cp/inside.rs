@@ -2,7 +2,7 @@
 
 use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
-use super::{Glance, Item, Made, Out, Reader, Sink, Source};
+use super::item::{Glance, Item, Made, Out, Reader, Sink, Source};
 use crate::commands::names::caller;
 use crate::image::Image;
 

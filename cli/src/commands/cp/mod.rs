@@ -8,28 +8,31 @@
 mod below;
 pub mod host;
 mod inside;
+mod item;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::collections::HashMap;
-use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use serde_json::json;
-use vfs::{DeviceNumber, FileKind, Timestamp};
+use vfs::FileKind;
 use volume::{MountOptions, OptionError};
 
 use crate::commands::mount::options::{meant_by, meant_by_name};
-use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
 use crate::{Failure, output, progress};
+use item::Sink;
+pub use item::{Glance, Item, Out, Reader, Source};
+use walk::{Copy, Done, Survey, base, join};
+pub use walk::{Filled, copy_tree, fill};
 
 /// Copy files into, out of and between images.
 ///
@@ -61,301 +64,6 @@ pub struct Args {
     /// not unmounted.
     #[arg(long)]
     norecovery: bool,
-}
-
-/// What is copied of a file beside its contents.
-#[derive(Debug, Clone)]
-pub struct Item {
-    pub kind: FileKind,
-    pub perm: u16,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: u64,
-    pub atime: Timestamp,
-    pub mtime: Timestamp,
-    pub rdev: DeviceNumber,
-    /// Device and inode, if it has more names than one.
-    pub identity: Option<(u64, u64)>,
-    pub target: Vec<u8>,
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why a directory's attributes are not all in `xattrs`.
-    pub amiss: Option<String>,
-}
-
-/// The bits of a mode by which a program runs as somebody else.
-const SET_ID: u16 = 0o6000;
-/// The bits of a mode that an access list can restrict.
-const OTHERS: u16 = 0o077;
-
-impl Item {
-    /// Something that no inode stands for: this user's, empty, of no time.
-    pub fn made(kind: FileKind, perm: u16) -> Self {
-        Item {
-            kind,
-            perm,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-            size: 0,
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            rdev: DeviceNumber::default(),
-            identity: None,
-            target: Vec::new(),
-            xattrs: Vec::new(),
-            amiss: None,
-        }
-    }
-    /// The mode of a copy that belongs to `owner` and `group`. Where they are not the original's, a program must not run as
-    /// somebody whom nobody chose. Where an access list may be missing, nobody gets what it may have refused.
-    fn mode_for(&self, owner: u32, group: u32) -> u16 {
-        let set_id = if (owner, group) == (self.uid, self.gid) { 0 } else { SET_ID };
-        let others = if self.amiss.is_some() { OTHERS } else { 0 };
-        self.perm & !set_id & !others
-    }
-    /// Access lists that the copy must not have.
-    fn lists_not_had(&self) -> impl Iterator<Item = &'static [u8]> {
-        let had = |list: &[u8]| self.xattrs.iter().any(|(name, _)| name == list);
-        let kinds = match self.kind {
-            FileKind::Symlink => 0,
-            FileKind::Directory => 2,
-            _ => 1,
-        };
-        ACCESS_LISTS.into_iter().take(kinds).filter(move |list| !had(list))
-    }
-}
-
-/// What a first look at a file tells. It leaves the file's access time as it is.
-#[derive(Debug, Clone, Copy)]
-pub struct Glance {
-    pub kind: FileKind,
-    pub size: u64,
-    /// Device (0: the image) and inode.
-    pub file: (u64, u64),
-}
-
-/// The attributes that are access lists: a file and a directory may have taken them from the directory
-/// they were made in, so where the original has none they must go.
-const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-
-pub type Out<T> = Result<T, String>;
-
-/// Contents being read.
-pub trait Reader {
-    /// The next stretch of data at or after `offset`; `None` if only holes are left.
-    fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>>;
-    /// Reads at most `buf.len()` bytes.
-    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize>;
-}
-
-/// Where things come from. Paths are bytes with `/` between the names.
-pub trait Source {
-    fn glance(&self, path: &[u8]) -> Out<Glance>;
-    fn item(&self, path: &[u8]) -> Out<Item>;
-    /// The names in a directory, sorted. Where reading it fails: those read until then, and why.
-    fn names(&self, path: &[u8]) -> (Vec<Vec<u8>>, Out<()>);
-    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
-}
-
-/// Where things go.
-trait Sink {
-    fn kind(&self, path: &[u8]) -> Out<Option<FileKind>>;
-    /// Makes a directory; one that is there serves.
-    fn make_directory(&self, path: &[u8]) -> Out<()>;
-    /// Makes anything but a directory.
-    fn make<'s>(&'s self, path: &[u8], item: &Item) -> Out<Box<dyn Made + 's>>;
-    /// Gives a file one more name; what is there gives way.
-    fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
-    /// Gives a directory its owner, attributes, mode and times, last of all.
-    fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
-}
-
-/// A file being made. Dropped before it is placed, it is gone.
-trait Made {
-    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()>;
-    fn set_size(&mut self, size: u64) -> Out<()>;
-    /// Gives it its owner, attributes, mode and times.
-    fn finish(&mut self, item: &Item) -> Out<()>;
-    /// It is whole, and what its name leads to from now on.
-    fn place(self: Box<Self>) -> Out<()>;
-    /// Its contents are whole, but it could not be finished: it gets its name if that was nobody's. False if it is gone.
-    fn keep(self: Box<Self>) -> bool;
-}
-
-struct Copy<'c> {
-    source: &'c dyn Source,
-    sink: &'c dyn Sink,
-    links: HashMap<(u64, u64), Vec<u8>>,
-    above: Vec<(u64, u64)>,
-    bar: &'c ProgressBar,
-    stop: &'c Interrupt,
-    buf: Vec<u8>,
-    done: &'c mut Done,
-}
-
-/// What came of a copy.
-#[derive(Default)]
-struct Done {
-    files: u64,
-    bytes: u64,
-    /// What was not copied, and why.
-    failed: Vec<String>,
-    /// Failures are told as they happen.
-    told: bool,
-}
-
-impl Done {
-    fn fail(&mut self, bar: &ProgressBar, why: &str) {
-        let why = one_line(why);
-        if self.told {
-            bar.suspend(|| output::failure(&why, false));
-        }
-        self.failed.push(why);
-    }
-}
-
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut out = dir.to_vec();
-    if !out.ends_with(b"/") {
-        out.push(b'/');
-    }
-    out.extend_from_slice(name);
-    out
-}
-
-fn base(path: &[u8]) -> Option<&[u8]> {
-    path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
-}
-
-/// Copying ends early if somebody asks for it.
-fn go_on(stop: &Interrupt) -> Out<()> {
-    if stop.came() { Err("interrupted".into()) } else { Ok(()) }
-}
-
-/// Why a tree has no end.
-const CONTAINS_ITSELF: &str = "this directory contains itself; run joulefs fsck";
-
-/// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
-/// read. What cannot be read counts nothing: the copy says so in its place.
-struct Survey<'s> {
-    source: &'s dyn Source,
-    bar: &'s ProgressBar,
-    stop: &'s Interrupt,
-    written: Option<(u64, u64)>,
-    above: Vec<(u64, u64)>,
-}
-
-impl Survey<'_> {
-    fn of(&mut self, path: &[u8]) -> Out<()> {
-        go_on(self.stop)?;
-        let Ok(item) = self.source.glance(path) else { return Ok(()) };
-        match item.kind {
-            FileKind::Directory if self.above.contains(&item.file) => Ok(()),
-            FileKind::Directory => {
-                self.above.push(item.file);
-                for name in self.source.names(path).0 {
-                    self.of(&join(path, &name))?;
-                }
-                self.above.pop();
-                Ok(())
-            }
-            FileKind::Regular if self.written == Some(item.file) => {
-                Err(format!("{}: is the image being written; move it elsewhere", String::from_utf8_lossy(path)))
-            }
-            FileKind::Regular => {
-                self.bar.inc_length(item.size);
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl Copy<'_> {
-    /// Copies a tree but for what fails, which is noted. Fails if it was told to stop.
-    fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
-        let copied = self.one(from, to);
-        go_on(self.stop)?;
-        if let Err(why) = copied {
-            self.done.fail(self.bar, &why);
-        }
-        Ok(())
-    }
-
-    fn one(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
-        go_on(self.stop)?;
-        let item = self.source.item(from)?;
-        if item.kind == FileKind::Directory {
-            return self.directory(from, to, &item);
-        }
-        if let Some(first) = item.identity.and_then(|id| self.links.get(&id)) {
-            self.bar.inc(item.size);
-            self.sink.link(first, to)?;
-            self.done.files += 1;
-            return Ok(());
-        }
-        let mut made = self.sink.make(to, &item)?;
-        if item.kind == FileKind::Regular {
-            self.contents(from, &mut *made, item.size)?;
-        }
-        let finished = made.finish(&item);
-        if finished.is_ok() {
-            made.place()?;
-        } else if !made.keep() {
-            return finished;
-        }
-        if let Some(id) = item.identity {
-            self.links.insert(id, to.to_vec());
-        }
-        self.done.files += 1;
-        finished
-    }
-
-    fn directory(&mut self, from: &[u8], to: &[u8], item: &Item) -> Out<()> {
-        let file = self.source.glance(from)?.file;
-        if self.above.contains(&file) {
-            return Err(format!("{}: {CONTAINS_ITSELF}", String::from_utf8_lossy(from)));
-        }
-        let (names, read) = self.source.names(from);
-        if names.is_empty() {
-            read.clone()?;
-        }
-        self.sink.make_directory(to)?;
-        self.above.push(file);
-        for name in names {
-            self.tree(&join(from, &name), &join(to, &name))?;
-        }
-        self.above.pop();
-        self.done.files += 1;
-        let known = item.amiss.clone().map_or(Ok(()), Err);
-        self.sink.finish(to, item).and(read).and(known)
-    }
-
-    fn contents(&mut self, from: &[u8], writer: &mut dyn Made, size: u64) -> Out<()> {
-        let mut reader = self.source.open(from)?;
-        let mut at = 0;
-        while at < size {
-            let Some((start, end)) = reader.next_data(at)? else {
-                break;
-            };
-            self.bar.inc(start - at);
-            at = start;
-            while at < end.min(size) {
-                go_on(self.stop)?;
-                let want = (end.min(size) - at).min(self.buf.len() as u64) as usize;
-                let n = reader.read_at(at, &mut self.buf[..want])?;
-                if n == 0 {
-                    return writer.set_size(at); // it shrank meanwhile
-                }
-                writer.write_at(at, &self.buf[..n])?;
-                at += n as u64;
-                self.done.bytes += n as u64;
-                self.bar.inc(n as u64);
-                progress::show_if_slow(self.bar);
-            }
-        }
-        self.bar.inc(size - at.min(size));
-        writer.set_size(size)
-    }
 }
 
 /// Opens what is copied from, and says where in it to begin.
@@ -499,57 +207,6 @@ fn copy_all(args: &Args, target: &Target, to: &[u8], stop: &Interrupt, done: &mu
     }
     bar.finish_and_clear();
     Ok(())
-}
-
-/// Copies a tree that is neither the host's nor a volume's into a directory of the host. What could not be copied is
-/// returned, and told unless the answer is for machines.
-pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool) -> Result<Vec<String>, Failure> {
-    let mut done = Done { told: !as_json, ..Done::default() };
-    let bar = progress::bytes(0, "copying");
-    // Nobody else looks in before it is finished.
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
-    let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
-    Survey { source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
-    let sink = &below::Below::open(&to)?;
-    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
-    let copied = copy.tree(b"/", b"/");
-    bar.finish_and_clear();
-    stop.end();
-    copied?;
-    Ok(done.failed)
-}
-
-/// What came of filling a volume.
-pub struct Filled {
-    pub files: u64,
-    pub bytes: u64,
-    /// What was not copied, and why.
-    pub failed: Vec<String>,
-    /// It was for want of room.
-    pub is_full: bool,
-}
-
-/// Copies a tree into the root of a mounted image, owners and all. `written` is the image's file, which must not be in the tree.
-/// What fails is not told.
-pub fn fill(
-    source: &dyn Source,
-    image: &Image,
-    written: Option<(u64, u64)>,
-    stop: &Interrupt,
-) -> Result<Filled, Failure> {
-    let mut done = Done::default();
-    let bar = progress::bytes(0, "copying");
-    Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
-    let sink = inside::Inside { image: inside::Cow::Lent(image), owners: true };
-    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    let mut copy = Copy { source, sink: &sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
-    let copied = copy.tree(b"/", b"/");
-    bar.finish_and_clear();
-    copied?;
-    let full = vfs::Error::NoSpace.to_string();
-    let is_full = done.failed.iter().any(|why| why.ends_with(&full));
-    Ok(Filled { files: done.files, bytes: done.bytes, failed: done.failed, is_full })
 }
 
 /// Copies one source into the sink, as its root or into it.
