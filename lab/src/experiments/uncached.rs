@@ -30,6 +30,7 @@ use crate::uncached::calls::{self, Call, Contents, Plan, Work};
 use crate::uncached::fill;
 use crate::uncached::mounted::{Filled, Mounted};
 use crate::uncached::partition::Partition;
+use crate::uncached::paused::Paused;
 use crate::uncached::recorded::{self, Recording};
 use crate::uncached::segments::Segments;
 
@@ -48,6 +49,9 @@ pub(super) struct Parameters {
     /// Microseconds from the end of a call to the beginning of the next.
     #[serde(default)]
     think_us: u64,
+    /// Microseconds that pass before each request to the disk.
+    #[serde(default)]
+    gap_us: u64,
     /// The file system of Linux whose requests were recorded; ScherlFS without.
     #[serde(default)]
     peer: Option<String>,
@@ -166,13 +170,14 @@ impl One<'_> {
     }
 
     /// The volume's part of the disk.
-    fn part(&self, bench: &Bench, blocks: u64) -> Partition<Segments<Arc<dyn BlockDevice>>> {
+    fn part(&self, bench: &Bench, blocks: u64) -> Partition<Paused<Segments<Arc<dyn BlockDevice>>>> {
         let answer = match &self.profile.device {
             DeviceSpec::Disk(spec) => spec.request.value.duration(),
             _ => Duration::ZERO,
         };
         let kept = (self.p.kept_kib << 10) / BLOCK;
         let disk = Segments::new(bench.device(), bench.contents(), kept, bench.clock().clone(), answer);
+        let disk = Paused::new(disk, bench.clock().clone(), Duration::from_micros(self.p.gap_us));
         Partition::new(disk, blocks, self.p.flushes)
     }
 
