@@ -164,6 +164,14 @@ fn linux_finds_owners_modes_labels_capabilities_and_times_as_the_lists_say_and_n
     // Our own checker reads it, and nobody of ours writes to it.
     let own = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
     assert!(own(&["fsck", &room.text("v.img")]).status.success());
+    // Not so one of mkfs.f2fs, which has no summaries that could be checked.
+    fs::File::create(room.path("theirs.img")).unwrap().set_len(100 << 20).unwrap();
+    let theirs =
+        Command::new("mkfs.f2fs").args(["-q", "-f", "-O", "ro,extra_attr", &room.text("theirs.img")]).output().unwrap();
+    assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stderr));
+    let out = own(&["fsck", &room.text("theirs.img")]);
+    let why = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && why.contains("ro without summaries"), "{why}");
     let out = own(&["rm", &format!("{}:/bin/sh", room.text("v.img"))]);
     assert!(!out.status.success() && String::from_utf8_lossy(&out.stderr).contains("ro"));
 }

@@ -21,6 +21,7 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::LOST_FOUND)
     .union(Features::VERITY)
     .union(Features::SB_CHKSUM)
+    .union(Features::RO)
     .union(Features::CASEFOLD)
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
@@ -66,6 +67,10 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
     if sb.features.intersects(REFUSED) {
         let names = sb.features.intersection(REFUSED).names().join(", ");
         return Err(FsckError::Unsupported { what: format!("feature {names}") });
+    }
+    // What `mkfs.f2fs -O ro` makes has two logs, and nothing that says whose a block is.
+    if sb.features.contains(Features::RO) && sb.ssa_segs == 0 {
+        return Err(FsckError::Unsupported { what: "feature ro without summaries of segments".into() });
     }
     if !unknown.is_empty() {
         report.add(K::UnknownFeatures { bits: unknown.bits() });

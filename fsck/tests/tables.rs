@@ -49,13 +49,17 @@ fn a_volume_with_both_superblocks_damaged_is_named_as_such() {
 }
 
 #[test]
-fn a_read_only_image_kind_is_refused_by_name() {
-    let v = volume(&[]);
-    for copy in 0..2 {
-        v.edit_sb(copy, |r| r.feature = 0x4000.into());
-    }
-    let result = fsck::check(&v.dev, &fsck::Options::default());
-    assert!(matches!(&result, Err(FsckError::Unsupported { what }) if what.contains("ro")), "{result:?}");
+fn a_kind_of_volume_that_is_not_understood_is_refused_by_name_and_one_that_nobody_writes_to_is_checked() {
+    let checked = |feature: u32| {
+        let v = volume(&[]);
+        for copy in 0..2 {
+            v.edit_sb(copy, |r| r.feature = feature.into());
+        }
+        fsck::check(&v.dev, &fsck::Options::default())
+    };
+    let zoned = checked(0x0002);
+    assert!(matches!(&zoned, Err(FsckError::Unsupported { what }) if what.contains("blkzoned")), "{zoned:?}");
+    assert!(checked(0x4000).unwrap().findings.is_empty());
 }
 
 #[test]

@@ -69,5 +69,5 @@ fn a_mount_that_fails_in_the_background_fails_in_the_foreground() {
     let error = start(serving(Path::new("/no/such/place")), |_| ()).unwrap_err();
     let DaemonError::Failed { status, text } = error else { panic!("{error}") };
     assert_eq!(status.code(), Some(7));
-    assert_eq!(text, "/no/such/place: No such file or directory (os error 2)");
+    assert_eq!(text, "/no/such/place: no such directory to mount on; make it first (mkdir /no/such/place)");
 }

@@ -198,7 +198,10 @@ fn a_bad_place_to_mount_on_is_named() {
     let error = joulefs_fuse::mount(fs.clone(), file.path(), &options).err().unwrap();
     assert!(matches!(error, MountError::NotADirectory { .. }), "{error}");
     let error = joulefs_fuse::mount(fs, Path::new("/no/such/place"), &options).err().unwrap();
-    assert_eq!(error.to_string(), "/no/such/place: No such file or directory (os error 2)");
+    assert_eq!(
+        error.to_string(),
+        "/no/such/place: no such directory to mount on; make it first (mkdir /no/such/place)"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Made, Out, Sink, Source};
+use super::item::{Item, Made, Out, Sink, Source};
 use super::{below, inside};
 use crate::failure::one_line;
 use crate::image::Image;
