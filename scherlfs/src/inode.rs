@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use device::clock;
 use rustc_hash::FxHashSet;
-use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, room};
+use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexes};
 use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, IFILE, Ino, ROOT, Run};
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
@@ -72,10 +72,15 @@ impl Inode {
         if self.waits.is_none() {
             return 0;
         }
-        // Where nothing has to stand in a continuation, there is none.
-        let extents = self.extents.listed() + 2 * self.pages.len();
-        let alone = self.extents.continuations() == 0 && extents <= room(self.xattr_bytes());
-        let beside = if alone { 0 } else { self.extents.cost(self.pages.len()) };
+        let beside = match self.extents.continuations() {
+            // The first continuations are full, all but the last.
+            0 => {
+                let extents = self.extents.listed() + 2 * self.pages.len() + 1;
+                let conts = continuations(extents, self.xattr_bytes());
+                conts + indexes(conts)
+            }
+            _ => self.extents.cost(self.pages.len()),
+        };
         1 + (beside + self.pages.len()) as u64
     }
 
