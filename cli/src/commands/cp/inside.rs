@@ -8,23 +8,23 @@ use crate::image::Image;
 
 /// A mounted image.
 pub struct Inside<'i> {
-    pub image: Cow<'i>,
+    pub image: Hold<'i>,
     /// Who owns a copy is who owns the original, whoever copies.
     pub owners: bool,
 }
 
 /// An image that is owned, or somebody else's.
-pub enum Cow<'i> {
+pub enum Hold<'i> {
     Own(Image),
     Lent(&'i Image),
 }
 
-impl std::ops::Deref for Cow<'_> {
+impl std::ops::Deref for Hold<'_> {
     type Target = Image;
     fn deref(&self) -> &Image {
         match self {
-            Cow::Own(image) => image,
-            Cow::Lent(image) => image,
+            Hold::Own(image) => image,
+            Hold::Lent(image) => image,
         }
     }
 }
@@ -50,7 +50,7 @@ impl Drop for Open<'_> {
 impl Inside<'static> {
     /// An image of one's own.
     pub fn own(image: Image) -> Self {
-        Inside { image: Cow::Own(image), owners: false }
+        Inside { image: Hold::Own(image), owners: false }
     }
 }
 

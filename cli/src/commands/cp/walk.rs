@@ -233,7 +233,7 @@ pub fn fill(
     let mut done = Done::default();
     let bar = progress::bytes(0, "copying");
     Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
-    let sink = inside::Inside { image: inside::Cow::Lent(image), owners: true };
+    let sink = inside::Inside { image: inside::Hold::Lent(image), owners: true };
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     let mut copy = Copy { source, sink: &sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
     let copied = copy.tree(b"/", b"/");

@@ -24,7 +24,7 @@ use super::described::{Described, Description, LABEL};
 use super::labels::Labels;
 use super::owners::Owners;
 use super::{Args, Wanted};
-use crate::commands::cp::{self, Filled, Glance, Item, Source, host};
+use crate::commands::cp::{self, Filled, Glance, Source, host};
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::whole::Part;
@@ -187,7 +187,7 @@ fn mount_options(tree: &Tree) -> Result<MountOptions, Failure> {
     Ok(options)
 }
 
-/// What `mkfs` made itself gets what the lists say of it.
+/// What `mkfs` made itself gets its label.
 fn describe_rest(image: &Image, description: &Description, source: &dyn Source) -> Result<(), String> {
     let at = b"/lost+found";
     let Ok(found) = path::walk(&*image.vol, at) else { return Ok(()) };
@@ -195,9 +195,6 @@ fn describe_rest(image: &Image, description: &Description, source: &dyn Source) 
         return Ok(());
     }
     let fail = |e: vfs::Error| format!("{}:/lost+found: {e}", image.path().display());
-    let mut item = Item::made(FileKind::Directory, 0o700);
-    let known = Description { owners: None, labels: None, ..Description::default() };
-    known.apply(at, &mut item)?;
     if let Some(label) = description.labels.as_ref().and_then(|l| l.of(&description.path(at), FileKind::Directory)) {
         image.vol.setxattr(found.ino(), LABEL, label, XattrFlags::empty()).map_err(fail)?;
     }
