@@ -6,12 +6,12 @@
 
 use device::{Lba, Tag};
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, history, lists};
+use scherlfs_format::{Addr, BLOCK, Ino, Run, Seq, history, lists};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::Extents;
-use crate::inode::{Inode, own_blocks_but};
+use crate::inode::{self, Inode, Page, own_blocks_but};
 use crate::path::{Path, Slot};
 use crate::plan::{Laid, Plan, Written};
 use crate::space::Blocks;
@@ -21,14 +21,14 @@ use crate::volume::State;
 const MORE_RUNS: usize = 64;
 
 /// Bytes as whole blocks.
-fn pages(bytes: &[u8], count: u64) -> Vec<Box<Block>> {
+fn pages(bytes: &[u8], count: u64) -> Vec<Page> {
     (0..count as usize)
         .map(|n| {
-            let mut block = Box::new([0; BLOCK]);
+            let mut block = [0; BLOCK];
             let some = bytes.get(n * BLOCK..).unwrap_or(&[]);
             let some = &some[..some.len().min(BLOCK)];
             block[..some.len()].copy_from_slice(some);
-            block
+            Page::new(block)
         })
         .collect()
 }
@@ -130,20 +130,21 @@ impl State {
         let mut history_list = Inode { extents: Extents::default(), ..self.history_list.clone() };
         let mut free_list = Inode { extents: Extents::default(), ..self.free_list.clone() };
         let runs = self.free.runs() + self.dead.runs() + map_blocks.len() + orphan_blocks as usize;
-        let runs = runs + self.imap.inode.runs.len() + self.free_list.runs.len() + MORE_RUNS + history_blocks as usize;
+        let own = inode::lists(&self.imap.inode).count() + inode::lists(&self.free_list).count();
+        let runs = runs + own + MORE_RUNS + history_blocks as usize;
         let list_blocks = lists::free_bytes(runs + runs / 300).div_ceil(BLOCK) as u64;
 
         let mut plan = Plan::new(self);
         plan.header.pieces = 2 + u16::from(orphan_blocks > 0) + u16::from(history_blocks > 0);
         let map = plan.lay(&self.imap.inode, &map_blocks)?;
-        plan.encode(&map, &self.imap.inode, |n| self.imap.block(n))?;
+        plan.encode(&map, &self.imap.inode, |n| self.imap.block(n).map(|block| Page::new(*block)))?;
         let orphan = match orphan_blocks {
             0 => None,
             n => {
                 orphan_list.a.size = orphan_bytes.len() as u64;
                 let laid = plan.lay(&orphan_list, &(0..n).collect::<Vec<_>>())?;
                 let blocks = pages(&orphan_bytes, n);
-                plan.encode(&laid, &orphan_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+                plan.encode(&laid, &orphan_list, |n| blocks.get(n as usize).cloned())?;
                 Some(laid)
             }
         };
@@ -153,7 +154,7 @@ impl State {
                 history_list.a.size = history_bytes.len() as u64;
                 let laid = plan.lay(&history_list, &(0..n).collect::<Vec<_>>())?;
                 let blocks = pages(&history_bytes, n);
-                plan.encode(&laid, &history_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+                plan.encode(&laid, &history_list, |n| blocks.get(n as usize).cloned())?;
                 Some(laid)
             }
         };
@@ -168,7 +169,7 @@ impl State {
         }
         free_list.a.size = bytes.len() as u64;
         let blocks = pages(&bytes, list_blocks);
-        plan.encode(&list, &free_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+        plan.encode(&list, &free_list, |n| blocks.get(n as usize).cloned())?;
         let (at_map, at_list) = (plan.place(&map), plan.place(&list));
         let at_orphans = orphan.as_ref().map(|o| plan.place(o));
         let at_history = past.as_ref().map(|p| plan.place(p));
@@ -227,7 +228,8 @@ impl State {
 /// A hidden file is where the plan said. Its old blocks are among the free ones already.
 fn settle(inode: &mut Inode, laid: &Laid, slots: &[Slot]) {
     inode.addr = Some(laid.at());
-    inode.runs = laid.own(slots).map(|start| Run { start, blocks: 1 }).collect();
+    inode.indexes = laid.indexes(slots).collect();
     inode.extents = laid.extents().clone();
+    inode.extents.written();
     inode.a.blocks = inode.extents.blocks();
 }

@@ -7,10 +7,10 @@
 
 use scherlfs_format::chain::GONE_MAX;
 use scherlfs_format::history::Change;
-use scherlfs_format::{Addr, Ino, Run, ifile};
+use scherlfs_format::{Ino, Run, ifile};
 use vfs::{Error, Result};
 
-use crate::inode::{self, Inode, own_blocks_but};
+use crate::inode::{self, Inode};
 use crate::path::Slot;
 use crate::placement::Piece;
 use crate::plan::{Laid, Plan, Written};
@@ -51,11 +51,11 @@ impl State {
 
     /// An inode was written where the plan said.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
-        let own: Vec<Addr> = laid.own(slots).collect();
-        let old = own_blocks_but(inode, &own);
+        let old = inode.addr.into_iter().chain(std::mem::take(&mut inode.indexes)).chain(laid.extents().stale().to_vec());
+        let old = old.map(|start| Run { start, blocks: 1 });
         let replaced = laid.replaced(slots);
         inode.addr = Some(laid.at());
-        inode.runs = own.into_iter().map(|start| Run { start, blocks: 1 }).collect();
+        inode.indexes = laid.indexes(slots).collect();
         inode.a.blocks = laid.extents().blocks();
         self.promised = self.promised.saturating_sub(laid.promised());
         inode.extents = laid.into_extents();
@@ -98,7 +98,7 @@ impl State {
             let inode = self.inodes.get(ino).ok_or_else(|| Error::corrupt("an inode that waits is gone"))?;
             let pages: Vec<u64> = inode.pages.keys().copied().collect();
             let one = plan.lay(inode, &pages)?;
-            plan.encode(&one, inode, |n| inode.pages.get(&n).map(|p| &**p))?;
+            plan.encode(&one, inode, |n| inode.pages.get(&n).cloned())?;
             laid.push(one);
         }
         for some in self.gone.chunks(GONE_MAX) {

@@ -35,12 +35,12 @@ impl State {
         let (Some(Place::At(at)), _) = dir.extents.at(index) else {
             return Err(Error::corrupt(format_args!("directory {}: block {index} is a hole", dir.ino)));
         };
-        let mut block = Box::new([0; BLOCK]);
+        let mut block = [0; BLOCK];
         let tag = Tag { cause: Cause::Directory as u8, owner: dir.ino.0.into() };
         self.dev.read(Lba(at.0), &mut block[..], tag).map_err(Error::device)?;
         Entries::read(&block, dir.ino, index)
             .map_err(|e| Error::corrupt(format_args!("directory {}, block {index} at {at}: {e}", dir.ino)))?;
-        Ok(block)
+        Ok(Page::new(block))
     }
 
     /// Brings all of a directory into memory.
@@ -123,13 +123,13 @@ impl State {
             None => {
                 let index = dir.size_blocks();
                 dir.a.size += BLOCK as u64;
-                dir.pages.insert(index, directory::empty());
+                dir.pages.insert(index, directory::empty().into());
                 self.names(dir)?.room.push(directory::ENTRIES);
                 index
             }
         };
         self.change_block(dir, index)?;
-        let Some(block) = dir.pages.get_mut(&index) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&index).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
         let Some(at) = directory::insert(block, ino, number(what), name) else {
             return Err(Error::corrupt(format_args!("directory {}: block {index} has no room", dir.ino)));
         };
@@ -142,7 +142,7 @@ impl State {
     /// Removes a name.
     pub fn remove_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot) -> Result<()> {
         self.change_block(dir, spot.block)?;
-        let Some(block) = dir.pages.get_mut(&spot.block) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
         directory::remove(block, spot.at);
         let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
         names.spots.remove(name);
@@ -169,7 +169,7 @@ impl State {
     /// Makes a name lead elsewhere.
     pub fn redirect_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot, to: (Ino, FileKind)) -> Result<()> {
         self.change_block(dir, spot.block)?;
-        let Some(block) = dir.pages.get_mut(&spot.block) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
         directory::redirect(block, spot.at, to.0, number(to.1));
         let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
         names.spots.insert(name.into(), Spot { ino: to.0, kind: to.1, ..spot });

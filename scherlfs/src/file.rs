@@ -8,7 +8,7 @@ use std::ops::Range;
 use device::{Lba, Tag};
 use scherlfs_format::extent::HOLE_MAX;
 use scherlfs_format::inode::{EXTENTS_LIMIT, Time};
-use scherlfs_format::{Addr, BLOCK, Ino};
+use scherlfs_format::{Addr, BLOCK, Block, Ino};
 use vfs::{Allocate, Error, Result, Seek, WriteFlags};
 
 use crate::cause::Cause;
@@ -80,20 +80,20 @@ impl State {
 
     /// A block of a file as it is stored.
     fn read_page(&self, inode: &Inode, block: u64) -> Result<Page> {
-        let mut page = Box::new([0; BLOCK]);
+        let mut page = [0; BLOCK];
         if let (Some(Place::At(at)), _) = inode.extents.at(block) {
-            self.read_blocks(inode, at, &mut page[..])?;
+            self.read_blocks(inode, at, &mut page)?;
         }
-        Ok(page)
+        Ok(Page::new(page))
     }
 
     /// A block of a file, to be changed in memory.
-    fn page<'i>(&self, inode: &'i mut Inode, block: u64) -> Result<&'i mut Page> {
+    fn page<'i>(&self, inode: &'i mut Inode, block: u64) -> Result<&'i mut Block> {
         if !inode.pages.contains_key(&block) {
             let page = self.read_page(inode, block)?;
             inode.pages.insert(block, page);
         }
-        inode.pages.get_mut(&block).ok_or(Error::NotFound)
+        inode.pages.get_mut(&block).map(Page::make_mut).ok_or(Error::NotFound)
     }
 
     /// How much of a write there is room for, in bytes.
@@ -130,9 +130,9 @@ impl State {
             let n = (BLOCK - within).min((end - at) as usize);
             let from = &data[(at - offset) as usize..][..n];
             if n == BLOCK {
-                let mut page: Page = Box::new([0; BLOCK]);
-                page.copy_from_slice(from);
-                inode.pages.insert(block, page);
+                let page = <&Block>::try_from(from).map(|whole| Page::new(*whole));
+                // OK to skip: a slice of BLOCK bytes is a block.
+                inode.pages.extend(page.ok().map(|page| (block, page)));
             } else {
                 self.page(inode, block)?[within..within + n].copy_from_slice(from);
             }

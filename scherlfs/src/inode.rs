@@ -1,6 +1,7 @@
 //! An inode in memory: what the volume knows of a file, and what of it waits to be written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use device::clock;
 use rustc_hash::FxHashSet;
@@ -12,7 +13,9 @@ use crate::extents::Extents;
 use crate::known_names::Names;
 
 /// A block of contents in memory.
-pub(crate) type Page = Box<Block>;
+///
+/// It is shared with a transaction on its way to the disk.
+pub(crate) type Page = Arc<Block>;
 
 /// Which of an inode's times is which.
 pub(crate) const ACCESSED: usize = 0;
@@ -32,8 +35,8 @@ pub(crate) struct Inode {
     pub extents: Extents,
     /// Where it was written last.
     pub addr: Option<Addr>,
-    /// Its continuations and index blocks there.
-    pub runs: Vec<Run>,
+    /// Its index blocks there. Where its continuations are, its extents know.
+    pub indexes: Vec<Addr>,
     /// Blocks of contents that wait to be written.
     pub pages: BTreeMap<u64, Page>,
     /// When it first waited since it was written last; `None`: nothing of it waits.
@@ -123,17 +126,21 @@ impl Inode {
     }
 }
 
-/// What an inode's old blocks were beside its contents: its own and its continuations.
+/// The index blocks and continuations of an inode as it was written last.
+pub(crate) fn lists(inode: &Inode) -> impl Iterator<Item = Addr> + '_ {
+    let continuations = inode.extents.places().chain(inode.extents.stale().iter().copied());
+    inode.indexes.iter().copied().chain(continuations)
+}
+
+/// What an inode's blocks are beside its contents as it was written last: its own and its lists.
 pub(crate) fn own_blocks(inode: &Inode) -> impl Iterator<Item = Run> + '_ {
-    let own = inode.addr.map(|start| Run { start, blocks: 1 });
-    own.into_iter().chain(inode.runs.iter().copied())
+    inode.addr.into_iter().chain(lists(inode)).map(|start| Run { start, blocks: 1 })
 }
 
 /// Those of them that are not among `but`.
 pub(crate) fn own_blocks_but(inode: &Inode, but: &[Addr]) -> Vec<Run> {
     let but: FxHashSet<Addr> = but.iter().copied().collect();
-    let blocks = own_blocks(inode).flat_map(|run| run.addrs()).filter(|at| !but.contains(at));
-    blocks.map(|start| Run { start, blocks: 1 }).collect()
+    own_blocks(inode).filter(|run| !but.contains(&run.start)).collect()
 }
 
 /// For whom a block of an inode is read or written. The hidden files but for the inode map, which has a name, are the

@@ -9,6 +9,8 @@ use scherlfs_format::directory::{self, Entries, largest_room};
 use scherlfs_format::{Block, Ino};
 use vfs::FileKind;
 
+use crate::inode::Page;
+
 /// Where a name stands and where it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
@@ -23,7 +25,7 @@ pub(crate) struct Spot {
 pub(crate) struct Names {
     pub spots: FxHashMap<Box<[u8]>, Spot>,
     /// Blocks that do not wait.
-    pub clean: FxHashMap<u64, Box<Block>>,
+    pub clean: FxHashMap<u64, Page>,
     /// The most bytes that a new entry could have, by block.
     pub room: Vec<usize>,
 }
@@ -34,7 +36,7 @@ impl Names {
         self.clean.len()
     }
     /// Blocks that waited were written; they stay. Says how many came.
-    pub fn written(&mut self, pages: BTreeMap<u64, Box<Block>>) -> usize {
+    pub fn written(&mut self, pages: BTreeMap<u64, Page>) -> usize {
         let before = self.clean.len();
         self.clean.extend(pages);
         self.clean.len() - before

@@ -69,12 +69,12 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
             Err(wrong(at, &format_args!("it is not part {n} of {of} of this inode")))
         }
     };
-    let mut own = found.runs.clone();
     let mut runs = found.runs.clone();
     if !inside(&runs) {
         return Err(wrong(at, &"its extents' blocks are outside of the volume"));
     }
     let indexes = raw::indexes(found.continuations);
+    let mut index = Vec::new();
     if indexes > 0 {
         let (mut n, mut all) = (0, Vec::new());
         each_block(dev, &runs, ino, |at, block| {
@@ -86,7 +86,7 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         if !inside(&all) || all.iter().map(|r| u64::from(r.blocks)).sum::<u64>() != found.continuations as u64 {
             return Err(wrong(at, &"its index names other blocks than it has"));
         }
-        own.extend(&all);
+        index = runs.iter().flat_map(|run| run.addrs()).collect();
         runs = all;
     }
     let mut rest = Vec::with_capacity(found.continuations);
@@ -127,7 +127,7 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         xattrs: found.xattrs.into_iter().collect(),
         extents,
         addr: Some(at),
-        runs: own,
+        indexes: index,
         ..Inode::default()
     };
     if inode.is_dir() && (!inode.a.size.is_multiple_of(BLOCK as u64) || inode.extents.blocks() != inode.size_blocks()) {

@@ -124,9 +124,9 @@ impl State {
             }
         }
         if wish.kind == FileKind::Symlink {
-            let mut page = Box::new([0; scherlfs_format::BLOCK]);
+            let mut page = [0; scherlfs_format::BLOCK];
             page[..wish.target.len()].copy_from_slice(wish.target);
-            inode.pages.insert(0, page);
+            inode.pages.insert(0, page.into());
             inode.a.size = wish.target.len() as u64;
         }
         Ok(inode)

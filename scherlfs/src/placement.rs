@@ -167,7 +167,7 @@ impl State {
         self.series = None;
         let Piece { laid, series, first, .. } = piece;
         let old: Vec<Run> = if first { own_blocks(inode).collect() } else { Vec::new() };
-        (inode.addr, inode.runs) = (Some(laid.at()), Vec::new());
+        (inode.addr, inode.indexes) = (Some(laid.at()), Vec::new());
         self.apply_contents(inode, laid, slots, &series)?;
         old.into_iter().try_for_each(|run| self.die(run))?;
         if alone {

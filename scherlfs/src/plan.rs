@@ -3,17 +3,15 @@
 //! A plan takes blocks of the log's path for inodes, continuations, contents and lists, makes the blocks, and gives them to the
 //! device. Nothing changes in memory. Left out: what is written, and what follows from that it was ([`crate::commit`]).
 
-use std::collections::BTreeMap;
-
 use device::Lba;
 use scherlfs_format::chain::{self, Header, Kind, RUNS_MAX};
 use scherlfs_format::inode::{self as raw, Form, room};
-use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
+use scherlfs_format::{Addr, BLOCK, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::{Continuation, Extents, Freed, Place};
-use crate::inode::{self, Inode};
+use crate::inode::{self, Inode, Page};
 use crate::path::{Path, Slot};
 use crate::volume::State;
 
@@ -26,7 +24,7 @@ struct Out {
     owner: u64,
     /// It is metadata, which an index has, too.
     kept: bool,
-    block: Box<Block>,
+    block: Page,
 }
 
 /// An inode with places for all of it.
@@ -55,16 +53,21 @@ impl Laid {
         self.freed.reserved
     }
     /// Where its blocks are.
-    pub fn into_extents(self) -> Extents {
+    pub fn into_extents(mut self) -> Extents {
+        self.extents.written();
         self.extents
     }
     /// Where its blocks are.
     pub fn extents(&self) -> &Extents {
         &self.extents
     }
+    /// Where its index blocks are.
+    pub fn indexes<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
+        self.conts[..self.indexes].iter().map(|s| slots[*s].addr())
+    }
     /// Where its continuations and index blocks are, those that stay among them.
     pub fn own<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
-        self.conts[..self.indexes].iter().map(|s| slots[*s].addr()).chain(self.extents.places())
+        self.indexes(slots).chain(self.extents.places())
     }
     /// Blocks that are nobody's once it is written: those of contents that it replaces, and those it did not need.
     pub fn replaced(&self, slots: &[Slot]) -> Vec<Run> {
@@ -172,9 +175,9 @@ impl Plan {
     }
 
     /// The contents that were laid out, and where they will be.
-    pub fn contents<'i>(&self, laid: &Laid, inode: &'i Inode) -> Result<Vec<(Addr, &'i Block)>> {
+    pub fn contents<'i>(&self, laid: &Laid, inode: &'i Inode) -> Result<Vec<(Addr, &'i Page)>> {
         let gone = || Error::corrupt("a block that waits is gone");
-        let block = |page: &u64| inode.pages.get(page).map(|p| &**p).ok_or_else(gone);
+        let block = |page: &u64| inode.pages.get(page).ok_or_else(gone);
         laid.pages.iter().map(|(page, slot)| Ok((self.addr(*slot), block(page)?))).collect()
     }
 
@@ -193,12 +196,7 @@ impl Plan {
     }
 
     /// Makes the blocks of an inode; `contents` gives those of its pages.
-    pub fn encode<'p>(
-        &mut self,
-        laid: &Laid,
-        inode: &Inode,
-        contents: impl Fn(u64) -> Option<&'p Block>,
-    ) -> Result<()> {
+    pub fn encode(&mut self, laid: &Laid, inode: &Inode, contents: impl Fn(u64) -> Option<Page>) -> Result<()> {
         let header = Header { kind: Kind::Inode, ino: inode.ino, ..self.header };
         let owner = u64::from(inode.ino.0);
         let continuations = laid.extents.continuations();
@@ -210,19 +208,18 @@ impl Plan {
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
             let block = chain::write_runs(&part(Kind::Index, n, laid.indexes), own);
-            follow.push(Out { slot, owner, kept: true, block });
+            follow.push(Out { slot, owner, kept: true, block: block.into() });
         }
         for (&slot, c) in conts.iter().zip(&laid.loose) {
             let header = part(Kind::Continuation, c.number, continuations);
-            let block = chain::write_continuation(&header, c.first, &c.extents);
+            let block = chain::write_continuation(&header, c.first, &c.extents).into();
             follow.push(Out { slot, owner, kept: true, block });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Box::new([0; BLOCK]) }));
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Page::new([0; BLOCK]) }));
         for &(page, slot) in &laid.pages {
-            let bytes = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
-            let mut block = Box::new(*bytes);
+            let mut block = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             if inode.is_dir() {
-                directory::seal(&mut block, inode.ino, page);
+                directory::seal(Page::make_mut(&mut block), inode.ino, page);
             }
             follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
         }
@@ -243,7 +240,7 @@ impl Plan {
             runs: if laid.indexes > 0 { self.runs(index) } else { runs },
         };
         let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
-        self.out.push(Out { slot, owner, kept: true, block: block.write() });
+        self.out.push(Out { slot, owner, kept: true, block: block.write().into() });
         self.out.extend(follow);
         self.header.piece += 1;
         Ok(())
@@ -276,7 +273,7 @@ impl Plan {
         };
         // In one request with what stands beside it, where it has no place yet.
         let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
-        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write() };
+        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write().into() };
         match slot {
             Some(_) => self.out.push(out),
             None => self.apart = Some((laid.at, out)),
@@ -288,7 +285,7 @@ impl Plan {
     /// Fills a block that was reserved, so that what stands before and behind it can be one request.
     pub fn fill(&mut self, at: Addr, ino: Ino) {
         if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
-            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Box::new([0; BLOCK]) });
+            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Page::new([0; BLOCK]) });
         }
     }
 
@@ -301,7 +298,7 @@ impl Plan {
             slot: *slot,
             owner,
             kept: false,
-            block: Box::new(*block),
+            block: block.clone(),
         }));
         Ok(())
     }
@@ -310,7 +307,7 @@ impl Plan {
     pub fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
-        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes) });
+        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes).into() });
         self.header.piece += 1;
         Ok(())
     }
@@ -323,11 +320,16 @@ impl Plan {
     /// What is left when the plan has become blocks.
     pub fn finish(self) -> Written {
         let header = Header { kind: Kind::Path, piece: 0, pieces: 1, ..self.header };
-        let mut blocks: BTreeMap<usize, Out> = self.out.into_iter().map(|o| (o.slot, o)).collect();
+        let mut blocks: Vec<Option<Out>> = Vec::new();
+        blocks.resize_with(self.slots.len(), || None);
+        for out in self.out {
+            let slot = out.slot;
+            blocks[slot] = Some(out);
+        }
         for (n, slot) in self.slots.iter().enumerate() {
             if let Slot::Path(_, runs) = slot {
-                let block = chain::write_runs(&header, runs);
-                blocks.insert(n, Out { slot: n, owner: 0, kept: false, block });
+                let block = chain::write_runs(&header, runs).into();
+                blocks[n] = Some(Out { slot: n, owner: 0, kept: false, block });
             }
         }
         Written { path: self.path, slots: self.slots, blocks, apart: self.apart }
@@ -350,7 +352,8 @@ fn runs(blocks: impl Iterator<Item = Addr>) -> Vec<Run> {
 pub(crate) struct Written {
     pub path: Path,
     pub slots: Vec<Slot>,
-    blocks: BTreeMap<usize, Out>,
+    /// By slot; of a slot that nobody filled, none.
+    blocks: Vec<Option<Out>>,
     apart: Option<(Addr, Out)>,
 }
 
@@ -367,9 +370,8 @@ impl Written {
             owners.clear();
             done.map_err(Error::device)
         };
-        for (n, slot) in self.slots.iter().enumerate() {
-            // A slot that nobody filled is passed over.
-            let Some(Out { owner, block, .. }) = self.blocks.get(&n) else { continue };
+        for (slot, out) in self.slots.iter().zip(&self.blocks) {
+            let Some(Out { owner, block, .. }) = out else { continue };
             let addr = slot.addr().0;
             let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
             if !goes_on {
@@ -386,7 +388,7 @@ impl Written {
             give(Some(at.0), &mut data, &mut owners)?;
         }
         if let Some(archive) = &state.archive {
-            self.blocks.values().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+            self.blocks.iter().flatten().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
             self.apart.iter().for_each(|(at, out)| archive.keep(*at, &out.block));
         }
         Ok(())

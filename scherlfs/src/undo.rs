@@ -117,11 +117,12 @@ impl State {
                         self.imap.bring_back(ino);
                     }
                     let generation = if now.is_none() { place.generation.into() } else { then.a.generation };
-                    let (addr, runs) = now.map_or((None, Vec::new()), |n| (n.addr, n.runs));
+                    // What is written now, it replaces.
+                    let (addr, lists) = now.map_or((None, Vec::new()), |now| (now.addr, crate::inode::lists(&now).collect()));
                     let a = scherlfs_format::inode::Attributes { generation, ..then.a };
-                    let mut inode = Inode { addr, runs, a, ..then };
+                    let mut inode = Inode { addr, indexes: Vec::new(), a, ..then };
                     // Its continuations of then may be nobody's blocks.
-                    inode.extents.loosen(|_| true);
+                    inode.extents.anew(lists);
                     self.keep(&mut inode);
                     self.inodes.insert(ino, Box::new(inode));
                 }

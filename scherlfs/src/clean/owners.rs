@@ -6,8 +6,7 @@ use vfs::Result;
 
 use super::care::{Owned, Victims};
 use crate::cause::Cause;
-use crate::inode::Inode;
-use crate::inode::own_blocks;
+use crate::inode::{Inode, lists, own_blocks};
 use crate::load;
 use crate::volume::State;
 
@@ -19,7 +18,7 @@ fn owned(inode: &Inode, victims: &Victims) -> Option<Owned> {
         first = Some(first.map_or(start, |f| f.min(start)));
         blocks += n;
     }
-    let piece = 1 + inode.runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>() + blocks;
+    let piece = 1 + lists(inode).count() as u64 + blocks;
     first.map(|at| Owned { ino: inode.ino, is_dir: inode.is_dir(), first: Addr(at), piece })
 }
 

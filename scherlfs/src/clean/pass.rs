@@ -254,7 +254,7 @@ impl State {
             let (all, _) = bytes.as_chunks::<BLOCK>();
             for (block, bytes) in (at..).zip(all) {
                 // What was written meanwhile is newer.
-                inode.pages.entry(block).or_insert_with(|| Box::new(*bytes));
+                inode.pages.entry(block).or_insert_with(|| (*bytes).into());
             }
         }
         Ok(())

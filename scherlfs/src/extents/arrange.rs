@@ -5,8 +5,6 @@
 //! the file goes on behind it; one that was changed anyway and has become small takes in its neighbour. Leaves that were not touched
 //! stay where they are.
 
-use std::sync::Arc;
-
 use scherlfs_format::Addr;
 use scherlfs_format::chain::RUNS_MAX;
 use scherlfs_format::extent::Extent;
@@ -14,6 +12,7 @@ use scherlfs_format::inode::{RUNS, indexes};
 
 use super::Extents;
 use super::leaf::Leaf;
+use super::leaves::Leaves;
 
 /// The most continuations: as many as index blocks that stand alone can name.
 const MOST: usize = RUNS * RUNS_MAX;
@@ -35,23 +34,24 @@ impl Extents {
     /// Arranges the leaves for an inode that has room for so many extents.
     pub fn arrange(&mut self, room: usize) {
         self.fill_first(room);
-        let mut n = 1;
-        while n < self.leaves.len() {
-            let listed = self.leaves[n].listed(self.next(n));
-            if listed > RUNS_MAX {
+        // One that was not touched is as it was written: not too full.
+        let mut from = 1;
+        while let Some(n) = self.leaves.loose_from(from) {
+            let listed = self.leaves.listed_by(n);
+            from = if listed > RUNS_MAX {
                 let last = n + 1 == self.leaves.len();
-                let keep = if last { RUNS_MAX } else { listed / 2 };
-                self.split(n, keep);
-            } else if self.leaves[n].at.is_none() && self.takes_in(n, n + 1) {
+                self.split(n, if last { RUNS_MAX } else { listed / 2 });
+                n + 1
+            } else if self.takes_in(n, n + 1) {
                 self.join(n);
                 // It may take in another.
-                continue;
-            } else if self.leaves[n].at.is_none() && n > 1 && self.takes_in(n - 1, n) {
+                n
+            } else if n > 1 && self.takes_in(n - 1, n) {
                 self.join(n - 1);
-                n -= 1;
-                continue;
-            }
-            n += 1;
+                n - 1
+            } else {
+                n + 1
+            };
         }
         if self.leaves.len() - 1 > MOST {
             self.pack(room);
@@ -59,14 +59,13 @@ impl Extents {
     }
 
     fn takes_in(&self, n: usize, next: usize) -> bool {
-        let Some(leaf) = self.leaves.get(next) else { return false };
-        self.leaves[n].listed(self.next(n)) + leaf.listed(self.next(next)) <= SMALL
+        next < self.leaves.len() && self.leaves.listed_by(n) + self.leaves.listed_by(next) <= SMALL
     }
 
     /// The first leaf lists as much as there is room for, if there are others.
     fn fill_first(&mut self, room: usize) {
         loop {
-            let listed = self.leaves[0].listed(self.next(0));
+            let listed = self.leaves.listed_by(0);
             if listed > room {
                 self.split(0, room);
                 // What was split off stands before what stood there, in one leaf with it.
@@ -79,7 +78,7 @@ impl Extents {
                 return;
             }
             let lacks = room - listed;
-            if self.leaves[1].listed(self.next(1)) > lacks {
+            if self.leaves.listed_by(1) > lacks {
                 self.split(1, lacks);
             }
             self.join(0);
@@ -88,26 +87,27 @@ impl Extents {
 
     /// Splits a leaf so that it lists so many.
     fn split(&mut self, n: usize, keep: usize) {
-        let rest = self.leaf(n).split_off(keep);
-        if rest.parts.is_empty() {
-            // What is too much is the hole behind its last part: the next leaf has it.
-            let from = rest.from;
-            if let Some(next) = self.leaves.get_mut(n + 1) {
-                let next = Arc::make_mut(next);
-                next.from = from;
-                next.count();
-            }
+        let rest = self.leaves.edit(n, |leaf| leaf.split_off(keep));
+        if !rest.parts.is_empty() {
+            self.leaves.insert(n + 1, rest);
             return;
         }
-        self.leaves.insert(n + 1, Arc::new(rest));
+        // What is too much is the hole behind its last part: the next leaf has it.
+        if n + 1 < self.leaves.len() {
+            self.leaves.edit(n + 1, |next| {
+                next.from = rest.from;
+                next.count();
+            });
+        }
     }
 
     /// Makes one leaf of two.
     fn join(&mut self, n: usize) {
         let next = self.leaves.remove(n + 1);
-        let leaf = self.leaf(n);
-        next.parts.iter().for_each(|part| leaf.push(*part));
-        leaf.count();
+        self.leaves.edit(n, |leaf| {
+            next.parts.iter().for_each(|part| leaf.push(*part));
+            leaf.count();
+        });
     }
 
     /// Makes all leaves full.
@@ -115,14 +115,23 @@ impl Extents {
         let mut all = Leaf::default();
         self.parts().for_each(|part| all.push(*part));
         all.count();
-        self.leaves.clear();
-        let mut keep = room;
+        let mut stale = self.leaves.stale().to_vec();
+        stale.extend(self.places());
+        let (mut leaves, mut keep) = (None::<Leaves>, room);
+        let mut add = |leaf| match &mut leaves {
+            Some(leaves) => leaves.insert(leaves.len(), leaf),
+            None => leaves = Some(Leaves::new(leaf)),
+        };
         while all.listed(None) > keep {
             let rest = all.split_off(keep);
-            self.leaves.push(Arc::new(std::mem::replace(&mut all, rest)));
+            add(std::mem::replace(&mut all, rest));
             keep = RUNS_MAX;
         }
-        self.leaves.push(Arc::new(all));
+        add(all);
+        if let Some(mut leaves) = leaves {
+            leaves.add_stale(stale);
+            self.leaves = leaves;
+        }
     }
 
     /// How many continuations there are.
@@ -132,16 +141,30 @@ impl Extents {
 
     /// How many of them have to be written.
     pub fn loose(&self) -> usize {
-        self.leaves[1..].iter().filter(|l| l.at.is_none()).count()
+        // The first is no continuation, and stands nowhere.
+        self.leaves.loose() - 1
     }
 
     /// Continuations that lie there have to be written.
     pub fn loosen(&mut self, there: impl Fn(Addr) -> bool) {
-        for leaf in &mut self.leaves[1..] {
-            if leaf.at.is_some_and(&there) {
-                Arc::make_mut(leaf).at = None;
-            }
-        }
+        let which: Vec<usize> =
+            self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.at.is_some_and(&there)).map(|(n, _)| n).collect();
+        which.into_iter().for_each(|n| self.leaves.loosen(n));
+    }
+
+    /// All continuations have to be written, and instead of those that were written `stale` are nobody's then.
+    pub fn anew(&mut self, stale: Vec<Addr>) {
+        self.leaves.anew(stale);
+    }
+
+    /// Continuations that were written and are nobody's once the inode is written.
+    pub fn stale(&self) -> &[Addr] {
+        self.leaves.stale()
+    }
+
+    /// The inode was written.
+    pub fn written(&mut self) {
+        self.leaves.forget_stale();
     }
 
     /// The blocks that writing continuations and their index takes, at most, once so many blocks of the file have got new places.
@@ -151,7 +174,7 @@ impl Extents {
         let all = self.continuations() + more;
         let written = if all > MOST { all } else { all.min(self.loose() + 2 * blocks + more) };
         // Where a first leaf that is not arranged yet has more than there is room for.
-        let first = self.leaves[0].listed(self.next(0)).div_ceil(RUNS_MAX);
+        let first = self.leaves.listed_by(0).div_ceil(RUNS_MAX);
         written + first + indexes(all + first)
     }
 
@@ -159,42 +182,45 @@ impl Extents {
     pub fn cost_of_all(&self, blocks: u64) -> u64 {
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX / 4);
         let all = self.continuations() + (2 * blocks).div_ceil(RUNS_MAX / 2) + 4;
-        let first = self.leaves[0].listed(self.next(0)).div_ceil(RUNS_MAX);
+        let first = self.leaves.listed_by(0).div_ceil(RUNS_MAX);
         (all + first + indexes(all + first)) as u64
     }
 
     /// What the inode lists itself.
     pub fn own(&self) -> Vec<Extent> {
-        self.leaves[0].write(self.next(0))
+        self.leaves[0].write(self.leaves.next(0))
     }
 
     /// All that is listed.
     #[cfg(test)]
     pub fn write(&self) -> Vec<Extent> {
-        (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.next(n))).collect()
+        (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.leaves.next(n))).collect()
     }
 
     /// Says where the continuations that have to be written will be, in order; gives what they are to say.
     pub fn place(&mut self, at: impl IntoIterator<Item = Addr>) -> Vec<Continuation> {
-        let mut out = Vec::new();
-        let loose: Vec<usize> = (1..self.leaves.len()).filter(|n| self.leaves[*n].at.is_none()).collect();
-        for (n, at) in loose.into_iter().zip(at) {
-            let extents = self.leaves[n].write(self.next(n));
+        let (mut out, mut from) = (Vec::new(), 1);
+        let mut at = at.into_iter();
+        while let Some(n) = self.leaves.loose_from(from)
+            && let Some(at) = at.next()
+        {
+            let extents = self.leaves[n].write(self.leaves.next(n));
             out.push(Continuation { number: n - 1, first: self.leaves[n].from, extents });
-            self.leaf(n).at = Some(at);
+            self.leaves.stand(n, at);
+            from = n + 1;
         }
         out
     }
 
     /// Where the continuations are, in order.
     pub fn places(&self) -> impl Iterator<Item = Addr> + '_ {
-        self.leaves[1..].iter().filter_map(|l| l.at)
+        self.leaves.from(1).filter_map(|l| l.at)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use device::Rng;
 
@@ -206,6 +232,8 @@ mod tests {
     struct Disk {
         blocks: BTreeMap<u64, Continuation>,
         next: u64,
+        /// Those of the last inode that was written.
+        current: BTreeSet<Addr>,
     }
 
     impl Disk {
@@ -219,6 +247,12 @@ mod tests {
             assert_eq!(written.len(), at.len());
             assert!(at.len() <= most, "{} blocks, {most} were expected", at.len());
             self.blocks.extend(at.iter().copied().zip(written));
+            let places: BTreeSet<Addr> = extents.places().collect();
+            let gone: BTreeSet<Addr> = self.current.difference(&places).copied().collect();
+            assert_eq!(extents.stale().iter().copied().collect::<BTreeSet<_>>(), gone, "what was written before");
+            assert_eq!(extents.stale().len(), gone.len(), "each once");
+            extents.written();
+            self.current = places;
             at.len()
         }
 

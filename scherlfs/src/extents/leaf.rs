@@ -156,6 +156,17 @@ impl Leaf {
         self.count();
     }
 
+    /// Which of its parts another takes the place of without anything else changing: one that is stored and as long, and neither
+    /// neighbour is joined with the new one.
+    pub fn swaps(&self, part: &Part) -> Option<usize> {
+        let i = self.first_behind(part.from);
+        let was = self.parts.get(i).filter(|p| (p.from, p.blocks) == (part.from, part.blocks))?;
+        let stored = matches!((was.place, part.place), (Place::At(_), Place::At(_)));
+        let before = i > 0 && self.parts[i - 1].goes_on(part);
+        let behind = self.parts.get(i + 1).is_some_and(|next| part.goes_on(next));
+        (stored && !before && !behind && part.blocks <= u64::from(u32::MAX)).then_some(i)
+    }
+
     /// Says where blocks are that were a hole.
     pub fn put(&mut self, part: Part) {
         let at = self.first_behind(part.from);

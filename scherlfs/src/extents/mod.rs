@@ -1,20 +1,21 @@
 //! Which block of a file lies where? Extents, split and joined (Scherl 2004, section 5.4).
 //!
 //! They stand in leaves: as many as there is room for in the inode's own block, the others in continuations. A change touches the
-//! leaves it falls into and no others, so that an inode of thousands of extents is written as a few blocks. A leaf is shared by
-//! copies of the extents until one of them changes it.
+//! leaves it falls into and no others, so that an inode of thousands of extents is written as a few blocks, and a copy of the
+//! extents shares what neither changes ([`leaves`]).
 
 mod arrange;
 mod leaf;
+mod leaves;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use scherlfs_format::extent::{Extent, HOLE_MAX};
 use scherlfs_format::{Addr, FormatError, Run};
 
 pub use arrange::Continuation;
 use leaf::{Leaf, Part};
+use leaves::Leaves;
 
 /// Where a part of a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,12 +31,12 @@ pub enum Place {
 pub struct Extents {
     /// The first begins at block 0, is the inode's own, and may be empty; each of the others has a part at least. A hole at the end
     /// of a leaf reaches to the beginning of the next.
-    leaves: Vec<Arc<Leaf>>,
+    leaves: Leaves,
 }
 
 impl Default for Extents {
     fn default() -> Self {
-        Extents { leaves: vec![Arc::default()] }
+        Extents { leaves: Leaves::new(Leaf::default()) }
     }
 }
 
@@ -57,8 +58,8 @@ impl Extents {
 
     /// From what an inode lists itself, and each of its continuations.
     pub fn read_leaves(first: &[Extent], rest: &[(Addr, Vec<Extent>)]) -> Result<Self, FormatError> {
-        let mut leaves: Vec<Arc<Leaf>> = Vec::with_capacity(1 + rest.len());
-        let mut from = 0u64;
+        let mut leaves: Option<Leaves> = None;
+        let (mut from, mut stale) = (0u64, Vec::new());
         let rest = rest.iter().map(|(at, list)| (Some(*at), &list[..]));
         for (at, list) in [(None, first)].into_iter().chain(rest) {
             let (begin, mut parts) = (from, Vec::with_capacity(list.len()));
@@ -76,32 +77,26 @@ impl Extents {
                 }
             }
             let mut leaf = Leaf::new(begin, parts);
-            match leaves.last_mut() {
+            match &mut leaves {
                 // A continuation of nothing but a hole: the leaf before it has the hole, and has to be written.
-                Some(last) if leaf.parts.is_empty() => Arc::make_mut(last).at = None,
+                Some(leaves) if leaf.parts.is_empty() => {
+                    leaves.loosen(leaves.len() - 1);
+                    stale.extend(at);
+                }
                 _ => {
                     // Two holes side by side are one, and then it has to be written.
                     leaf.at = at.filter(|_| leaf.listed(Some(from)) == list.len());
-                    leaves.push(Arc::new(leaf));
+                    stale.extend(at.filter(|_| leaf.at.is_none()));
+                    match &mut leaves {
+                        Some(leaves) => leaves.insert(leaves.len(), leaf),
+                        None => leaves = Some(Leaves::new(leaf)),
+                    }
                 }
             }
         }
+        let mut leaves = leaves.unwrap_or_else(|| Leaves::new(Leaf::default()));
+        leaves.add_stale(stale);
         Ok(Extents { leaves })
-    }
-
-    /// The leaf that a block of the file belongs to.
-    fn leaf_of(&self, at: u64) -> usize {
-        // The first begins at 0.
-        self.leaves.partition_point(|l| l.from <= at).saturating_sub(1)
-    }
-
-    fn leaf(&mut self, n: usize) -> &mut Leaf {
-        Arc::make_mut(&mut self.leaves[n])
-    }
-
-    /// Where the next leaf begins.
-    fn next(&self, n: usize) -> Option<u64> {
-        self.leaves.get(n + 1).map(|l| l.from)
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
@@ -110,17 +105,17 @@ impl Extents {
 
     /// How many extents are listed in all.
     pub fn listed(&self) -> usize {
-        self.leaves.iter().enumerate().map(|(n, leaf)| leaf.listed(self.next(n))).sum()
+        self.leaves.listed()
     }
 
     /// Blocks stored or promised.
     pub fn blocks(&self) -> u64 {
-        self.leaves.iter().map(|l| l.blocks).sum()
+        self.leaves.blocks()
     }
 
     /// Blocks that are promised.
     pub fn reserved(&self) -> u64 {
-        self.leaves.iter().map(|l| l.reserved).sum()
+        self.leaves.reserved()
     }
 
     /// The runs that are stored, in order of the file.
@@ -130,10 +125,10 @@ impl Extents {
 
     /// The parts that are stored: the first block in the file, the first place, how many.
     pub fn stored(&self, from: u64) -> impl Iterator<Item = (u64, Addr, u64)> + '_ {
-        let leaf = self.leaf_of(from);
+        let leaf = self.leaves.of(from);
         let first = self.leaves[leaf].first_behind(from);
-        let parts =
-            self.leaves[leaf].parts[first..].iter().chain(self.leaves[leaf + 1..].iter().flat_map(|l| &l.parts));
+        let rest = self.leaves.from(leaf + 1).flat_map(|l| &l.parts);
+        let parts = self.leaves[leaf].parts[first..].iter().chain(rest);
         parts.filter_map(move |p| {
             let skip = from.saturating_sub(p.from);
             match p.after(skip) {
@@ -145,7 +140,7 @@ impl Extents {
 
     /// What block `at` is, and how many blocks from it on are the same: `None` is a hole, the last without end.
     pub fn at(&self, at: u64) -> (Option<Place>, u64) {
-        let leaf = self.leaf_of(at);
+        let leaf = self.leaves.of(at);
         let first = self.leaves[leaf].first_behind(at);
         let next = || self.leaves.get(leaf + 1).and_then(|l| l.parts.first());
         match self.leaves[leaf].parts.get(first).or_else(next) {
@@ -157,7 +152,7 @@ impl Extents {
 
     /// The block behind the last that is stored or promised.
     pub fn end(&self) -> u64 {
-        self.leaves.last().map_or(0, |l| l.end())
+        self.leaves[self.leaves.len() - 1].end()
     }
 
     /// Makes a hole; says what was there.
@@ -166,10 +161,10 @@ impl Extents {
         if range.is_empty() {
             return freed;
         }
-        let (first, last) = (self.leaf_of(range.start), self.leaf_of(range.end - 1));
+        let (first, last) = (self.leaves.of(range.start), self.leaves.of(range.end - 1));
         for n in first..=last {
             if self.leaves[n].holds(&range) {
-                self.leaf(n).clear(&range, &mut freed);
+                self.leaves.edit(n, |leaf| leaf.clear(&range, &mut freed));
             }
         }
         self.drop_empty(first.max(1)..last + 1);
@@ -181,23 +176,36 @@ impl Extents {
         for n in among.rev() {
             if self.leaves.get(n).is_some_and(|l| l.parts.is_empty()) {
                 self.leaves.remove(n);
-                self.leaf(n - 1).at = None;
+                self.leaves.loosen(n - 1);
             }
         }
     }
 
     /// Says where blocks are; says what was there before.
     pub fn put(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
-        let freed = self.clear(from..from + blocks);
-        let n = self.leaf_of(from);
-        // The next leaf has a hole where the part reaches into it.
-        if self.next(n).is_some_and(|next| next < from + blocks) {
-            let next = self.leaf(n + 1);
-            next.from = from + blocks;
-            next.count();
+        if let Some(freed) = self.swap(Part { from, blocks, place }) {
+            return freed;
         }
-        self.leaf(n).put(Part { from, blocks, place });
+        let freed = self.clear(from..from + blocks);
+        let n = self.leaves.of(from);
+        // The next leaf has a hole where the part reaches into it.
+        if self.leaves.next(n).is_some_and(|next| next < from + blocks) {
+            self.leaves.edit(n + 1, |next| {
+                next.from = from + blocks;
+                next.count();
+            });
+        }
+        self.leaves.edit(n, |leaf| leaf.put(Part { from, blocks, place }));
         freed
+    }
+
+    /// Says where blocks are that are a part by themselves and stay one, which is what random updates do.
+    fn swap(&mut self, part: Part) -> Option<Freed> {
+        let n = self.leaves.of(part.from);
+        let i = self.leaves[n].swaps(&part)?;
+        let was = self.leaves.edit(n, |leaf| std::mem::replace(&mut leaf.parts[i].place, part.place));
+        let Place::At(start) = was else { return None };
+        Some(Freed { runs: vec![Run { start, blocks: u32::try_from(part.blocks).ok()? }], reserved: 0 })
     }
 
     /// Cuts a range out and moves what is behind it down; says what was there.
@@ -210,35 +218,38 @@ impl Extents {
     /// Opens a hole and moves what is behind it up.
     pub fn insert(&mut self, at: u64, blocks: u64) {
         // A part across the place is split.
-        let n = self.leaf_of(at);
+        let n = self.leaves.of(at);
         let first = self.leaves[n].first_behind(at);
         if let Some(p) = self.leaves[n].parts.get(first).copied()
             && p.from < at
         {
-            let leaf = self.leaf(n);
             let upper = Part { from: at, blocks: p.end() - at, place: p.after(at - p.from) };
-            leaf.parts[first].blocks = at - p.from;
-            leaf.parts.insert(first + 1, upper);
+            self.leaves.edit(n, |leaf| {
+                leaf.parts[first].blocks = at - p.from;
+                leaf.parts.insert(first + 1, upper);
+                leaf.count();
+            });
         }
         self.shift(at, |from| from + blocks);
     }
 
     /// Moves what begins at a block or behind it. All leaves from there on have to be written: each says where it begins.
     fn shift(&mut self, at: u64, to: impl Fn(u64) -> u64) {
-        let first = self.leaf_of(at);
+        let first = self.leaves.of(at);
         for n in first.saturating_sub(1)..self.leaves.len() {
-            let leaf = self.leaf(n);
-            if n > 0 && leaf.from >= at {
-                leaf.from = to(leaf.from);
-            }
-            let parts = std::mem::take(&mut leaf.parts);
-            for mut part in parts {
-                if part.from >= at {
-                    part.from = to(part.from);
+            self.leaves.edit(n, |leaf| {
+                if n > 0 && leaf.from >= at {
+                    leaf.from = to(leaf.from);
                 }
-                leaf.push(part);
-            }
-            leaf.count();
+                let parts = std::mem::take(&mut leaf.parts);
+                for mut part in parts {
+                    if part.from >= at {
+                        part.from = to(part.from);
+                    }
+                    leaf.push(part);
+                }
+                leaf.count();
+            });
         }
     }
 }

@@ -7,7 +7,7 @@
 pub mod chains;
 pub mod work;
 
-use scherlfs_format::{FIRST_INO, Ino, ifile};
+use scherlfs_format::{FIRST_INO, Ino, Run, ifile};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -43,7 +43,8 @@ fn near(end: u64, start: u64) -> bool {
 fn shape(inode: &Inode) -> Option<Shape> {
     let at = inode.addr?.0;
     let mut shape = Shape { first: at, end: at + 1, seeks: 0, blocks: 1 };
-    for run in inode.runs.iter().copied().chain(inode.extents.runs()) {
+    let lists = crate::inode::lists(inode).map(|start| Run { start, blocks: 1 });
+    for run in lists.chain(inode.extents.runs()) {
         shape.seeks += u64::from(!near(shape.end, run.start.0));
         shape.end = run.end().0;
         shape.blocks += u64::from(run.blocks);

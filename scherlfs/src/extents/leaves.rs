@@ -1,0 +1,275 @@
+//! The leaves of a file's extents in order, how much they hold in all, and which of them have to be written.
+//!
+//! They stand in branches of a few dozen, and a branch is shared by copies of the extents until one of them changes it: a copy of
+//! thousands of leaves is some dozens of pointers, and a change copies a branch and a leaf. Sums are kept along, so that asking
+//! for them costs nothing.
+
+use std::ops::Index;
+use std::sync::Arc;
+
+use scherlfs_format::Addr;
+
+use super::leaf::Leaf;
+
+/// Leaves of a branch at most; few in unit tests, so that there are many branches.
+const MOST: usize = if cfg!(test) { 4 } else { 32 };
+
+/// Neighbours.
+#[derive(Debug, Clone)]
+struct Branch {
+    /// Where the first of them begins.
+    from: u64,
+    len: usize,
+    /// How many of them have to be written.
+    loose: usize,
+    leaves: Arc<Vec<Arc<Leaf>>>,
+}
+
+impl Branch {
+    fn new(leaves: Vec<Arc<Leaf>>) -> Self {
+        let loose = leaves.iter().filter(|l| l.at.is_none()).count();
+        Branch { from: leaves.first().map_or(0, |l| l.from), len: leaves.len(), loose, leaves: Arc::new(leaves) }
+    }
+
+    fn count(&mut self) {
+        let leaves = &self.leaves;
+        self.from = leaves.first().map_or(0, |l| l.from);
+        self.len = leaves.len();
+        self.loose = leaves.iter().filter(|l| l.at.is_none()).count();
+    }
+}
+
+/// Leaves in order, one at least.
+#[derive(Debug, Clone)]
+pub(super) struct Leaves {
+    branches: Vec<Branch>,
+    len: usize,
+    /// Extents that they list, holes among them.
+    listed: usize,
+    blocks: u64,
+    reserved: u64,
+    /// Continuations that were written and say what no leaf says any more.
+    stale: Vec<Addr>,
+}
+
+impl PartialEq for Leaves {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Leaves {}
+
+impl Index<usize> for Leaves {
+    type Output = Leaf;
+    fn index(&self, n: usize) -> &Leaf {
+        let (b, i) = self.find(n);
+        &self.branches[b].leaves[i]
+    }
+}
+
+impl Leaves {
+    /// One, which begins at block 0.
+    pub fn new(first: Leaf) -> Self {
+        let (listed, blocks, reserved) = (first.listed(None), first.blocks, first.reserved);
+        let branches = vec![Branch::new(vec![Arc::new(first)])];
+        Leaves { branches, len: 1, listed, blocks, reserved, stale: Vec::new() }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Extents that all list.
+    pub fn listed(&self) -> usize {
+        self.listed
+    }
+    /// Blocks stored or promised.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+    /// Blocks promised.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+    /// How many have to be written, the first among them.
+    pub fn loose(&self) -> usize {
+        self.branches.iter().map(|b| b.loose).sum()
+    }
+    /// Continuations that were written and say what no leaf says any more.
+    pub fn stale(&self) -> &[Addr] {
+        &self.stale
+    }
+    /// More of them.
+    pub fn add_stale(&mut self, more: Vec<Addr>) {
+        self.stale.extend(more);
+    }
+    /// Whose blocks those are is settled.
+    pub fn forget_stale(&mut self) {
+        self.stale.clear();
+    }
+
+    /// The branch a leaf is in, and which of it that is; behind the last for one there is not.
+    fn find(&self, n: usize) -> (usize, usize) {
+        let mut i = n;
+        for (b, branch) in self.branches.iter().enumerate() {
+            if i < branch.len {
+                return (b, i);
+            }
+            i -= branch.len;
+        }
+        (self.branches.len(), i)
+    }
+
+    pub fn get(&self, n: usize) -> Option<&Leaf> {
+        let (b, i) = self.find(n);
+        Some(self.branches.get(b)?.leaves.get(i)?)
+    }
+
+    /// The leaf that a block of the file belongs to.
+    pub fn of(&self, at: u64) -> usize {
+        // The first begins at 0.
+        let b = self.branches.partition_point(|b| b.from <= at).saturating_sub(1);
+        let before: usize = self.branches[..b].iter().map(|b| b.len).sum();
+        before + self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1)
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Leaf> + '_ {
+        self.branches.iter().flat_map(|b| b.leaves.iter()).map(|l| &**l)
+    }
+
+    /// All from one on.
+    pub fn from(&self, n: usize) -> impl Iterator<Item = &Leaf> + '_ {
+        let (b, i) = self.find(n);
+        let first = self.branches.get(b).map_or(&[][..], |b| &b.leaves[i..]);
+        let rest = self.branches.get(b + 1..).unwrap_or(&[]);
+        first.iter().chain(rest.iter().flat_map(|b| b.leaves.iter())).map(|l| &**l)
+    }
+
+    /// The first from one on that has to be written.
+    pub fn loose_from(&self, n: usize) -> Option<usize> {
+        let (mut b, mut i) = self.find(n);
+        let mut before = n - i;
+        while let Some(branch) = self.branches.get(b) {
+            if branch.loose > 0
+                && let Some(at) = branch.leaves[i..].iter().position(|l| l.at.is_none())
+            {
+                return Some(before + i + at);
+            }
+            before += branch.len;
+            (b, i) = (b + 1, 0);
+        }
+        None
+    }
+
+    /// Where the next leaf begins.
+    pub fn next(&self, n: usize) -> Option<u64> {
+        self.get(n + 1).map(|l| l.from)
+    }
+
+    /// How many extents a leaf lists.
+    pub fn listed_by(&self, n: usize) -> usize {
+        let (b, i) = self.find(n);
+        let Some(leaf) = self.branches.get(b).and_then(|b| b.leaves.get(i)) else { return 0 };
+        let within = self.branches[b].leaves.get(i + 1);
+        let next = within.or_else(|| self.branches.get(b + 1).and_then(|b| b.leaves.first()));
+        leaf.listed(next.map(|l| l.from))
+    }
+
+    /// What a change of a leaf can change of the extents listed: those of the leaf, and the hole before it.
+    fn listed_around(&self, n: usize) -> usize {
+        self.listed_by(n) + if n > 0 { self.listed_by(n - 1) } else { 0 }
+    }
+
+    /// Changes a leaf. Its continuation says something else from here on.
+    pub fn edit<T>(&mut self, n: usize, change: impl FnOnce(&mut Leaf) -> T) -> T {
+        let listed = self.listed_around(n);
+        let (b, i) = self.find(n);
+        let branch = &mut self.branches[b];
+        let leaf = Arc::make_mut(&mut Arc::make_mut(&mut branch.leaves)[i]);
+        let (blocks, reserved) = (leaf.blocks, leaf.reserved);
+        if let Some(at) = leaf.at.take() {
+            self.stale.push(at);
+            branch.loose += 1;
+        }
+        let out = change(leaf);
+        self.blocks = self.blocks - blocks + leaf.blocks;
+        self.reserved = self.reserved - reserved + leaf.reserved;
+        if i == 0 {
+            branch.from = leaf.from;
+        }
+        self.listed = self.listed - listed + self.listed_around(n);
+        out
+    }
+
+    /// A leaf has to be written.
+    pub fn loosen(&mut self, n: usize) {
+        self.edit(n, |_| ());
+    }
+
+    /// A leaf that has to be written will stand there.
+    pub fn stand(&mut self, n: usize, at: Addr) {
+        let (b, i) = self.find(n);
+        let branch = &mut self.branches[b];
+        let leaf = Arc::make_mut(&mut Arc::make_mut(&mut branch.leaves)[i]);
+        match leaf.at.replace(at) {
+            Some(was) => self.stale.push(was),
+            None => branch.loose -= 1,
+        }
+    }
+
+    /// Puts a leaf before the `n`th, or behind the last.
+    pub fn insert(&mut self, n: usize, leaf: Leaf) {
+        let listed = if n > 0 { self.listed_by(n - 1) } else { 0 };
+        let (mut b, mut i) = self.find(n);
+        if b == self.branches.len() {
+            // There is one at least.
+            b -= 1;
+            i = self.branches[b].len;
+        }
+        (self.blocks, self.reserved) = (self.blocks + leaf.blocks, self.reserved + leaf.reserved);
+        let branch = &mut self.branches[b];
+        let leaves = Arc::make_mut(&mut branch.leaves);
+        leaves.insert(i, Arc::new(leaf));
+        let second = if leaves.len() > MOST { leaves.split_off(MOST / 2) } else { Vec::new() };
+        branch.count();
+        if !second.is_empty() {
+            self.branches.insert(b + 1, Branch::new(second));
+        }
+        self.len += 1;
+        self.listed = self.listed - listed + self.listed_around(n);
+    }
+
+    /// Takes a leaf out; one is left.
+    pub fn remove(&mut self, n: usize) -> Arc<Leaf> {
+        let listed = self.listed_around(n);
+        let (b, i) = self.find(n);
+        let leaf = Arc::make_mut(&mut self.branches[b].leaves).remove(i);
+        self.branches[b].count();
+        let room = |b: usize| self.branches.get(b).zip(self.branches.get(b + 1)).map(|(b, c)| b.len + c.len);
+        if room(b).is_some_and(|len| len <= MOST / 2) {
+            let second = self.branches.remove(b + 1);
+            Arc::make_mut(&mut self.branches[b].leaves).extend(second.leaves.iter().cloned());
+            self.branches[b].count();
+        } else if self.branches[b].len == 0 {
+            self.branches.remove(b);
+        }
+        self.len -= 1;
+        (self.blocks, self.reserved) = (self.blocks - leaf.blocks, self.reserved - leaf.reserved);
+        self.stale.extend(leaf.at);
+        let left = if n > 0 { self.listed_by(n - 1) } else { 0 };
+        self.listed = self.listed - listed + left;
+        leaf
+    }
+
+    /// None of its leaves is where it was: those places are stale, and so are `others`.
+    pub fn anew(&mut self, others: Vec<Addr>) {
+        let mut n = 0;
+        while n < self.len {
+            self.loosen(n);
+            n += 1;
+        }
+        self.stale = others;
+    }
+}
