@@ -112,8 +112,8 @@ impl State {
         Ok((end.min((offset / B + taken) * B) - offset) as usize)
     }
 
-    /// Writes; there must be room.
-    fn write_contents(&mut self, inode: &mut Inode, offset: u64, data: &[u8]) -> Result<()> {
+    /// Writes; there must be room. `whole` are the whole blocks of `data`, or more.
+    fn write_contents(&mut self, inode: &mut Inode, offset: u64, data: &[u8], whole: Vec<Page>) -> Result<()> {
         let end = offset + data.len() as u64;
         // What is kept of the first and the last block is read before anything changes: a read that fails leaves no part of a write.
         let mut ends = Vec::new();
@@ -125,16 +125,16 @@ impl State {
         }
         inode.pages.extend(ends);
         let mut at = offset;
+        let mut whole = whole.into_iter();
         while at < end {
             let (block, within) = (at / B, (at % B) as usize);
             let n = (BLOCK - within).min((end - at) as usize);
-            let from = &data[(at - offset) as usize..][..n];
-            if n == BLOCK {
-                let page = <&Block>::try_from(from).map(|whole| Page::new(*whole));
-                // OK to skip: a slice of BLOCK bytes is a block.
-                inode.pages.extend(page.ok().map(|page| (block, page)));
+            if n == BLOCK
+                && let Some(page) = whole.next()
+            {
+                inode.pages.insert(block, page);
             } else {
-                self.page(inode, block)?[within..within + n].copy_from_slice(from);
+                self.page(inode, block)?[within..within + n].copy_from_slice(&data[(at - offset) as usize..][..n]);
             }
             at += n as u64;
         }
@@ -314,19 +314,19 @@ impl State {
         }
     }
 
-    /// `write`, with what it does to times and mode.
+    /// `write`, with what it does to times and mode. `whole` are [`whole_blocks`] of the data, or of more.
     pub fn write_file(
         &mut self,
         inode: &mut Inode,
         at: u64,
-        data: &[u8],
+        (data, whole): (&[u8], Vec<Page>),
         flags: WriteFlags,
         now: Time,
     ) -> Result<usize> {
         if data.is_empty() {
             return Ok(0);
         }
-        self.write_contents(inode, at, data)?;
+        self.write_contents(inode, at, data, whole)?;
         if flags.contains(WriteFlags::KILL_SUID_SGID) {
             inode.kill_suid_sgid();
         }
@@ -335,6 +335,17 @@ impl State {
         }
         Ok(data.len())
     }
+}
+
+/// The blocks that a write makes as a whole, in order: made before anybody is kept waiting.
+pub(crate) fn whole_blocks(offset: u64, data: &[u8]) -> Vec<Page> {
+    if offset > SIZE_MAX {
+        // It will be refused.
+        return Vec::new();
+    }
+    let skip = (offset.next_multiple_of(B) - offset) as usize;
+    let (blocks, _) = data.get(skip..).unwrap_or(&[]).as_chunks::<BLOCK>();
+    blocks.iter().map(|block| Page::new(*block)).collect()
 }
 
 fn shift_pages(inode: &mut Inode, from: u64, to: impl Fn(u64) -> u64) {

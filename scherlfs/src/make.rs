@@ -157,6 +157,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         dir_cache: 16,
         user_bytes: 0,
         gone_names: Default::default(),
+        request: parking_lot::Mutex::default(),
         broken: None,
         ended: false,
     };

@@ -102,6 +102,7 @@ impl State {
             dir_cache: options.dir_cache,
             user_bytes: 0,
             gone_names: Default::default(),
+            request: parking_lot::Mutex::default(),
             broken: None,
             ended: false,
             sb,

@@ -360,7 +360,9 @@ pub(crate) struct Written {
 impl Written {
     /// Gives all to the device, neighbours in one request.
     pub fn write(&self, state: &State, cause: Cause) -> Result<()> {
-        let (mut at, mut data, mut owners) = (None::<u64>, Vec::new(), Vec::new());
+        // A request may have megabytes: memory for it is asked for once.
+        let mut kept = state.request.lock();
+        let (mut at, data, mut owners) = (None::<u64>, &mut *kept, Vec::new());
         let give = |at: Option<u64>, data: &mut Vec<u8>, owners: &mut Vec<u64>| {
             let done = match at {
                 Some(at) if !data.is_empty() => state.dev.write_for(Lba(at), data, owners, cause as u8),
@@ -375,17 +377,17 @@ impl Written {
             let addr = slot.addr().0;
             let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
             if !goes_on {
-                give(at, &mut data, &mut owners)?;
+                give(at, data, &mut owners)?;
                 at = Some(addr);
             }
             data.extend_from_slice(&block[..]);
             owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
         }
-        give(at, &mut data, &mut owners)?;
+        give(at, data, &mut owners)?;
         if let Some((at, Out { owner, block, .. })) = &self.apart {
             data.extend_from_slice(&block[..]);
             owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
-            give(Some(at.0), &mut data, &mut owners)?;
+            give(Some(at.0), data, &mut owners)?;
         }
         if let Some(archive) = &state.archive {
             self.blocks.iter().flatten().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));

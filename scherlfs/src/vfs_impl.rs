@@ -10,7 +10,7 @@ use vfs::{
 
 use crate::archive::wakes::{Why, because};
 use crate::attributes::{check_unsealed, readable};
-use crate::file::check_file;
+use crate::file::{check_file, whole_blocks};
 use crate::names::Wish;
 use crate::volume::{State, Volume};
 
@@ -314,13 +314,14 @@ impl FileSystem for Volume {
         if ino == IFILE {
             return Err(Error::NotPermitted("the inode map is the file system's own"));
         }
+        let whole = whole_blocks(offset, data);
         self.change(|st| {
             let fits = st.admit_write(ino, offset, data.len())?;
             st.with(ino, |st, inode| {
                 if inode.a.flags & crate::inode::SEALED != 0 && (offset < inode.a.size || inode.a.flags & 0x10 != 0) {
                     return Err(Error::NotPermitted("the file is immutable or append-only"));
                 }
-                let written = st.write_file(inode, offset, &data[..fits], flags, now);
+                let written = st.write_file(inode, offset, (&data[..fits], whole), flags, now);
                 // What fails half way has changed something, too.
                 st.keep(inode);
                 st.user_bytes += *written.as_ref().unwrap_or(&0) as u64;

@@ -188,6 +188,8 @@ pub(crate) struct State {
     /// Bytes that callers wrote into files since the mount.
     pub user_bytes: u64,
     pub gone_names: Gone,
+    /// Room for a request's bytes; empty but while one is given to the device.
+    pub request: Mutex<Vec<u8>>,
     /// Why nothing can be changed any more.
     pub broken: Option<String>,
     pub ended: bool,

@@ -85,6 +85,14 @@ impl Leaf {
         self.at = None;
     }
 
+    /// What parts `lo..hi` list: themselves, the holes before them, and the hole before the part behind them.
+    fn listed_by(&self, lo: usize, hi: usize) -> usize {
+        let end_before = lo.checked_sub(1).map_or(self.from, |n| self.parts[n].end());
+        let behind = self.parts.len().min(hi + 1);
+        let ends = std::iter::once(end_before).chain(self.parts[lo..behind].iter().map(Part::end));
+        hi - lo + self.parts[lo..behind].iter().zip(ends).filter(|(part, end)| part.from > *end).count()
+    }
+
     /// Where its last part ends.
     pub fn end(&self) -> u64 {
         self.parts.last().map_or(self.from, Part::end)
@@ -134,7 +142,7 @@ impl Leaf {
     /// Makes a hole.
     pub fn clear(&mut self, range: &Range<u64>, freed: &mut Freed) {
         let first = self.first_behind(range.start);
-        let mut last = first;
+        let (before, mut last) = ((freed.runs.len(), freed.reserved), first);
         let mut kept: Vec<Part> = Vec::new();
         for p in self.parts[first..].iter().take_while(|p| p.from < range.end) {
             last += 1;
@@ -152,8 +160,13 @@ impl Leaf {
                 kept.push(Part { from: to, blocks: p.end() - to, place: p.after(to - p.from) });
             }
         }
+        let (listed, left) = (self.listed_by(first, last), first + kept.len());
         self.parts.splice(first..last, kept);
-        self.count();
+        self.listed = self.listed - listed + self.listed_by(first, left);
+        let reserved = freed.reserved - before.1;
+        let stored: u64 = freed.runs[before.0..].iter().map(|run| u64::from(run.blocks)).sum();
+        (self.blocks, self.reserved) = (self.blocks - stored - reserved, self.reserved - reserved);
+        self.at = None;
     }
 
     /// Which of its parts another takes the place of without anything else changing: one that is stored and as long, and neither
@@ -170,6 +183,8 @@ impl Leaf {
     /// Says where blocks are that were a hole.
     pub fn put(&mut self, part: Part) {
         let at = self.first_behind(part.from);
+        let (lo, hi, len) = (at.saturating_sub(1), self.parts.len().min(at + 1), self.parts.len());
+        let listed = self.listed_by(lo, hi);
         self.parts.insert(at, part);
         // Join with the next, then with the one before.
         if at + 1 < self.parts.len() && self.parts[at].goes_on(&self.parts[at + 1]) {
@@ -180,7 +195,10 @@ impl Leaf {
             self.parts[at - 1].blocks += self.parts[at].blocks;
             self.parts.remove(at);
         }
-        self.count();
+        self.listed = self.listed - listed + self.listed_by(lo, hi + self.parts.len() - len);
+        self.blocks += part.blocks;
+        self.reserved += if part.place == Place::Reserved { part.blocks } else { 0 };
+        self.at = None;
     }
 
     /// Splits it so that this one lists `keep` extents, at most, and gives the rest. `keep` is less than it lists.
