@@ -57,7 +57,7 @@ fn number(value: &str, least: u64, what: &str) -> std::result::Result<u64, Strin
 impl State {
     /// A step of what is to be done while nobody waits; false if nothing is.
     fn care_step(&mut self) -> Result<bool> {
-        let mark = (self.background.changes, self.accesses.opens);
+        let mark = (self.background.changes, self.accesses.lock().opens);
         if self.is_cleaning() {
             return self.clean_step(crate::clean::pass::STEP).map(|_| true);
         }

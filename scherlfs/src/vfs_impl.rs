@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
+use scherlfs_format::{BLOCK, IFILE, Ino, NAME_MAX, ROOT};
 use vfs::{
     Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, Extent, FileFlags, FileKind, FileSystem, Flags, Flow,
     NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
@@ -79,6 +79,21 @@ impl Volume {
         state.with(ino, |st, inode| work(st, inode))
     }
 
+    /// A name whose directory is in memory with all its names, and what it leads to: found under the shared lock. `None`: not so.
+    fn lookup_in_memory(&self, parent: Ino, name: &[u8]) -> Option<Result<Entry>> {
+        let state = self.state.read();
+        if name == b"." || name == b".." || name.len() > NAME_MAX || state.dir_blocks > state.dir_cache {
+            return None;
+        }
+        let Some(spot) = state.inodes.get(&parent)?.names.as_ref()?.find(name) else {
+            return Some(Err(Error::NotFound));
+        };
+        let attr = state.inodes.get(&spot.ino)?.attr();
+        // The lock is still held: nobody has freed it.
+        self.hold(spot.ino, 1);
+        Some(Ok(Entry { attr }))
+    }
+
     /// Changes an inode, with room for so many blocks beside its own.
     fn edit<T>(
         &self,
@@ -123,7 +138,7 @@ impl FileSystem for Volume {
             blocks_available: free,
             files: (1 << 32) - 1,
             files_free: files_free.min(free),
-            name_max: scherlfs_format::NAME_MAX as u32,
+            name_max: NAME_MAX as u32,
         })
     }
 
@@ -133,6 +148,9 @@ impl FileSystem for Volume {
 
     fn lookup(&self, parent: vfs::Ino, name: &[u8]) -> Result<Entry> {
         let parent = Volume::number(parent)?;
+        if let Some(seen) = self.lookup_in_memory(parent, name) {
+            return seen;
+        }
         let mut state = self.state.write();
         if name == b"." {
             let attr = if parent == IFILE { state.imap.inode.attr() } else { state.inode(parent)?.attr() };
@@ -272,7 +290,7 @@ impl FileSystem for Volume {
         }
         let ino = Volume::number(ino)?;
         if is_file {
-            self.state.write().accesses.opened(ino);
+            self.state.read().accesses.lock().opened(ino);
         }
         self.hold(ino, 1);
         Ok(())

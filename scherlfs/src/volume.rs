@@ -165,7 +165,7 @@ pub(crate) struct State {
     /// The list of the history, as it was written last.
     pub history_list: Inode,
     pub pace: Pace,
-    pub accesses: Accesses,
+    pub accesses: Mutex<Accesses>,
     pub background: Background,
     /// When callers changed something last, and when a checkpoint by time was written last.
     pub changed: Duration,

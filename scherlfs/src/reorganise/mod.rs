@@ -59,7 +59,7 @@ fn is_bad(shape: &Shape) -> bool {
 impl State {
     /// Begins to bring files together.
     pub(crate) fn begin_gathering(&self) -> Gathering {
-        Gathering { jobs: self.accesses.chains().into(), ..Gathering::default() }
+        Gathering { jobs: self.accesses.lock().chains().into(), ..Gathering::default() }
     }
 
     /// Does some of it; false when all is done, or there is no room.
