@@ -1,5 +1,7 @@
 //! A bar for work that takes over a second, on a terminal.
 
+use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -25,7 +27,10 @@ fn bar(len: u64, what: &str, template: &str) -> ProgressBar {
 
 /// Shows the bar once work has gone on for a second.
 pub fn show_if_slow(bar: &ProgressBar) {
-    if bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
+    // Asked once: who copies a million files comes here as often.
+    static ON_A_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
+    if *ON_A_TERMINAL
+        && bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     }
 }

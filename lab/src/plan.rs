@@ -120,6 +120,8 @@ pub enum Kind {
     Uncached,
     /// Recorded days of calls on a disk that sleeps.
     Days,
+    /// Use in turns with pauses in which the background cleans, and the work after.
+    Worth,
 }
 
 /// A plan's variant, ready to run.
@@ -259,6 +261,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "fagc-sizes",
     "fagc-table6",
     "gc-bound",
+    "gc-worth",
     "ji-fig1",
     "ji-fig2",
     "ji-fig3",

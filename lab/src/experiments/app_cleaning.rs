@@ -159,7 +159,7 @@ fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
 }
 
 /// Fills so many percent of the user's space.
-fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabError> {
+pub(super) fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabError> {
     let volume = bench.f2fs()?;
     volume.sync()?;
     let s = volume.statfs()?;

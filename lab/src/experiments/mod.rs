@@ -33,6 +33,7 @@ mod requests;
 mod sqlite;
 mod strategies;
 mod uncached;
+mod worth;
 
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
@@ -73,6 +74,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Launch => launch::run(profile, job, progress),
         Kind::Uncached => uncached::run(profile, job, progress),
         Kind::Days => days::run(profile, job, progress),
+        Kind::Worth => worth::run(profile, job, progress),
     }
 }
 
@@ -112,6 +114,10 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         }
         Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
         Kind::Days => parameters::<days::Parameters>(job).and_then(|p| p.check()),
+        Kind::Worth => {
+            let p = parameters::<OnVolume<worth::Parameters>>(job)?;
+            p.given.check(CLEANING).and_then(|()| p.work.check())
+        }
     }
 }
 

@@ -31,11 +31,17 @@ fn kind_of(at: &[u8], m: &fs::Metadata) -> Out<FileKind> {
 }
 
 fn xattrs(at: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    // Most files have few, if any.
+    let (mut few, mut many) = ([0u8; 512], Vec::new());
+    let mut list = &mut few[..];
+    let mut listed = rustix::fs::llistxattr(path(at), &mut *list);
+    if listed == Err(Errno::RANGE) {
+        many.resize(65536, 0u8);
+        list = &mut many;
+        listed = rustix::fs::llistxattr(path(at), &mut *list);
+    }
     // A file system without attributes has none to copy.
-    let mut list = vec![0u8; 65536];
-    let Ok(n) = rustix::fs::llistxattr(path(at), &mut list[..]) else {
-        return Vec::new();
-    };
+    let Ok(n) = listed else { return Vec::new() };
     let mut out = Vec::new();
     for name in list[..n].split(|&b| b == 0).filter(|n| !n.is_empty()) {
         let mut value = vec![0u8; 65536];

@@ -32,7 +32,7 @@ use crate::{Failure, output, progress};
 use item::Sink;
 pub use item::{Glance, Item, Out, Reader, Source};
 use walk::{Copy, Done, Survey, base, join};
-pub use walk::{Filled, copy_tree, fill};
+pub use walk::{Filled, copy_tree, fill, survey};
 
 /// Copy files into, out of and between images.
 ///
@@ -224,7 +224,7 @@ fn copy_place(
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
         return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
     }
-    Survey { source, bar, stop, written, above: Vec::new() }.of(&from)?;
+    Survey { each: &mut |_, _, _| Ok(()), source, bar, stop, written, above: Vec::new() }.of(&from)?;
     // A root has no name of its own: its contents go where they shall.
     let target = match base(&from) {
         Some(name) if into_dir => join(to, name),

@@ -8,7 +8,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Item, Made, Out, Sink, Source};
+use super::item::{Glance, Item, Made, Out, Sink, Source};
 use super::{below, inside};
 use crate::failure::one_line;
 use crate::image::Image;
@@ -72,11 +72,25 @@ const CONTAINS_ITSELF: &str = "this directory contains itself; run joulefs fsck"
 /// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
 /// read. What cannot be read counts nothing: the copy says so in its place.
 pub struct Survey<'s> {
+    /// Hears of everything in the tree: its path, what it is, and of a directory the names in it.
+    pub each: &'s mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
     pub source: &'s dyn Source,
     pub bar: &'s ProgressBar,
     pub stop: &'s Interrupt,
     pub written: Option<(u64, u64)>,
     pub above: Vec<(u64, u64)>,
+}
+
+/// Adds up what will be copied of a tree; `each` hears of everything in it.
+pub fn survey(
+    source: &dyn Source,
+    written: Option<(u64, u64)>,
+    stop: &Interrupt,
+    each: &mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
+) -> Out<u64> {
+    let bar = progress::bytes(0, "looking");
+    Survey { each, source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
+    Ok(bar.length().unwrap_or(0))
 }
 
 impl Survey<'_> {
@@ -87,7 +101,9 @@ impl Survey<'_> {
             FileKind::Directory if self.above.contains(&item.file) => Ok(()),
             FileKind::Directory => {
                 self.above.push(item.file);
-                for name in self.source.names(path).0 {
+                let names = self.source.names(path).0;
+                (self.each)(path, &item, &names)?;
+                for name in names {
                     self.of(&join(path, &name))?;
                 }
                 self.above.pop();
@@ -98,9 +114,9 @@ impl Survey<'_> {
             }
             FileKind::Regular => {
                 self.bar.inc_length(item.size);
-                Ok(())
+                (self.each)(path, &item, &[])
             }
-            _ => Ok(()),
+            _ => (self.each)(path, &item, &[]),
         }
     }
 }
@@ -201,7 +217,7 @@ pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool
     // Nobody else looks in before it is finished.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
     let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
-    Survey { source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
+    Survey { each: &mut |_, _, _| Ok(()), source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
     let sink = &below::Below::open(&to)?;
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
@@ -222,17 +238,11 @@ pub struct Filled {
     pub is_full: bool,
 }
 
-/// Copies a tree into the root of a mounted image, owners and all. `written` is the image's file, which must not be in the tree.
-/// What fails is not told.
-pub fn fill(
-    source: &dyn Source,
-    image: &Image,
-    written: Option<(u64, u64)>,
-    stop: &Interrupt,
-) -> Result<Filled, Failure> {
+/// Copies a tree, of which a [`survey`] counted so many bytes, into the root of a mounted image, owners and all. What fails is not
+/// told.
+pub fn fill(source: &dyn Source, image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
     let mut done = Done::default();
-    let bar = progress::bytes(0, "copying");
-    Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
+    let bar = progress::bytes(bytes, "copying");
     let sink = inside::Inside { image: inside::Hold::Lent(image), owners: true };
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     let mut copy = Copy { source, sink: &sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };

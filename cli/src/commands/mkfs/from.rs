@@ -76,23 +76,13 @@ const IN_A_NODE: u64 = 1018;
 const NAME: u64 = 8;
 const NAMES: u64 = 214;
 
-/// What a tree takes, in blocks, at most.
-fn blocks_of(source: &dyn Source, at: &[u8], stop: &Interrupt) -> Result<u64, String> {
-    if stop.came() {
-        return Err("interrupted".into());
-    }
-    let Glance { kind, size, .. } = source.glance(at)?;
+/// What something in a tree takes, in blocks, at most.
+fn blocks_of(source: &dyn Source, at: &[u8], Glance { kind, size, .. }: Glance, names: &[Vec<u8>]) -> Result<u64, String> {
     Ok(match kind {
         FileKind::Directory => {
-            let (names, read) = source.names(at);
-            read?;
             let places: u64 = names.iter().map(|n| (n.len() as u64).div_ceil(NAME)).sum();
             // A directory that grew has blocks that are not full.
-            let mut blocks = 2 + 3 * places / NAMES;
-            for name in names {
-                blocks += blocks_of(source, &[at.strip_suffix(b"/").unwrap_or(at), b"/", &name[..]].concat(), stop)?;
-            }
-            blocks
+            2 + 3 * places / NAMES
         }
         FileKind::Regular if size > INLINE => {
             let mut data = size.div_ceil(4096);
@@ -277,28 +267,36 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     }
     wanted.assume_zeroed(true);
     let stop = Interrupt::catch()?;
-    let mut size = match (&args.size, &wanted) {
-        (Some(text), _) => wanted.size(text)?,
-        (None, Wanted::F2fs(options)) => {
-            let blocks = blocks_of(&source, b"/", &stop).map_err(|e| format!("--from: {e}"))?;
-            // What the volume keeps for itself: logs that are begun, checkpoints.
-            size_for(blocks + blocks / 64 + 1024, options)?
-        }
+    let cannot = |e: std::io::Error| format!("{}: {e}", args.image.display());
+    let given = args.size.as_deref().map(|text| wanted.size(text)).transpose()?;
+    let begin = || Part::create(&args.image, true).map(|(part, _)| part).map_err(cannot);
+    let mut part = begin()?;
+    let written = fs::metadata(part.path()).ok().map(|m| (m.dev(), m.ino()));
+    let mut blocks = 0;
+    let bytes = cp::survey(&source, written, &stop, &mut |at, glance, names| {
+        blocks += blocks_of(&source, at, *glance, names)?;
+        Ok(())
+    })
+    .map_err(|e| format!("--from: {e}"))?;
+    let mut size = match (given, &wanted) {
+        (Some(size), _) => size,
+        // What the volume keeps for itself: logs that are begun, checkpoints.
+        (None, Wanted::F2fs(options)) => size_for(blocks + blocks / 64 + 1024, options)?,
         (None, Wanted::ScherlFs(_)) => return Err(Failure::usage("--from with --type scherlfs needs --size")),
     };
-    let cannot = |e: std::io::Error| format!("{}: {e}", args.image.display());
     let mut tries = 0;
-    let (part, made) = loop {
-        let (part, open) = Part::create(&args.image, true).map_err(cannot)?;
-        drop(open);
+    let made = loop {
         tries += 1;
-        match fill(args, &wanted, &source, part.path(), size, secs, &stop) {
-            Ok(made) => break (part, made),
+        match fill(args, &wanted, &source, part.path(), (size, bytes), secs, &stop) {
+            Ok(made) => break made,
             Err(Full::NoSpace(why)) if args.size.is_some() || tries == TRIES => {
                 let why = why.trim_end_matches('\n');
                 return Err(format!("{why}; the volume has {}: give a larger --size", output::bytes(size)).into());
             }
-            Err(Full::NoSpace(_)) => size = (size + size / 10).next_multiple_of(2 << 20),
+            Err(Full::NoSpace(_)) => {
+                size = (size + size / 10).next_multiple_of(2 << 20);
+                part = begin()?;
+            }
             Err(Full::Failed(failure)) => return Err(failure),
         }
     };
@@ -334,13 +332,13 @@ impl<E: Into<Failure>> From<E> for Full {
     }
 }
 
-/// Makes a volume in a file, and fills it.
+/// Makes a volume of so many bytes in a file, and fills it with so many.
 fn fill(
     args: &Args,
     wanted: &Wanted,
     source: &Described<'_>,
     file: &Path,
-    size: u64,
+    (size, bytes): (u64, u64),
     secs: Option<i64>,
     stop: &Interrupt,
 ) -> Result<Done, Full> {
@@ -353,8 +351,7 @@ fn fill(
     let (_, _, uuid) = wanted.make(&dev, clock.clone()).map_err(|e| format!("{}: {e}", args.image.display()))?;
     drop(dev);
     let image = Image::open_at(file, mount_options(tree)?, clock)?;
-    let written = fs::metadata(file).ok().map(|m| (m.dev(), m.ino()));
-    let filled = cp::fill(source, &image, written, stop)?;
+    let filled = cp::fill(source, &image, bytes, stop)?;
     if let Some(why) = filled.failed.first() {
         let _ = image.close();
         if filled.is_full {

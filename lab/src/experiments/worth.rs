@@ -1,0 +1,295 @@
+//! When does cleaning in the background earn its joules back?
+//!
+//! A volume in a given state, filled so far, is used in turns: work, then a pause in which nobody asks anything and the
+//! background cleans at the pace it has on a mount. What follows is the work that free segments are held for
+//! ([`super::afterwards`]). What the use, its cleaning and the work after cost together is told beside what callers waited
+//! for. The control is the same use while nobody cleans in the background.
+//!
+//! The work keeps the volume as full as it is: what comes replaces what goes. Left out: reading, and what else a phone does.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::clock::Clock;
+use device::energy::profile::Profile;
+use device::{BLOCK, Rng, generate};
+use f2fs::MountOptions;
+use f2fs::cause::Cause;
+use f2fs::gc::settings::{Intervals, Settings};
+use serde::Deserialize;
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+
+use super::afterwards::Afterwards;
+use super::app_cleaning::fill;
+use super::app_noted::distribution;
+use super::cleaned::{self, Cleaned};
+use super::given::OnVolume;
+use super::{Measured, parameters};
+use crate::bench::{Bench, Recorder};
+use crate::error::LabError;
+use crate::plan::Job;
+use crate::progress::Progress;
+use crate::result::{Histogram, Stage};
+
+/// What is done in a turn.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Work {
+    /// Files of 4 to 64 KiB are made, and others, drawn at random, removed.
+    SmallFiles,
+    /// Files of 8 MiB are made, and the oldest removed.
+    Downloads,
+    /// Pages of one file are overwritten, four of five in a fifth of it, with an fsync after every eighth.
+    Pages,
+}
+
+/// Who cleans.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Who {
+    /// Who chooses; `none` if nobody cleans in the background.
+    policy: String,
+    /// Where the power comes from, for policies that ask.
+    power: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// Percent of the user's space in use: what the work does not need for itself, a file that nobody touches fills.
+    fill_percent: u64,
+    /// What is done.
+    work: Work,
+    /// Mebibytes of what the work replaces bit by bit.
+    live_mib: u64,
+    /// How many turns there are.
+    turns: u64,
+    /// Mebibytes written in each.
+    turn_mib: u64,
+    /// Seconds of the pause behind each.
+    pause_seconds: u64,
+    /// Who cleans meanwhile.
+    cleaning: Who,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+    /// The work after.
+    after: Afterwards,
+}
+
+impl Parameters {
+    /// Refuses what is not there.
+    pub fn check(&self) -> Result<(), LabError> {
+        cleaned::evenly(&self.cleaning.policy, &self.cleaning.power, Duration::ZERO)?;
+        if self.turns == 0 || self.turn_mib == 0 || self.live_mib < 2 * LARGE >> 20 || self.fill_percent > 99 {
+            return Err(LabError::Parameters(
+                "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Cleaning as on a mount.
+    fn settings(&self) -> Result<Settings, LabError> {
+        let policy = cleaned::policy(&self.cleaning.policy)?;
+        let power = cleaned::power(&self.cleaning.power)?;
+        let on = cleaned::cleans(&self.cleaning.policy);
+        Ok(Settings { on, policy, power, intervals: Intervals::of(policy), ..Settings::default() })
+    }
+}
+
+/// Bytes of a download.
+const LARGE: u64 = 8 << 20;
+/// Bytes between two syncs of whole files.
+const SYNC_EVERY: u64 = 4 << 20;
+/// Pages from one fsync to the next.
+const PAGES: u64 = 8;
+const FILE: NewNode =
+    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
+
+/// Who uses the volume.
+struct User<'a> {
+    bench: &'a Bench,
+    work: Work,
+    rng: Rng,
+    /// What it keeps, the oldest first: number and bytes.
+    files: VecDeque<(u64, u64)>,
+    made: u64,
+    /// The file whose pages change, and its pages.
+    paged: Option<(Ino, u64)>,
+    unsynced: u64,
+    /// How long each call took, in nanoseconds, what it waited for among it.
+    calls: Vec<u64>,
+}
+
+fn name(n: u64) -> String {
+    format!("used-{n:06}")
+}
+
+impl<'a> User<'a> {
+    /// Makes what the work replaces bit by bit.
+    fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
+        let (rng, live) = (Rng::new(seed), p.live_mib << 20);
+        let (files, calls) = (VecDeque::new(), Vec::new());
+        let mut user = User { bench, work: p.work, rng, files, made: 0, paged: None, unsynced: 0, calls };
+        if p.work == Work::Pages {
+            let ino = bench.file("paged")?;
+            bench.write_whole(ino, live, seed)?;
+            user.paged = Some((ino, live / BLOCK as u64));
+            return Ok(user);
+        }
+        let mut bytes = 0;
+        while bytes < live {
+            bytes += user.come()?;
+        }
+        bench.f2fs()?.sync()?;
+        user.calls.clear();
+        Ok(user)
+    }
+
+    /// Does something and notes how long it took.
+    fn call<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, LabError>) -> Result<T, LabError> {
+        let from = self.bench.clock().monotonic();
+        let out = work(self)?;
+        self.calls.push((self.bench.clock().monotonic() - from).as_nanos() as u64);
+        Ok(out)
+    }
+
+    fn size(&mut self) -> u64 {
+        match self.work {
+            Work::Downloads => LARGE,
+            _ => (1 + self.rng.below(16)) * BLOCK as u64,
+        }
+    }
+
+    /// A file comes.
+    fn come(&mut self) -> Result<u64, LabError> {
+        let (n, bytes) = (self.made, self.size());
+        self.made += 1;
+        let volume = self.bench.f2fs()?;
+        let ino =
+            self.call(|_| Ok(volume.mknod(Caller::default(), volume.root(), name(n).as_bytes(), &FILE)?.attr.ino))?;
+        let mut part = vec![0; bytes.min(1 << 17) as usize];
+        for at in (0..bytes).step_by(part.len()) {
+            generate(n, (at / BLOCK as u64) as u32, &mut part);
+            let some = &part[..(bytes - at).min(part.len() as u64) as usize];
+            self.call(|_| match volume.write(ino, at, some, WriteFlags::empty())? {
+                n if n == some.len() => Ok(()),
+                _ => Err(vfs::Error::NoSpace.into()),
+            })?;
+        }
+        volume.forget(ino, 1);
+        self.files.push_back((n, bytes));
+        self.unsynced += bytes;
+        if self.unsynced >= SYNC_EVERY {
+            self.unsynced = 0;
+            self.call(|_| Ok(volume.sync()?))?;
+        }
+        Ok(bytes)
+    }
+
+    /// One of those that are there goes.
+    fn go(&mut self) -> Result<u64, LabError> {
+        let at = match self.work {
+            Work::Downloads => 0,
+            _ => self.rng.below(self.files.len() as u64) as usize,
+        };
+        // The order counts for downloads alone, of which the first goes.
+        let Some((n, bytes)) = self.files.swap_remove_front(at) else { return Ok(0) };
+        let volume = self.bench.f2fs()?;
+        self.call(|_| Ok(volume.unlink(volume.root(), name(n).as_bytes())?))?;
+        Ok(bytes)
+    }
+
+    /// A page changes.
+    fn change(&mut self, ino: Ino, pages: u64, n: u64) -> Result<(), LabError> {
+        let hot = pages / 5;
+        let at = match self.rng.below(5) {
+            0 => hot + self.rng.below(pages - hot),
+            _ => self.rng.below(hot),
+        };
+        let mut page = [0; BLOCK];
+        generate(self.rng.next_u64(), 0, &mut page);
+        let volume = self.bench.f2fs()?;
+        self.call(|_| {
+            volume.write(ino, at * BLOCK as u64, &page, WriteFlags::empty())?;
+            if n.is_multiple_of(PAGES) { Ok(volume.fsync(ino, true)?) } else { Ok(()) }
+        })
+    }
+
+    /// One turn; says how many bytes were written.
+    fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
+        if let Some((ino, pages)) = self.paged {
+            let count = bytes / BLOCK as u64;
+            (1..=count).try_for_each(|n| self.change(ino, pages, n))?;
+            return Ok(count * BLOCK as u64);
+        }
+        let (mut gone, mut come) = (0, 0);
+        while come < bytes {
+            while gone <= come {
+                gone += self.go()?;
+            }
+            come += self.come()?;
+        }
+        Ok(come)
+    }
+}
+
+fn used(
+    bench: &Bench,
+    p: &Parameters,
+    gc: Settings,
+    user: &mut User<'_>,
+    recorder: &mut Recorder<'_>,
+) -> Result<(u64, u32), LabError> {
+    let volume = bench.f2fs()?;
+    let (mut bytes, mut fewest) = (0, u32::MAX);
+    for _ in 0..p.turns {
+        volume.set_cleaning(gc);
+        bytes += user.turn(p.turn_mib << 20)?;
+        fewest = fewest.min(volume.state().free_segments);
+        cleaned::pass_time(bench, recorder, Duration::from_secs(p.pause_seconds))?;
+    }
+    volume.set_cleaning(cleaned::never(gc.policy));
+    volume.sync()?;
+    Ok((bytes, fewest))
+}
+
+/// Measures it.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
+    p.check()?;
+    let gc = p.settings()?;
+    let options = MountOptions { gc: cleaned::never(gc.policy), ..MountOptions::default() };
+    let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, 3))?;
+    let volume = bench.f2fs()?;
+    cleaned::set_age_threshold(volume, p.age_threshold)?;
+    let mut user = User::begin(&bench, &p, job.seed)?;
+    fill(&bench, p.fill_percent, job.seed)?;
+    histograms.push(Histogram::of_free_space(&volume.free_fragments(), "before use"));
+    let free = volume.state().free_segments;
+    let before = Cleaned::so_far(volume);
+    let mut fewest = free;
+    let mut phase = bench.measure("use", p.turns * p.pause_seconds, &progress.part(1, 3), |recorder| {
+        let (bytes, least) = used(&bench, &p, gc, &mut user, recorder)?;
+        fewest = least;
+        Ok(bytes)
+    })?;
+    phase.stage = Stage::Measured;
+    let cleaned = Cleaned::so_far(volume).since(before);
+    cleaned.note(&mut phase);
+    phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
+    distribution(&mut phase, "call", &mut user.calls);
+    phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
+    phase.note("free_segments_before", free.into(), "segments");
+    phase.note("fewest_free_segments", fewest.into(), "segments");
+    let moving = [Cause::BackgroundGcData, Cause::BackgroundGcNode, Cause::ForegroundGcData, Cause::ForegroundGcNode];
+    phase.note("joules_moving", moving.iter().map(|c| phase.cause(*c as u8).joules()).sum(), "J");
+    let mut after = p.after.run(&bench, job.seed, &progress.part(2, 3))?;
+    after.note("in_all", (phase.total() + after.total()).joules(), "J");
+    histograms.push(Histogram::of_free_space(&volume.free_fragments(), "at the end"));
+    phases.extend([phase, after]);
+    volume.unmount()?;
+    Ok((phases, histograms))
+}
