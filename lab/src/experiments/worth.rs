@@ -118,7 +118,8 @@ struct User<'a> {
     /// The file whose pages change, and its pages.
     paged: Option<(Ino, u64)>,
     unsynced: u64,
-    /// How long each call took, in nanoseconds, what it waited for among it.
+    /// How long calls took, in nanoseconds, what they waited for among it: those that make something durable, and the others.
+    syncs: Vec<u64>,
     calls: Vec<u64>,
 }
 
@@ -130,8 +131,8 @@ impl<'a> User<'a> {
     /// Makes what the work replaces bit by bit.
     fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let (rng, live) = (Rng::new(seed), p.live_mib << 20);
-        let (files, calls) = (VecDeque::new(), Vec::new());
-        let mut user = User { bench, work: p.work, rng, files, made: 0, paged: None, unsynced: 0, calls };
+        let (files, syncs, calls) = (VecDeque::new(), Vec::new(), Vec::new());
+        let mut user = User { bench, work: p.work, rng, files, made: 0, paged: None, unsynced: 0, syncs, calls };
         if p.work == Work::Pages {
             let ino = bench.file("paged")?;
             bench.write_whole(ino, live, seed)?;
@@ -143,16 +144,23 @@ impl<'a> User<'a> {
             bytes += user.come()?;
         }
         bench.f2fs()?.sync()?;
-        user.calls.clear();
+        (user.syncs, user.calls) = Default::default();
         Ok(user)
     }
 
     /// Does something and notes how long it took.
-    fn call<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, LabError>) -> Result<T, LabError> {
+    fn call<T>(&mut self, work: impl FnOnce() -> vfs::Result<T>) -> Result<T, LabError> {
         let from = self.bench.clock().monotonic();
-        let out = work(self)?;
+        let out = work()?;
         self.calls.push((self.bench.clock().monotonic() - from).as_nanos() as u64);
         Ok(out)
+    }
+
+    /// The same of something that makes durable.
+    fn sync(&mut self, work: impl FnOnce() -> vfs::Result<()>) -> Result<(), LabError> {
+        self.call(work)?;
+        self.syncs.extend(self.calls.pop());
+        Ok(())
     }
 
     fn size(&mut self) -> u64 {
@@ -167,15 +175,14 @@ impl<'a> User<'a> {
         let (n, bytes) = (self.made, self.size());
         self.made += 1;
         let volume = self.bench.f2fs()?;
-        let ino =
-            self.call(|_| Ok(volume.mknod(Caller::default(), volume.root(), name(n).as_bytes(), &FILE)?.attr.ino))?;
+        let ino = self.call(|| volume.mknod(Caller::default(), volume.root(), name(n).as_bytes(), &FILE))?.attr.ino;
         let mut part = vec![0; bytes.min(1 << 17) as usize];
         for at in (0..bytes).step_by(part.len()) {
             generate(n, (at / BLOCK as u64) as u32, &mut part);
             let some = &part[..(bytes - at).min(part.len() as u64) as usize];
-            self.call(|_| match volume.write(ino, at, some, WriteFlags::empty())? {
+            self.call(|| match volume.write(ino, at, some, WriteFlags::empty())? {
                 n if n == some.len() => Ok(()),
-                _ => Err(vfs::Error::NoSpace.into()),
+                _ => Err(vfs::Error::NoSpace),
             })?;
         }
         volume.forget(ino, 1);
@@ -183,7 +190,7 @@ impl<'a> User<'a> {
         self.unsynced += bytes;
         if self.unsynced >= SYNC_EVERY {
             self.unsynced = 0;
-            self.call(|_| Ok(volume.sync()?))?;
+            self.sync(|| volume.sync())?;
         }
         Ok(bytes)
     }
@@ -197,7 +204,7 @@ impl<'a> User<'a> {
         // The order counts for downloads alone, of which the first goes.
         let Some((n, bytes)) = self.files.swap_remove_front(at) else { return Ok(0) };
         let volume = self.bench.f2fs()?;
-        self.call(|_| Ok(volume.unlink(volume.root(), name(n).as_bytes())?))?;
+        self.call(|| volume.unlink(volume.root(), name(n).as_bytes()))?;
         Ok(bytes)
     }
 
@@ -211,10 +218,8 @@ impl<'a> User<'a> {
         let mut page = [0; BLOCK];
         generate(self.rng.next_u64(), 0, &mut page);
         let volume = self.bench.f2fs()?;
-        self.call(|_| {
-            volume.write(ino, at * BLOCK as u64, &page, WriteFlags::empty())?;
-            if n.is_multiple_of(PAGES) { Ok(volume.fsync(ino, true)?) } else { Ok(()) }
-        })
+        self.call(|| volume.write(ino, at * BLOCK as u64, &page, WriteFlags::empty()))?;
+        if n.is_multiple_of(PAGES) { self.sync(|| volume.fsync(ino, true)) } else { Ok(()) }
     }
 
     /// One turn; says how many bytes were written.
@@ -255,6 +260,19 @@ fn used(
     Ok((bytes, fewest))
 }
 
+/// Fills the volume so far, and says how full it is; fails where it is fuller already.
+fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
+    fill(bench, percent, seed)?;
+    let s = bench.f2fs()?.statfs()?;
+    let full = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
+    if full > percent as f64 + 1.0 {
+        return Err(LabError::Parameters(format!(
+            "fill_percent {percent}: with its state and what the work replaces, the volume is {full:.1} % full"
+        )));
+    }
+    Ok(full)
+}
+
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
@@ -266,7 +284,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let volume = bench.f2fs()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let mut user = User::begin(&bench, &p, job.seed)?;
-    fill(&bench, p.fill_percent, job.seed)?;
+    let full = fill_to(&bench, p.fill_percent, job.seed)?;
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "before use"));
     let free = volume.state().free_segments;
     let before = Cleaned::so_far(volume);
@@ -281,6 +299,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     cleaned.note(&mut phase);
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     distribution(&mut phase, "call", &mut user.calls);
+    distribution(&mut phase, "sync", &mut user.syncs);
+    phase.note("full", full, "%");
     phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
     phase.note("free_segments_before", free.into(), "segments");
     phase.note("fewest_free_segments", fewest.into(), "segments");

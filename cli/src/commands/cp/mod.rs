@@ -5,6 +5,7 @@
 //! behind. A file whose contents are whole, but not its attributes, stays if it is nobody's place that it takes, for its
 //! owner alone. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
 
+mod ahead;
 mod below;
 pub mod host;
 mod inside;

@@ -9,7 +9,7 @@ use indicatif::ProgressBar;
 use vfs::FileKind;
 
 use super::item::{Glance, Item, Made, Out, Sink, Source};
-use super::{below, inside};
+use super::{ahead, below, inside};
 use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
@@ -240,13 +240,15 @@ pub struct Filled {
 
 /// Copies a tree, of which a [`survey`] counted so many bytes, into the root of a mounted image, owners and all. What fails is not
 /// told.
-pub fn fill(source: &dyn Source, image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
+pub fn fill(source: &(dyn Source + Sync), image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
     let mut done = Done::default();
     let bar = progress::bytes(bytes, "copying");
     let sink = inside::Inside { image: inside::Hold::Lent(image), owners: true };
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    let mut copy = Copy { source, sink: &sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
-    let copied = copy.tree(b"/", b"/");
+    let copied = ahead::with(source, b"/", |source| {
+        let above = Vec::new();
+        Copy { source, sink: &sink, links, above, bar: &bar, stop, buf, done: &mut done }.tree(b"/", b"/")
+    });
     bar.finish_and_clear();
     copied?;
     let full = vfs::Error::NoSpace.to_string();

@@ -21,7 +21,7 @@ pub struct Description {
 
 /// A tree below a directory of another source.
 pub struct Described<'s> {
-    pub inner: &'s dyn Source,
+    pub inner: &'s (dyn Source + Sync),
     /// That directory, as the other source names it.
     pub root: Vec<u8>,
     pub description: &'s Description,

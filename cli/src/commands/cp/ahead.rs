@@ -1,0 +1,232 @@
+//! What will be copied next, read while the last is being written.
+//!
+//! A thread goes through the tree in the order in which a copy does, and hands over what it found: attributes, names, the contents
+//! of small files. It is some files ahead and no more. What it could not read, or what a copy asks for in another order, the copy
+//! reads itself: so a copy gets the same answers with and without. Left out: large files, whose reading is no waiting for names, and
+//! files with more names than one, which are read once.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use vfs::FileKind;
+
+use super::item::{Glance, Item, Out, Reader, Source};
+use super::walk::join;
+
+/// Contents of so many bytes are read ahead.
+const SMALL: u64 = 256 << 10;
+/// So many things may be ahead of the copy.
+const AHEAD: usize = 64;
+
+/// Stretches of data, by where they begin.
+type Contents = Vec<(u64, Vec<u8>)>;
+/// The names in a directory, and whether they are all.
+type Names = (Vec<Vec<u8>>, Out<()>);
+
+/// Something in the tree.
+struct Found {
+    path: Vec<u8>,
+    item: Item,
+    /// Of a directory.
+    inside: Option<(Glance, Names)>,
+    /// Of a small file.
+    contents: Option<Contents>,
+}
+
+/// A source that was read ahead.
+struct Ahead<'s> {
+    inner: &'s dyn Source,
+    coming: Receiver<Found>,
+    /// What was asked for last, as far as it was not given away.
+    last: RefCell<Option<Found>>,
+}
+
+/// Does `work` with a source that is read ahead from `root` on.
+pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn Source) -> T) -> T {
+    std::thread::scope(|scope| {
+        let (give, coming) = sync_channel(AHEAD);
+        scope.spawn(move || {
+            // It ends early when the copy does.
+            let _ = walk(inner, root.to_vec(), &mut Vec::new(), &give);
+        });
+        let ahead = Ahead { inner, coming, last: RefCell::default() };
+        work(&ahead)
+    })
+}
+
+/// Why a walk ends before its end.
+struct Ended;
+
+fn walk(source: &dyn Source, path: Vec<u8>, above: &mut Vec<(u64, u64)>, give: &SyncSender<Found>) -> Result<(), Ended> {
+    // Who copies asks again, and says what is wrong.
+    let Ok(item) = source.item(&path) else { return Ok(()) };
+    if item.kind != FileKind::Directory {
+        let small = item.kind == FileKind::Regular && item.identity.is_none() && item.size <= SMALL;
+        let contents = if small { contents(source, &path, item.size).ok() } else { None };
+        return give.send(Found { path, item, inside: None, contents }).map_err(|_| Ended);
+    }
+    let Ok(glance) = source.glance(&path) else { return Ok(()) };
+    if above.contains(&glance.file) {
+        return Ok(());
+    }
+    let names = source.names(&path);
+    let all = names.0.clone();
+    let inside = Some((glance, names));
+    give.send(Found { path: path.clone(), item, inside, contents: None }).map_err(|_| Ended)?;
+    above.push(glance.file);
+    all.iter().try_for_each(|name| walk(source, join(&path, name), above, give))?;
+    above.pop();
+    Ok(())
+}
+
+fn contents(source: &dyn Source, path: &[u8], size: u64) -> Out<Contents> {
+    let (mut reader, mut at, mut all) = (source.open(path)?, 0, Vec::new());
+    while at < size {
+        let Some((start, end)) = reader.next_data(at)?.filter(|(start, _)| *start < size) else { break };
+        let mut data = vec![0; (end.min(size) - start) as usize];
+        let mut done = 0;
+        while done < data.len() {
+            match reader.read_at(start + done as u64, &mut data[done..])? {
+                // It shrinks while it is read.
+                0 => return Err("shorter than it was".into()),
+                n => done += n,
+            }
+        }
+        at = start + data.len() as u64;
+        all.push((start, data));
+    }
+    Ok(all)
+}
+
+impl Ahead<'_> {
+    /// Moves on to a path; false if the walk did not come there.
+    fn reach(&self, path: &[u8]) -> bool {
+        let mut last = self.last.borrow_mut();
+        while last.as_ref().is_none_or(|found| found.path != path) {
+            match self.coming.recv() {
+                Ok(found) => *last = Some(found),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes something of what was found at a path that was asked for last.
+    fn take<T>(&self, path: &[u8], what: impl FnOnce(&mut Found) -> Option<T>) -> Option<T> {
+        self.last.borrow_mut().as_mut().filter(|found| found.path == path).and_then(what)
+    }
+}
+
+impl Source for Ahead<'_> {
+    fn glance(&self, path: &[u8]) -> Out<Glance> {
+        match self.take(path, |found| found.inside.as_ref().map(|(glance, _)| *glance)) {
+            Some(glance) => Ok(glance),
+            None => self.inner.glance(path),
+        }
+    }
+    fn item(&self, path: &[u8]) -> Out<Item> {
+        match self.reach(path).then(|| self.take(path, |found| Some(found.item.clone()))).flatten() {
+            Some(item) => Ok(item),
+            None => self.inner.item(path),
+        }
+    }
+    fn names(&self, path: &[u8]) -> Names {
+        match self.take(path, |found| found.inside.as_mut().map(|(_, names)| names.clone())) {
+            Some(names) => names,
+            None => self.inner.names(path),
+        }
+    }
+    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>> {
+        match self.take(path, |found| found.contents.take()) {
+            Some(contents) => Ok(Box::new(Held(contents))),
+            None => self.inner.open(path),
+        }
+    }
+}
+
+/// Contents that were read ahead.
+struct Held(Contents);
+
+impl Reader for Held {
+    fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
+        let ends = |(start, data): &(u64, Vec<u8>)| (*start, start + data.len() as u64);
+        let next = self.0.iter().map(ends).find(|(_, end)| *end > offset);
+        Ok(next.map(|(start, end)| (start.max(offset), end)))
+    }
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize> {
+        let Some((start, data)) = self.0.iter().rev().find(|(start, _)| *start <= offset) else { return Ok(0) };
+        let some = data.get((offset - start) as usize..).unwrap_or(&[]);
+        let n = some.len().min(buf.len());
+        buf[..n].copy_from_slice(&some[..n]);
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileExt;
+
+    use super::super::host::Host;
+    use super::*;
+
+    /// Everything that a copy asks of a source, in its order, but for what lies below `skipped`.
+    fn told(source: &dyn Source, path: &[u8], skipped: &[u8], out: &mut Vec<String>) {
+        let item = source.item(path).unwrap();
+        out.push(format!("{} {:?} {} {:o}", String::from_utf8_lossy(path), item.kind, item.size, item.perm));
+        match item.kind {
+            FileKind::Directory => {
+                out.push(format!("{:?}", source.glance(path).unwrap().file));
+                let (names, read) = source.names(path);
+                read.unwrap();
+                if path.ends_with(skipped) {
+                    return;
+                }
+                names.iter().for_each(|name| told(source, &join(path, name), skipped, out));
+            }
+            FileKind::Regular => {
+                let (mut reader, mut at) = (source.open(path).unwrap(), 0);
+                while let Some((start, end)) = reader.next_data(at).unwrap().filter(|(start, _)| *start < item.size) {
+                    let mut data = vec![0; 1000];
+                    at = start;
+                    while at < end.min(item.size) {
+                        let want = (end.min(item.size) - at).min(1000) as usize;
+                        let n = reader.read_at(at, &mut data[..want]).unwrap();
+                        out.push(format!("{at} {}", blake3::hash(&data[..n])));
+                        at += n as u64;
+                    }
+                }
+            }
+            _ => out.push(String::from_utf8_lossy(&item.target).into_owned()),
+        }
+    }
+
+    #[test]
+    fn a_source_that_is_read_ahead_says_what_it_says_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for d in ["a", "a/deep", "b", "skipped", "z"] {
+            fs::create_dir(at(d)).unwrap();
+        }
+        for n in 0..150 {
+            let name = at(["a", "a/deep", "b", "skipped"][n % 4]).join(format!("file-{n}"));
+            fs::write(name, vec![n as u8; 97 * n]).unwrap();
+        }
+        fs::write(at("z/large"), vec![7; SMALL as usize + 5000]).unwrap();
+        let holes = fs::File::create(at("z/holes")).unwrap();
+        holes.set_len(200_000).unwrap();
+        holes.write_all_at(b"in the midst", 100_000).unwrap();
+        fs::hard_link(at("a/file-4"), at("z/again")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", at("z/link")).unwrap();
+        fs::write(at("z/empty"), b"").unwrap();
+        let root = dir.path().as_os_str().as_bytes();
+        for skipped in [&b"/none"[..], b"/skipped", b"/a", b"/z"] {
+            let (mut plain, mut ahead) = (Vec::new(), Vec::new());
+            told(&Host, root, skipped, &mut plain);
+            with(&Host, root, |source| told(source, root, skipped, &mut ahead));
+            assert!(plain.len() > 20, "{plain:?}");
+            assert_eq!(ahead, plain);
+        }
+    }
+}
