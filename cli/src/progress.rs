@@ -29,8 +29,7 @@ fn bar(len: u64, what: &str, template: &str) -> ProgressBar {
 pub fn show_if_slow(bar: &ProgressBar) {
     // Asked once: who copies a million files comes here as often.
     static ON_A_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
-    if *ON_A_TERMINAL
-        && bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
+    if *ON_A_TERMINAL && bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
     }
 }

@@ -26,11 +26,12 @@ enum One {
 impl State {
     /// Takes the blocks of what was written out of the free ones.
     pub(crate) fn take_slots(&mut self, written: &Written) -> Result<()> {
-        for slot in &written.slots {
-            if !self.free.take(slot.addr().0, 1) {
-                return Err(Error::corrupt(format_args!("block {} of the log's path is not free", slot.addr())));
+        for run in written.slots.chunk_by(|a, b| a.addr().0 + 1 == b.addr().0) {
+            let first = run[0].addr();
+            if !self.free.take(first.0, run.len() as u64) {
+                return Err(Error::corrupt(format_args!("blocks from {first} on, of the log's path, are not free")));
             }
-            self.note_written(slot.addr());
+            self.note_written(first, run.len() as u64);
         }
         self.logged += written.slots.len() as u64;
         Ok(())
@@ -51,7 +52,8 @@ impl State {
 
     /// An inode was written where the plan said.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
-        let old = inode.addr.into_iter().chain(std::mem::take(&mut inode.indexes)).chain(laid.extents().stale().to_vec());
+        let old =
+            inode.addr.into_iter().chain(std::mem::take(&mut inode.indexes)).chain(laid.extents().stale().to_vec());
         let old = old.map(|start| Run { start, blocks: 1 });
         let replaced = laid.replaced(slots);
         inode.addr = Some(laid.at());

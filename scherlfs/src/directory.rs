@@ -129,7 +129,9 @@ impl State {
             }
         };
         self.change_block(dir, index)?;
-        let Some(block) = dir.pages.get_mut(&index).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&index).map(Page::make_mut) else {
+            return Err(Error::corrupt("a directory's block"));
+        };
         let Some(at) = directory::insert(block, ino, number(what), name) else {
             return Err(Error::corrupt(format_args!("directory {}: block {index} has no room", dir.ino)));
         };
@@ -142,7 +144,9 @@ impl State {
     /// Removes a name.
     pub fn remove_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot) -> Result<()> {
         self.change_block(dir, spot.block)?;
-        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else {
+            return Err(Error::corrupt("a directory's block"));
+        };
         directory::remove(block, spot.at);
         let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
         names.spots.remove(name);
@@ -169,7 +173,9 @@ impl State {
     /// Makes a name lead elsewhere.
     pub fn redirect_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot, to: (Ino, FileKind)) -> Result<()> {
         self.change_block(dir, spot.block)?;
-        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else {
+            return Err(Error::corrupt("a directory's block"));
+        };
         directory::redirect(block, spot.at, to.0, number(to.1));
         let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
         names.spots.insert(name.into(), Spot { ino: to.0, kind: to.1, ..spot });

@@ -390,7 +390,11 @@ impl Written {
             give(Some(at.0), data, &mut owners)?;
         }
         if let Some(archive) = &state.archive {
-            self.blocks.iter().flatten().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+            self.blocks
+                .iter()
+                .flatten()
+                .filter(|o| o.kept)
+                .for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
             self.apart.iter().for_each(|(at, out)| archive.keep(*at, &out.block));
         }
         Ok(())

@@ -118,7 +118,8 @@ impl State {
                     }
                     let generation = if now.is_none() { place.generation.into() } else { then.a.generation };
                     // What is written now, it replaces.
-                    let (addr, lists) = now.map_or((None, Vec::new()), |now| (now.addr, crate::inode::lists(&now).collect()));
+                    let (addr, lists) =
+                        now.map_or((None, Vec::new()), |now| (now.addr, crate::inode::lists(&now).collect()));
                     let a = scherlfs_format::inode::Attributes { generation, ..then.a };
                     let mut inode = Inode { addr, indexes: Vec::new(), a, ..then };
                     // Its continuations of then may be nobody's blocks.

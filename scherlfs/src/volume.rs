@@ -426,13 +426,14 @@ impl Volume {
         out
     }
 
-    /// Makes all that was written durable.
-    pub(crate) fn settle(&self) -> Result<()> {
-        if self.options.read_only {
-            return Ok(());
-        }
+    /// Makes all that was written durable, if `is_right` says that there is what somebody asked it of.
+    pub(crate) fn settle(&self, is_right: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
         let attempt = {
             let mut state = self.state.write();
+            is_right(&mut state)?;
+            if self.options.read_only {
+                return Ok(());
+            }
             state.writable()?;
             match &self.archive {
                 Some(archive) if self.options.sync == Sync::Burst => {
@@ -476,7 +477,7 @@ impl Volume {
         };
         let old = since.is_some_and(|since| now.saturating_sub(since) >= writeback);
         match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
-            None if old => self.settle(),
+            None if old => self.settle(|_| Ok(())),
             Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
                 because(Why::Waiting, || self.burst())
             }

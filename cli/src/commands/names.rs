@@ -65,7 +65,10 @@ fn octal(text: &str) -> Result<u16, String> {
 /// Who owns what these commands make.
 pub fn caller() -> Caller {
     // Nothing here becomes somebody else.
-    static WHO: std::sync::LazyLock<Caller> = std::sync::LazyLock::new(|| Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() });
+    static WHO: std::sync::LazyLock<Caller> = std::sync::LazyLock::new(|| Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    });
     *WHO
 }
 

@@ -49,9 +49,10 @@ impl State {
     }
 
     /// The log took these blocks.
-    pub(crate) fn note_written(&mut self, at: Addr) {
+    pub(crate) fn note_written(&mut self, at: Addr, blocks: u64) {
         let segment = self.segment();
-        self.care.written.insert(at.0 / segment, self.seq);
+        let segments = at.0 / segment..(at.0 + blocks).div_ceil(segment);
+        segments.for_each(|n| _ = self.care.written.insert(n, self.seq));
     }
 
     /// Segments that are neither empty nor full, but for those that nothing can clear: the first, in which the superblocks

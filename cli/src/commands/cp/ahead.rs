@@ -57,7 +57,12 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
 /// Why a walk ends before its end.
 struct Ended;
 
-fn walk(source: &dyn Source, path: Vec<u8>, above: &mut Vec<(u64, u64)>, give: &SyncSender<Found>) -> Result<(), Ended> {
+fn walk(
+    source: &dyn Source,
+    path: Vec<u8>,
+    above: &mut Vec<(u64, u64)>,
+    give: &SyncSender<Found>,
+) -> Result<(), Ended> {
     // Who copies asks again, and says what is wrong.
     let Ok(item) = source.item(&path) else { return Ok(()) };
     if item.kind != FileKind::Directory {

@@ -77,7 +77,12 @@ const NAME: u64 = 8;
 const NAMES: u64 = 214;
 
 /// What something in a tree takes, in blocks, at most.
-fn blocks_of(source: &dyn Source, at: &[u8], Glance { kind, size, .. }: Glance, names: &[Vec<u8>]) -> Result<u64, String> {
+fn blocks_of(
+    source: &dyn Source,
+    at: &[u8],
+    Glance { kind, size, .. }: Glance,
+    names: &[Vec<u8>],
+) -> Result<u64, String> {
     Ok(match kind {
         FileKind::Directory => {
             let places: u64 = names.iter().map(|n| (n.len() as u64).div_ceil(NAME)).sum();
