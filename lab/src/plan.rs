@@ -26,7 +26,7 @@ pub struct Plan {
     pub kind: Kind,
     /// The device's profile.
     pub profile: String,
-    /// Every variant runs once with each.
+    /// Every variant runs once with each; in a quick run with the first alone.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
     /// The variants in which nobody cleans in the background, where variants differ in who does.
@@ -358,7 +358,8 @@ impl Experiment {
                 known: known.join(", "),
             });
         }
-        let seeds = changes.seed.map_or_else(|| self.plan.seeds.clone(), |s| vec![s]);
+        let mut seeds = changes.seed.map_or_else(|| self.plan.seeds.clone(), |s| vec![s]);
+        seeds.truncate(if changes.quick { 1 } else { usize::MAX });
         let chosen = variants.iter().filter(|v| changes.variants.is_empty() || changes.variants.contains(&v.name));
         let job = |v: &Variant, seed| {
             let mut parameters = self.plan.parameters.clone();

@@ -73,6 +73,31 @@ fn microdrive_table31_runs_and_repeats() {
 }
 
 #[test]
+fn gc_worth_runs_and_repeats_and_whoever_cleans_the_use_is_the_same() {
+    let outcome = runs_and_repeats("gc-worth");
+    for v in &outcome.variants {
+        let phase =
+            |v: &lab::result::VariantResult, name: &str| v.phases.iter().find(|p| p.name == name).unwrap().clone();
+        let (cell, _) = v.name.split_at(
+            ["small-files", "downloads", "pages"].iter().find_map(|w| Some(v.name.find(w)? + w.len())).unwrap(),
+        );
+        let control = outcome.variants.iter().find(|w| w.name == format!("{cell}-none")).unwrap();
+        let (used, unclean) = (phase(v, "use"), phase(control, "use"));
+        assert_eq!(used.bytes, unclean.bytes, "{}: bytes", v.name);
+        assert_eq!(used.measures["syncs_made"], unclean.measures["syncs_made"], "{}", v.name);
+        for name in ["full", "free_segments_before"] {
+            assert_eq!(used.measures[name], unclean.measures[name], "{}: {name} before", v.name);
+        }
+        let wanted: f64 = if v.name.contains("-85-") { 85.0 } else { 95.0 };
+        assert!((used.measures["full"].value - wanted).abs() < 1.5, "{}: {:?}", v.name, used.measures["full"]);
+        let in_background = used.measures["gc_count"].value - used.measures["foreground_gc_count"].value;
+        assert!(!v.name.ends_with("-none") || in_background == 0.0, "{}: the control cleans", v.name);
+    }
+    let cleaned = outcome.phases().filter(|(_, p)| p.measures.get("gc_count").is_some_and(|n| n.value > 0.0)).count();
+    assert!(cleaned > 10, "{cleaned} variants clean at all");
+}
+
+#[test]
 fn fagc_fig4_runs_and_repeats() {
     runs_and_repeats("fagc-fig4");
 }

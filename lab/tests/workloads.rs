@@ -147,7 +147,10 @@ fn every_shipped_comparison_of_policies_has_controls_and_the_work_after() {
             assert!(e.contains("no control"), "{name}: {e}");
         }
     }
-    assert_eq!(compared, ["fagc-fig11", "fagc-fig12", "fagc-fig9-table5", "fagc-table6", "gc-bound", "medfs-all"]);
+    assert_eq!(
+        compared,
+        ["fagc-fig11", "fagc-fig12", "fagc-fig9-table5", "fagc-table6", "gc-bound", "gc-worth", "medfs-all"]
+    );
     let demo = Experiment::find(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/demo-plan")).unwrap();
     lab::run::check(&demo, &Changes::default()).unwrap();
     assert_eq!(demo.plan.control, ["none"]);

@@ -123,6 +123,15 @@ struct User<'a> {
     calls: Vec<u64>,
 }
 
+/// Which page changes next: four of five times one of the first fifth.
+fn page_of(rng: &mut Rng, pages: u64) -> u64 {
+    let hot = pages / 5;
+    match rng.below(5) {
+        0 => hot + rng.below(pages - hot),
+        _ => rng.below(hot),
+    }
+}
+
 fn name(n: u64) -> String {
     format!("used-{n:06}")
 }
@@ -210,11 +219,7 @@ impl<'a> User<'a> {
 
     /// A page changes.
     fn change(&mut self, ino: Ino, pages: u64, n: u64) -> Result<(), LabError> {
-        let hot = pages / 5;
-        let at = match self.rng.below(5) {
-            0 => hot + self.rng.below(pages - hot),
-            _ => self.rng.below(hot),
-        };
+        let at = page_of(&mut self.rng, pages);
         let mut page = [0; BLOCK];
         generate(self.rng.next_u64(), 0, &mut page);
         let volume = self.bench.f2fs()?;
@@ -300,6 +305,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     distribution(&mut phase, "call", &mut user.calls);
     distribution(&mut phase, "sync", &mut user.syncs);
+    phase.note("syncs_made", user.syncs.len() as f64, "calls");
     phase.note("full", full, "%");
     phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
     phase.note("free_segments_before", free.into(), "segments");
@@ -312,4 +318,19 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phases.extend([phase, after]);
     volume.unmount()?;
     Ok((phases, histograms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_of_five_changes_are_in_a_fifth_of_the_file() {
+        let mut rng = Rng::new(1);
+        let all: Vec<u64> = (0..100_000).map(|_| page_of(&mut rng, 4000)).collect();
+        let hot = all.iter().filter(|at| **at < 800).count();
+        assert!((79_000..81_000).contains(&hot), "{hot} of 100000");
+        assert!(all.iter().all(|at| *at < 4000));
+        assert!(all.iter().filter(|at| **at >= 3200).count() > 4000, "the cold rest is drawn evenly");
+    }
 }
