@@ -5,6 +5,7 @@
 
 mod keep;
 mod papers;
+mod took;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
 use serde_json::json;
 
+use self::took::Watch;
 use crate::half_made::HalfMade;
 use crate::{Failure, meant, output, progress, whole};
 
@@ -84,6 +86,10 @@ struct RunArgs {
     /// `report` and `papers` show.
     #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
     keep: bool,
+    /// Write how long the run took and how much memory, into took.csv beside the plan: what `lab show` says of it. Experiments
+    /// are then timed one by one; `--threads 1` tells best what each needs.
+    #[arg(long, conflicts_with_all = ["profile", "seed", "variant", "set"])]
+    keep_time: bool,
 }
 
 #[derive(clap::Args)]
@@ -221,7 +227,7 @@ fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
 
 fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let (experiments, changes) = planned(args)?;
-    if args.keep {
+    if args.keep || args.keep_time {
         named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
     }
     // Directories for the results are made before that hour, too.
@@ -256,7 +262,9 @@ fn run_each(
             bar.set_position((share * 1000.0) as u64);
             progress::show_if_slow(&bar);
         };
+        let watch = args.keep_time.then(Watch::begin);
         let outcome = lab::run::run(experiment, changes, threads, &tell).map_err(|e| said(&e, args))?;
+        let took = watch.map(|watch| watch.end(args.quick, threads)).transpose()?;
         bar.finish_and_clear();
         let file = store(&outcome, &args.results)?;
         if !as_json {
@@ -266,6 +274,16 @@ fn run_each(
             let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
             if !as_json {
                 output::line(&format!("kept: {}\n", kept.display()));
+            }
+        }
+        if let Some(took) = took {
+            // Variants that are left out take nothing: such a run says nothing of a whole one.
+            let said = match outcome.skipped.is_empty() {
+                true => format!("kept: {}\n", took::write(experiment, took, &keep::directory(name)?)?.display()),
+                false => "not kept: how long it took, for variants were skipped\n".to_owned(),
+            };
+            if !as_json {
+                output::line(&said);
             }
         }
         outcomes.push(json!({ "file": file, "outcome": outcome }));
