@@ -28,6 +28,7 @@ pub const SCHEMAS: &[(&str, u32)] = &[
     ("inspect", 1),
     ("lab papers", 1),
     ("lab report", 1),
+    ("lab show", 1),
     ("mkdir", 1),
     ("mkfs", 1),
     ("mount", 1),

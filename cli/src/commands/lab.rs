@@ -5,6 +5,7 @@
 
 mod keep;
 mod papers;
+mod show;
 mod took;
 
 use std::num::NonZeroUsize;
@@ -27,7 +28,7 @@ use crate::{Failure, meant, output, progress, whole};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
-    joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
+    joulefs lab show fagc-fig4\n  joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -39,6 +40,8 @@ enum Command {
     /// List the experiments there are.
     #[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab list --json")]
     List,
+    /// Show what an experiment claims, its variants and parameters, and what time and memory it takes.
+    Show(show::ShowArgs),
     /// Run experiments and print the papers' numbers beside ours.
     Run(RunArgs),
     /// Write one HTML page: every number that the papers publish beside ours, and the experiments with plots.
@@ -52,8 +55,8 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
-    joulefs lab run --all --quick --threads 1\n\nA plan's parameters and variants are in its plan.toml; experiments that come with the program are in\n\
-    experiments/ of its sources.")]
+    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
+    says the same; experiments that come with the program are in experiments/ of its sources.")]
 struct RunArgs {
     /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
     #[arg(required_unless_present = "all")]
@@ -70,10 +73,10 @@ struct RunArgs {
     /// Run with this seed instead of the plan's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run only this variant; may be given more than once.
+    /// Run only this variant (`lab show` lists them); may be given more than once.
     #[arg(long)]
     variant: Vec<String>,
-    /// Change a parameter of the plan; may be given more than once.
+    /// Change a parameter of the plan (`lab show` lists them); may be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Variants run at once; as many as there are processors without.
@@ -111,6 +114,7 @@ struct ReportArgs {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(as_json),
+        Command::Show(a) => show::run(a, as_json),
         Command::Run(a) => run_all(a, as_json),
         Command::Report(a) => report(a, as_json),
         Command::Papers(a) => papers::run(a, as_json),
@@ -167,7 +171,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
 }
 
 /// Refuses changes that an experiment's plan has no use for. The error names the option that asked for them.
-fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
+fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
     experiment.jobs(changes)?;
     let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
     let as_planned = Changes { profile: None, parameters: toml::Table::new(), ..changes.clone() };
@@ -179,7 +183,8 @@ fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(
             let set = typed.map_or(name.as_str(), String::as_str);
             let why = e.to_string();
             let tip = meant::tip_of_field(&why);
-            return Err(Failure::from(why.trim_end().to_owned() + &tip)
+            let place = format!(" (joulefs lab show {typed_name} says what it takes)");
+            return Err(Failure::from(why.trim_end().to_owned() + &tip + &place)
                 .named(format_args!("--set {set}"))
                 .into_usage());
         }
@@ -221,7 +226,7 @@ fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
     let experiments: Vec<Experiment> = named(args).into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
     // An experiment may take an hour: none begins before all are known to be possible.
-    experiments.iter().try_for_each(|e| check(e, &changes, args))?;
+    experiments.iter().zip(named(args)).try_for_each(|(e, name)| check(e, name, &changes, args))?;
     Ok((experiments, changes))
 }
 
@@ -268,7 +273,7 @@ fn run_each(
         bar.finish_and_clear();
         let file = store(&outcome, &args.results)?;
         if !as_json {
-            show(&outcome, &file);
+            print_outcome(&outcome, &file);
         }
         if args.keep {
             let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
@@ -298,7 +303,7 @@ fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-fn show(outcome: &Outcome, file: &Path) {
+fn print_outcome(outcome: &Outcome, file: &Path) {
     output::line(&format!("{}: {}", outcome.experiment, outcome.title));
     let mut rows = vec![["", "paper", "here", "difference", "where"].map(str::to_owned)];
     rows.extend(outcome.compared.iter().map(|c| {

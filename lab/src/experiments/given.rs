@@ -3,24 +3,26 @@
 //! The parameters that kinds of work on a volume share, and the bench that they make. Left out on purpose: what
 //! is done there.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use device::energy::profile::Profile;
 use f2fs::mkfs;
 use format::superblock::Features;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 use volume::{Kind, MountOptions};
 
-use super::Measured;
+use super::{Measured, taken};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
 
 /// The volume.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Given {
     /// Its mebibytes.
@@ -31,17 +33,18 @@ pub(super) struct Given {
     /// What the device is told of blocks that hold nothing any more.
     #[serde(default)]
     discards: Discards,
-    /// Its file system.
+    /// Its file system: `f2fs` or `scherlfs`.
     #[serde(default)]
+    #[schemars(with = "String")]
     fs: Kind,
-    /// How it is mounted beside what the kind of work sets.
+    /// How it is mounted beside what the kind of work sets: options of `joulefs mount` by name.
     #[serde(default)]
     options: Named,
 }
 
 /// Options of `joulefs mount` by name.
-#[derive(Deserialize, Default)]
-pub(super) struct Named(BTreeMap<String, Value>);
+#[derive(Deserialize, Default, JsonSchema)]
+pub(super) struct Named(#[schemars(with = "BTreeMap<String, String>")] BTreeMap<String, Value>);
 
 impl Named {
     /// How a volume of a file system is mounted, if the kind of work would mount F2FS so.
@@ -63,7 +66,7 @@ impl Named {
 }
 
 /// What a device is told of blocks that hold nothing any more.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Discards {
     /// Nothing.
@@ -164,6 +167,15 @@ pub(super) struct OnVolume<P> {
     pub given: Given,
     /// Those of the work.
     pub work: P,
+}
+
+impl<P: JsonSchema> JsonSchema for OnVolume<P> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}OnVolume", P::schema_name()).into()
+    }
+    fn json_schema(from: &mut SchemaGenerator) -> Schema {
+        taken::together::<Given, P>(from, file!())
+    }
 }
 
 impl<'de, P: DeserializeOwned> Deserialize<'de> for OnVolume<P> {

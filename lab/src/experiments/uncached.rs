@@ -15,6 +15,7 @@ use device::{BLOCK, BlockDevice, Lba, Tag};
 use f2fs::cause::Cause;
 use record::blocks::{Event, Request};
 use scherlfs::{MountOptions, Placement, Sync, Volume, make};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -34,7 +35,7 @@ use crate::uncached::paused::Paused;
 use crate::uncached::recorded::{self, Recording};
 use crate::uncached::segments::Segments;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// What is done, by name.
@@ -70,7 +71,7 @@ pub(super) struct Parameters {
 }
 
 /// How ScherlFS is mounted.
-#[derive(Deserialize, Clone, Default)]
+#[derive(Deserialize, Clone, Default, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
     /// Where inodes are put, as `-o placement=` has it; before their contents without.
@@ -86,7 +87,7 @@ pub(super) struct Mount {
 }
 
 /// When what was written reaches the disk.
-#[derive(Deserialize, Clone, Copy, Default)]
+#[derive(Deserialize, Clone, Copy, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum When {
     /// With every operation.
