@@ -61,18 +61,6 @@ pub fn energies(line: &Line) -> Map<String, Value> {
     row
 }
 
-/// The same for machines, in picojoules, by name.
-pub fn json(lines: &[Line]) -> Value {
-    let row = |line: &Line| {
-        let mut row = energies(line);
-        if let Some(n) = line.count {
-            row.insert("count".into(), json!(n));
-        }
-        (line.name.clone(), Value::Object(row))
-    };
-    lines.iter().map(row).collect::<Map<_, _>>().into()
-}
-
 /// A time for people, from nanoseconds.
 pub fn time(nanos: u64) -> String {
     lab::report::words::time(nanos).replace('µ', "u")

@@ -222,7 +222,7 @@ impl One<'_> {
             let mut phase = finished(phase, stage.calls.len(), &after);
             for (cause, counts) in asked.causes() {
                 let cause = scherlfs::cause::Cause::ALL.into_iter().find(|c| *c as u8 == cause);
-                let Some(cause) = cause.map(|c| c.text().replace(", ", "_").replace(' ', "_")) else { continue };
+                let Some(cause) = cause.map(scherlfs::cause::Cause::key) else { continue };
                 phase.note(&format!("requests_{cause}"), (counts.reads + counts.writes) as f64, "requests");
                 phase.note(&format!("blocks_{cause}"), (counts.blocks_read + counts.blocks_written) as f64, "blocks");
             }

@@ -245,7 +245,8 @@ fn table(what: &str, rows: &Value, interval: f64, most: usize) -> String {
     rows.sort_by_key(|row| std::cmp::Reverse((number(row, "since_pj"), number(row, "pj"))));
     let left_out = rows.len().saturating_sub(most);
     rows.truncate(most);
-    let name = |row: &Value| output::plain(row[what].as_str().unwrap_or_default());
+    // A cause has a name for people beside the one for programs.
+    let name = |row: &Value| output::plain(row["name"].as_str().or(row[what].as_str()).unwrap_or_default());
     let width = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(what.len());
     let mut out = format!("{what:<width$}  {:>10}  {:>10}  {:>10}", "watts", "since", "in all");
     for c in Component::ALL {

@@ -37,7 +37,7 @@ impl Outcome {
                 let by_cause: Map<String, Value> = done
                     .counts
                     .causes()
-                    .map(|(n, c)| (words.cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
+                    .map(|(n, c)| (words.key(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
                     .collect();
                 value["of"] = json!("calls");
                 value["file_system"] = json!(done.fs.type_name());
@@ -338,8 +338,8 @@ fn side_by_side(all: &[Outcome]) -> String {
     let mut causes: Vec<&str> = Vec::new();
     for s in &spent {
         for line in &s.causes {
-            if !causes.contains(&line.name.as_str()) {
-                causes.push(&line.name);
+            if !causes.contains(&line.line.name.as_str()) {
+                causes.push(&line.line.name);
             }
         }
     }
@@ -355,7 +355,7 @@ fn side_by_side(all: &[Outcome]) -> String {
         out += &format!("\n{cause:<wide$}");
         for (o, s) in all.iter().zip(&spent) {
             let energy: device::energy::Energy =
-                s.causes.iter().filter(|l| l.name == cause).flat_map(|l| l.energy).sum();
+                s.causes.iter().map(|c| &c.line).filter(|l| l.name == cause).flat_map(|l| l.energy).sum();
             out += &format!(" {:>width$}", energy.to_string(), width = o.name.chars().count().max(11));
         }
     }
