@@ -11,6 +11,7 @@ use volume::{Kind, MountOptions, Mounted};
 use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
+use crate::table::{self, Table};
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -176,17 +177,22 @@ impl Statistics {
     }
     /// For people.
     pub fn table(&self) -> String {
-        use std::fmt::Write;
-        let mut out = String::from("written to the device      blocks     share\n");
+        let columns = [
+            table::word("written to the device").least(24),
+            table::number("blocks").least(8),
+            table::number("share").least(8),
+            table::text(""),
+        ];
+        let mut table = Table::new(columns).between(1);
         let total = self.total().max(1);
         for Written { text, blocks, .. } in &self.written {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "  {text:<22} {blocks:>8}   {:>6.2}%", *blocks as f64 * 100.0 / total as f64);
+            let share = format!("{:.2}%", *blocks as f64 * 100.0 / total as f64);
+            table.row(&[&format!("  {text}"), blocks, &share]);
         }
-        let _ = writeln!(out, "  {:<22} {:>8}   in {} flushes", "all", self.total(), self.flushes);
-        let _ = write!(out, "user wrote {}", crate::output::bytes(self.user_bytes));
+        table.row(&[&"  all", &self.total(), &"", &format!("in {} flushes", self.flushes)]);
+        let mut out = format!("{}\nuser wrote {}", table.text(), crate::output::bytes(self.user_bytes));
         if let Some(a) = self.amplification() {
-            let _ = write!(out, "; write amplification {a:.3}");
+            out += &format!("; write amplification {a:.3}");
         }
         out
     }

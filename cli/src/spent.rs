@@ -9,6 +9,7 @@ use trace::replay::blocks;
 use vfs::Reason;
 
 use crate::joules::{self, Line};
+use crate::table::{self, Table};
 
 /// Why energy was spent: a word for programs that never changes, and what people read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,6 +200,13 @@ pub fn by_file(
     out
 }
 
+/// What happened inside a device, as far as anything did: for people, a line each.
+pub fn counted(counters: &[(&'static str, u64)]) -> String {
+    let mut table = Table::new([table::word("").least(24), table::number("").least(11)]);
+    counters.iter().filter(|(_, n)| *n > 0).for_each(|(name, n)| table.row(&[name, n]));
+    table.text()
+}
+
 impl Spent {
     fn operations(&self) -> impl Iterator<Item = (String, u64, Energy)> {
         Operation::ALL
@@ -260,15 +268,14 @@ impl Spent {
             let lines: Vec<Line> = self.files.iter().map(|f| f.line.clone()).collect();
             out += &format!("\n\n{}", joules::table(self.owners, &lines));
         }
-        out += &format!("\n\n{:<10} {:>10}  {:>10}", "operation", "count", "energy");
+        let columns = [table::word("operation").least(10), table::number("count").least(9), table::number("energy").least(10)];
+        let mut operations = Table::new(columns);
         for (name, n, energy) in self.operations() {
-            out += &format!("\n{name:<10} {n:>10}  {:>10}", energy.to_string());
+            operations.row(&[&name, &n, &energy]);
         }
-        out.push('\n');
-        for (name, n) in self.counters.iter().filter(|(_, n)| *n > 0) {
-            out += &format!("\n{name:<24} {n:>12}");
-        }
-        out
+        out += &format!("\n\n{}", operations.text());
+        let counters = counted(&self.counters);
+        if counters.is_empty() { out } else { format!("{out}\n\n{counters}") }
     }
 }
 

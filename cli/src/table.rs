@@ -1,30 +1,21 @@
 //! How is a table set, so that it fits where it is read?
 //!
 //! Numbers stand to the right and names to the left, in columns as wide as their widest cell on the screen: a letter of Chinese
-//! takes two places, an accent none. In a terminal that is too narrow, columns of words are wrapped; numbers never are, and
-//! neither is a name where nothing else follows it. Where nobody looks (a pipe, a file), every row is a line, however long.
+//! takes two places, an accent none. In a terminal that is too narrow, columns give up what they have beyond their cells, then texts
+//! are wrapped, and if numbers alone are too wide, the table goes on below, with its names once more. Where nobody looks (a
+//! pipe, a file), every row is a line, however long.
 //!
-//! Left out: what the rows say, and lists in which each line stands for itself as it comes (`top`'s screen fits itself).
+//! Left out: what the rows say, and lists in which each line comes as it is found and stands for itself (`ls`, `du`, `trace
+//! convert`), or with lines of its own between rows (`clean`, `inspect`, which is a page of a fixed size).
 
+use std::fmt::Display;
 use std::io::IsTerminal;
 
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Row, Width, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
+use unicode_width::UnicodeWidthStr;
 
-/// What a column holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    /// Numbers, with their units: to the right.
-    Number,
-    /// A short word: to the left, and never wrapped.
-    Word,
-    /// Names, paths, sentences: to the left, wrapped where the terminal is too narrow.
-    Text,
-}
-
-/// Places that a column of text has at the least.
-const NARROWEST: u16 = 12;
-/// Places between two columns.
-const BETWEEN: u16 = 2;
+/// Places that a column of text has at the least, if it has so much to say.
+const NARROWEST: usize = 12;
 
 /// Columns of the terminal that standard output is; none if it is none. `COLUMNS` says otherwise.
 pub fn columns() -> Option<usize> {
@@ -35,80 +26,170 @@ pub fn columns() -> Option<usize> {
     said.or_else(|| terminal_size::terminal_size().map(|(width, _)| width.0.into()))
 }
 
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Word,
+    Text,
+}
+
+/// A column: what stands over it, and what it holds.
+#[derive(Debug, Clone)]
+pub struct Column {
+    head: String,
+    kind: Kind,
+    least: usize,
+}
+
+/// A column of numbers with their units, to the right.
+pub fn number(head: impl Into<String>) -> Column {
+    Column { head: head.into(), kind: Kind::Number, least: 0 }
+}
+
+/// A column of short words, to the left, which are never wrapped.
+pub fn word(head: impl Into<String>) -> Column {
+    Column { head: head.into(), kind: Kind::Word, least: 0 }
+}
+
+/// A column of names, paths or sentences, to the left, which are wrapped where the terminal is too narrow.
+pub fn text(head: impl Into<String>) -> Column {
+    Column { head: head.into(), kind: Kind::Text, least: 0 }
+}
+
+impl Column {
+    /// The same, so wide at least where there is room: then tables that follow each other look alike.
+    pub fn least(self, least: usize) -> Column {
+        Column { least, ..self }
+    }
+}
+
 /// Rows under heads.
 pub struct Table {
-    kinds: Vec<Column>,
-    indent: u16,
-    table: comfy_table::Table,
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+    between: usize,
 }
 
 impl Table {
-    /// A table without rows. A head that is empty stands over a column that needs none.
-    pub fn new<'a>(heads: impl IntoIterator<Item = (&'a str, Column)>) -> Self {
-        let (heads, kinds): (Vec<&str>, Vec<Column>) = heads.into_iter().unzip();
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING);
-        if heads.iter().any(|head| !head.is_empty()) {
-            table.add_row(cells(heads));
-        }
-        Table { kinds, indent: 0, table }
+    /// A table without rows.
+    pub fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Table { columns: columns.into_iter().collect(), rows: Vec::new(), between: 2 }
     }
 
-    /// The same, so many places from the left.
-    pub fn indented(self, indent: u16) -> Self {
-        Table { indent, ..self }
+    /// The same with so many places between two columns; two without.
+    pub fn between(self, between: usize) -> Self {
+        Table { between, ..self }
     }
 
-    /// One more row.
-    pub fn row<S: Into<String>>(&mut self, row: impl IntoIterator<Item = S>) {
-        self.table.add_row(cells(row));
+    /// One more row; what it lacks is empty.
+    pub fn row(&mut self, cells: &[&dyn Display]) {
+        self.cells(cells.iter().map(ToString::to_string));
+    }
+
+    /// The same, of as many cells as there are.
+    pub fn cells(&mut self, cells: impl IntoIterator<Item = String>) {
+        let mut row: Vec<String> = cells.into_iter().collect();
+        row.resize(self.columns.len(), String::new());
+        self.rows.push(row);
     }
 
     /// The text, as wide as the terminal at most.
-    pub fn text(self) -> String {
+    pub fn text(&self) -> String {
         self.within(columns())
     }
 
-    /// The text, so wide at most if numbers leave room for it.
-    pub fn within(mut self, columns: Option<usize>) -> String {
-        let last = self.kinds.len().saturating_sub(1);
-        let widest = self.table.column_max_content_widths();
-        for (n, ((column, kind), widest)) in self.table.column_iter_mut().zip(&self.kinds).zip(widest).enumerate() {
-            column.set_padding((if n == 0 { self.indent } else { 0 }, if n == last { 0 } else { BETWEEN }));
-            column.set_cell_alignment(match kind {
-                Column::Number => CellAlignment::Right,
-                Column::Word | Column::Text => CellAlignment::Left,
-            });
+    /// The text, so wide at most.
+    pub fn within(&self, width: Option<usize>) -> String {
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let Some(width) = width else { return self.set(&all, None, true) };
+        let roomy = |n: &usize| self.content(*n).max(self.columns[*n].least);
+        if self.sum(&all, &roomy) <= width {
+            return self.set(&all, Some(width), true);
+        }
+        let parts = self.parts(width);
+        parts.iter().map(|part| self.set(part, Some(width), false)).collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The widest cell of a column.
+    fn content(&self, n: usize) -> usize {
+        let cells = self.rows.iter().map(|row| row[n].width());
+        cells.chain([self.columns[n].head.width()]).max().unwrap_or(0)
+    }
+
+    fn sum(&self, columns: &[usize], width: &dyn Fn(&usize) -> usize) -> usize {
+        columns.iter().map(width).sum::<usize>() + self.between * columns.len().saturating_sub(1)
+    }
+
+    /// The columns that stand beside each other, at least one of numbers each time, with the names in every part.
+    fn parts(&self, width: usize) -> Vec<Vec<usize>> {
+        let narrow = |n: &usize| match self.columns[*n].kind {
+            Kind::Text => self.content(*n).min(NARROWEST),
+            Kind::Number | Kind::Word => self.content(*n),
+        };
+        let names = self.columns.iter().position(|c| c.kind == Kind::Text).unwrap_or(0);
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        let mut part = vec![names];
+        for n in (0..self.columns.len()).filter(|n| *n != names) {
+            let mut more = part.clone();
+            more.push(n);
+            if part.len() > 1 && self.sum(&more, &narrow) > width {
+                parts.push(part);
+                more = vec![names, n];
+            }
+            part = more;
+        }
+        parts.push(part);
+        parts.iter_mut().for_each(|part| part.sort_unstable());
+        parts
+    }
+
+    /// These columns beside each other.
+    fn set(&self, columns: &[usize], width: Option<usize>, roomy: bool) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_style(presets::NOTHING);
+        let heads = columns.iter().any(|n| !self.columns[*n].head.is_empty());
+        if heads {
+            table.add_row(columns.iter().map(|n| &self.columns[*n].head));
+        }
+        for row in &self.rows {
+            table.add_row(columns.iter().map(|n| &row[*n]));
+        }
+        let fixed = |n: usize| Width::Fixed(u16::try_from(n).unwrap_or(u16::MAX));
+        let places = |n: usize| u16::try_from(n).unwrap_or(u16::MAX);
+        for (at, (column, n)) in table.column_iter_mut().zip(columns).enumerate() {
+            let Column { kind, least, .. } = &self.columns[*n];
+            let is_last = at + 1 == columns.len();
+            let padding = if is_last { 0 } else { self.between };
+            column.set_padding((0, places(padding)));
+            let is_number = *kind == Kind::Number;
+            column.set_cell_alignment(if is_number { CellAlignment::Right } else { CellAlignment::Left });
+            let content = self.content(*n);
+            let least = if roomy { content.max(*least) } else { content };
             column.set_constraint(match kind {
-                Column::Number | Column::Word => ColumnConstraint::ContentWidth,
-                Column::Text => {
-                    ColumnConstraint::LowerBoundary(Width::Fixed(widest.min(NARROWEST) + column.padding_width()))
-                }
+                Kind::Text if !roomy => ColumnConstraint::LowerBoundary(fixed(content.min(NARROWEST) + padding)),
+                _ => ColumnConstraint::Absolute(fixed(least.max(1) + padding)),
             });
         }
-        match columns.and_then(|c| u16::try_from(c).ok()) {
-            Some(width) => self.table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width),
-            None => self.table.set_content_arrangement(ContentArrangement::Disabled),
+        match width {
+            Some(width) => table.set_content_arrangement(ContentArrangement::Dynamic).set_width(places(width)),
+            None => table.set_content_arrangement(ContentArrangement::Disabled),
         };
-        self.table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+        table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     }
-}
-
-fn cells<S: Into<String>>(row: impl IntoIterator<Item = S>) -> Row {
-    row.into_iter().map(Into::into).collect::<Vec<String>>().into()
 }
 
 #[cfg(test)]
 mod tests {
-    use unicode_width::UnicodeWidthStr;
-
     use super::*;
 
+    const LONG: &str = "/media/0/a very long name of a picture/相片 of a summer.jpg";
+
     fn table() -> Table {
-        let mut table = Table::new([("file", Column::Text), ("read", Column::Number), ("as", Column::Word)]);
-        table.row(["/media/0/a very long name of a picture/相片 of a summer.jpg", "1.25 mJ", "photo"]);
-        table.row(["相片.jpg", "912.00 uJ", "photo"]);
-        table.row(["e\u{301}.jpg", "2 J", "photo"]);
+        let mut table = Table::new([text("file").least(20), number("read").least(14), word("as")]);
+        table.row(&[&LONG, &"1.25 mJ", &"photo"]);
+        table.row(&[&"相片.jpg", &"912.00 uJ", &"photo"]);
+        table.row(&[&"e\u{301}.jpg", &2, &"photo"]);
         table
     }
 
@@ -119,28 +200,46 @@ mod tests {
         assert_eq!(lines.len(), 4, "{text}");
         // Where `photo` begins is one place on the screen.
         let begins: Vec<usize> = lines[1..].iter().map(|l| l.split("photo").next().unwrap().width()).collect();
-        assert!(begins.iter().all(|b| *b == begins[0]), "{text}");
-        assert!(lines[2].ends_with("  912.00 uJ  photo") && lines[3].ends_with("        2 J  photo"), "{text}");
+        assert!(begins.iter().all(|b| *b == LONG.width() + 2 + 14 + 2), "{text}");
+        assert!(lines[2].ends_with("       912.00 uJ  photo") && lines[3].ends_with("               2  photo"), "{text}");
     }
 
     #[test]
-    fn in_a_narrow_terminal_words_are_wrapped_and_numbers_are_not() {
+    fn in_a_narrow_terminal_texts_are_wrapped_and_numbers_are_not() {
         for width in [40, 60, 80, 120] {
             let text = table().within(Some(width));
             assert!(text.lines().all(|l| l.width() <= width), "{width}:\n{text}");
             assert_eq!(text.matches("912.00 uJ  photo").count(), 1, "{width}:\n{text}");
             assert_eq!(text.lines().count() > 4, width < 80, "{width}:\n{text}");
+            // Nothing is lost.
+            let glue = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            let names: String = text.lines().map(|l| l.get(..l.len().min(24)).unwrap_or(l)).collect();
+            assert!(width < 120 || glue(&names).contains("/media/0/avery"), "{text}");
         }
-        // What cannot fit is not cut.
-        let text = table().within(Some(10));
-        assert!(text.contains("912.00 uJ  photo"), "{text}");
     }
 
     #[test]
-    fn rows_without_heads_may_stand_further_right() {
-        let mut table = Table::new([("", Column::Word), ("", Column::Number)]).indented(2);
-        table.row(["a", "1"]);
-        table.row(["bb", "22"]);
-        assert_eq!(table.within(None), "  a    1\n  bb  22");
+    fn numbers_that_are_too_wide_together_go_on_below_with_their_names() {
+        let heads = ["CPU", "DRAM", "storage", "board", "all"];
+        let mut table = Table::new([text("cause")].into_iter().chain(heads.map(|h| number(h).least(10))));
+        for cause in ["user data", "nodes"] {
+            table.cells([cause].into_iter().chain(["123.45 mJ"; 5]).map(str::to_owned));
+        }
+        assert_eq!(table.within(Some(80)).lines().count(), 3);
+        let narrow = table.within(Some(40));
+        assert!(narrow.lines().all(|l| l.width() <= 40), "{narrow}");
+        assert_eq!(narrow.matches("user data").count(), 3, "{narrow}");
+        assert_eq!(narrow.matches("123.45 mJ").count(), 10, "{narrow}");
+        assert!(heads.iter().all(|h| narrow.contains(h)), "{narrow}");
+        // What cannot fit is not cut.
+        assert_eq!(table.within(Some(5)).matches("123.45 mJ").count(), 10);
+    }
+
+    #[test]
+    fn a_table_may_have_no_heads_and_names_at_its_end() {
+        let mut table = Table::new([number("").least(4), text("")]).between(1);
+        table.row(&[&1, &"a"]);
+        table.row(&[&22222, &"bb"]);
+        assert_eq!(table.within(None), "    1 a\n22222 bb");
     }
 }

@@ -20,6 +20,7 @@ use serde_json::json;
 use self::took::Watch;
 use crate::half_made::HalfMade;
 use crate::{Failure, meant, output, progress, whole};
+use crate::table::{self, Table};
 
 /// Repeat the papers' measurements and compare.
 ///
@@ -141,10 +142,9 @@ fn list(as_json: bool) -> Result<(), Failure> {
         output::print(&json!(rows));
         return Ok(());
     }
-    let width = all.iter().map(|e| e.name.len()).max().unwrap_or(0);
-    for e in &all {
-        output::line(&format!("{:width$}  {}", e.name, e.plan.title));
-    }
+    let mut table = Table::new([table::word(""), table::text("")]);
+    all.iter().for_each(|e| table.row(&[&e.name, &e.plan.title]));
+    output::line(&table.text());
     Ok(())
 }
 
@@ -305,47 +305,32 @@ fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
 
 fn print_outcome(outcome: &Outcome, file: &Path) {
     output::line(&format!("{}: {}", outcome.experiment, outcome.title));
-    let mut rows = vec![["", "paper", "here", "difference", "where"].map(str::to_owned)];
-    rows.extend(outcome.compared.iter().map(|c| {
-        [c.claim.quantity.clone(), c.paper_text(), c.ours_text(), c.difference_text(), c.claim.place.clone()]
-    }));
-    table(&rows);
-    let mut rows = vec![["variant", "phase", "energy", "CPU", "DRAM", "storage", "board", "time"].map(str::to_owned)];
-    for (v, p) in outcome.phases() {
-        let of = |c| p.component(c).to_string();
-        let [cpu, dram, storage, board] = device::energy::Component::ALL.map(of);
-        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
-        rows.push([v.name.clone(), p.name.clone(), p.total().to_string(), cpu, dram, storage, board, time]);
+    let numbers = ["paper", "here", "difference"].map(table::number);
+    let mut compared = Table::new([table::text("")].into_iter().chain(numbers).chain([table::text("where")]));
+    for c in &outcome.compared {
+        let place = &c.claim.place;
+        compared.row(&[&c.claim.quantity, &c.paper_text(), &c.ours_text(), &c.difference_text(), place]);
     }
-    output::line("");
-    table(&rows);
+    output::line(&compared.text());
+    let numbers = ["energy", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
+    let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
+    for (v, p) in outcome.phases() {
+        let parts = device::energy::Component::ALL.map(|c| p.component(c).to_string());
+        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
+        spent.cells([v.name.clone(), p.name.clone(), p.total().to_string()].into_iter().chain(parts).chain([time]));
+    }
+    output::line(&format!("\n{}", spent.text()));
     let costs = lab::cost::rows(outcome);
     if !costs.is_empty() {
-        output::line("\nwhat cleaning cost, and the work after it:");
-        table(&std::iter::once(lab::cost::HEADS.map(str::to_owned)).chain(costs).collect::<Vec<_>>());
+        let [variant, numbers @ ..] = lab::cost::HEADS;
+        let mut table = Table::new([table::text(variant)].into_iter().chain(numbers.map(table::number)));
+        costs.into_iter().for_each(|row| table.cells(row));
+        output::line(&format!("\nwhat cleaning cost, and the work after it:\n{}", table.text()));
     }
     for s in &outcome.skipped {
         output::line(&format!("skipped: {}: {}", s.variant, s.why));
     }
     output::line(&format!("\nresults: {}\n", file.display()));
-}
-
-/// Columns as wide as their widest cell; numbers, which are what stands right of the names, to the right.
-fn table<const N: usize>(rows: &[[String; N]]) {
-    let names = match N {
-        5 => [0, 4].as_slice(),
-        8 => &[0, 1],
-        _ => &[0],
-    };
-    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(i, cell)| match names.contains(&i) {
-            true => format!("{cell:0$}", widths[i]),
-            false => format!("{cell:>0$}", widths[i]),
-        });
-        output::line(cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
 }
 
 fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {

@@ -352,6 +352,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         ));
     }
     let outcomes = made(&variants)?;
+    if let Some(empty) = outcomes.iter().find_map(|outcome| outcome.made_no_call(args)) {
+        return Err(empty.into());
+    }
     let sensitivity = match variants.first().filter(|_| args.sensitivity) {
         None => None,
         Some(variant) => {
