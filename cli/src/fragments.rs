@@ -27,11 +27,17 @@ fn upto(level: usize) -> String {
 
 /// For people: a row for each level.
 pub fn table(free: &FreeFragments) -> String {
-    let columns = [table::word(""), table::number("").least(8), table::number("").least(18), table::number("").least(13)];
+    let columns =
+        [table::word(""), table::number("").least(8), table::number("").least(18), table::number("").least(13)];
     let mut table = Table::new(columns);
     for n in 0..LEVELS {
         let pieces = format!("{} pieces", free.count[n]);
-        table.row(&[&format!("  {}", FreeFragments::name(n)), &upto(n), &pieces, &output::bytes(free.blocks[n] * 4096)]);
+        table.row(&[
+            &format!("  {}", FreeFragments::name(n)),
+            &upto(n),
+            &pieces,
+            &output::bytes(free.blocks[n] * 4096),
+        ]);
     }
     table.text()
 }

@@ -146,7 +146,8 @@ impl Image {
             .causes()
             .filter(|(_, c)| c.blocks_written > 0)
             .map(|(n, c)| {
-                let (key, text) = reasons.iter().find(|r| r.number == n).map_or(("other", "other"), |r| (r.key, r.text));
+                let (key, text) =
+                    reasons.iter().find(|r| r.number == n).map_or(("other", "other"), |r| (r.key, r.text));
                 Written { key, text, blocks: c.blocks_written }
             })
             .collect();

@@ -268,7 +268,8 @@ impl Spent {
             let lines: Vec<Line> = self.files.iter().map(|f| f.line.clone()).collect();
             out += &format!("\n\n{}", joules::table(self.owners, &lines));
         }
-        let columns = [table::word("operation").least(10), table::number("count").least(9), table::number("energy").least(10)];
+        let columns =
+            [table::word("operation").least(10), table::number("count").least(9), table::number("energy").least(10)];
         let mut operations = Table::new(columns);
         for (name, n, energy) in self.operations() {
             operations.row(&[&name, &n, &energy]);
@@ -321,7 +322,10 @@ mod tests {
         assert_eq!(Cause::recorded("nodes for fsync").key, "nodes_for_fsync");
         assert_eq!(Cause::recorded("inode map, read").key, "inode_map_read");
         assert_eq!(Cause::recorded("Something else, once").key, "something_else_once");
-        assert_eq!((Cause::of_requests(2).key.as_str(), Cause::of_requests(99).key.as_str()), ("read_ahead", "cause_99"));
+        assert_eq!(
+            (Cause::of_requests(2).key.as_str(), Cause::of_requests(99).key.as_str()),
+            ("read_ahead", "cause_99")
+        );
     }
 
     #[test]

@@ -18,8 +18,8 @@ use volume::{Kind, MountOptions};
 
 use crate::file_system::{Type, size_of};
 use crate::half_made::HalfMade;
-use crate::{Failure, fragments, image, output, progress};
 use crate::table::{self, Table};
+use crate::{Failure, fragments, image, output, progress};
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
 ///
@@ -332,7 +332,8 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
     }
     output::line(&format!("pieces of free space on {}, seed {seed}:", output::bytes(bytes)));
     output::line(&fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>()));
-    let columns = [table::text("ratios").least(38), table::number("published").least(10), table::number("ours").least(10)];
+    let columns =
+        [table::text("ratios").least(38), table::number("published").least(10), table::number("ours").least(10)];
     let mut table = Table::new(columns).between(1);
     for (r, ours) in ratios {
         let ours = ours.map_or("none".to_owned(), |x| format!("{x:.2}"));

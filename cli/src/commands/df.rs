@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::image::Image;
-use crate::{Failure, output};
 use crate::table::{self, Table};
+use crate::{Failure, output};
 
 /// Say how full volumes are.
 ///

@@ -19,8 +19,8 @@ use serde_json::json;
 
 use self::took::Watch;
 use crate::half_made::HalfMade;
-use crate::{Failure, meant, output, progress, whole};
 use crate::table::{self, Table};
+use crate::{Failure, meant, output, progress, whole};
 
 /// Repeat the papers' measurements and compare.
 ///

@@ -220,7 +220,9 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         && let Some((name, _)) = [("dev", fuse.dev), ("suid", fuse.suid)].iter().find(|(_, on)| *on)
     {
         // What a stranger's volume holds would be theirs, with the rights of its owner.
-        return Err(Failure::usage(format!("-o {name}: not beside uid=, gid= or masks, which give away what others own")));
+        return Err(Failure::usage(format!(
+            "-o {name}: not beside uid=, gid= or masks, which give away what others own"
+        )));
     }
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
         return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));

@@ -10,8 +10,8 @@ use volume::{MountOptions, Mounted};
 use crate::commands::ls::date;
 use crate::image::{Image, check_name};
 use crate::place::Place;
-use crate::{Failure, output};
 use crate::table::{self, Table};
+use crate::{Failure, output};
 
 /// Undo the last changes of a ScherlFS volume, or of one file in it.
 ///

@@ -9,8 +9,8 @@
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, Rng, generate};
-use scherlfs::{Clean, MountOptions, Sync, Volume, make};
 use schemars::JsonSchema;
+use scherlfs::{Clean, MountOptions, Sync, Volume, make};
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Power, WriteFlags};
 

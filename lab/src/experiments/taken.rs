@@ -207,7 +207,10 @@ mod tests {
         assert_eq!((rows.form, rows.required, rows.default), ("whole number", true, None));
         let directory = of(Kind::Sqlite, "directory");
         assert_eq!((directory.form, directory.required), ("text", false));
-        assert_eq!((directory.words.join(" "), directory.default), ("never checkpoint fsync".into(), Some("never".into())));
+        assert_eq!(
+            (directory.words.join(" "), directory.default),
+            ("never checkpoint fsync".into(), Some("never".into()))
+        );
         assert!(of(Kind::Sqlite, "keeping").words.contains(&"dci-in-place".to_owned()));
         let after = of(Kind::Bound, "after");
         assert_eq!((after.form, after.fields.len(), after.required), ("table", 2, false));

@@ -14,8 +14,8 @@ use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use f2fs::cause::Cause;
 use record::blocks::{Event, Request};
-use scherlfs::{MountOptions, Placement, Sync, Volume, make};
 use schemars::JsonSchema;
+use scherlfs::{MountOptions, Placement, Sync, Volume, make};
 use serde::Deserialize;
 use vfs::FileSystem;
 

@@ -2,14 +2,14 @@
 //!
 //! Reads the plan and the recordings it names, and prints what `trace::differential` finds.
 
-use unicode_width::UnicodeWidthStr;
 use std::path::PathBuf;
+use unicode_width::UnicodeWidthStr;
 
 use serde_json::{Value, json};
 use trace::differential::{Answer, Number, Plan};
 
-use crate::{Failure, output, progress, whole};
 use crate::table::{self, Table};
+use crate::{Failure, output, progress, whole};
 
 const EXAMPLES: &str = r#"PLAN.toml:
   of = "memory"                     # the run that is divided; the last one if not said

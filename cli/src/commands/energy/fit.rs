@@ -9,8 +9,8 @@ use device::energy::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate}
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
 
-use crate::{Failure, output, whole};
 use crate::table::{self, Table};
+use crate::{Failure, output, whole};
 
 /// Fit a profile's prices and times to measured rows.
 ///
@@ -103,7 +103,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 fn comparisons(computed: &str, list: &[Comparison]) {
     let names = [table::text("workload"), table::word("number").least(10)];
-    let numbers = [("measured", 10), (computed, 9), ("diff %", 6)].map(|(head, least)| table::number(head).least(least));
+    let numbers =
+        [("measured", 10), (computed, 9), ("diff %", 6)].map(|(head, least)| table::number(head).least(least));
     let mut table = Table::new(names.into_iter().chain(numbers));
     for c in list {
         let [measured, computed] = [c.measured, c.computed].map(|n| format!("{n:.3}"));

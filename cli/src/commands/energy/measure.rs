@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use trace::rapl::{Counters, POWERCAP};
 use trace::read::joules_csv;
 
-use crate::{Failure, output, whole};
 use crate::table::{self, Table};
+use crate::{Failure, output, whole};
 
 /// Run a command and say what it cost this machine, as its processor counts it (RAPL).
 ///

@@ -10,8 +10,8 @@ use device::energy::profile::Profile;
 use device::energy::{Nanos, Power};
 use serde_json::{Value, json};
 
-use crate::{Failure, output, size, whole};
 use crate::table::{self, Table};
+use crate::{Failure, output, size, whole};
 
 /// Make a profile with the power states that an NVMe drive reports.
 ///

@@ -11,8 +11,8 @@ use serde_json::json;
 use trace::replay::blocks::How;
 
 use crate::session::{self, SessionArgs};
-use crate::{Failure, joules, of_devices, output, recorded};
 use crate::table::{self, Table};
+use crate::{Failure, joules, of_devices, output, recorded};
 
 /// The recording and how its cost is found.
 #[derive(clap::Args)]

@@ -5,8 +5,8 @@ use device::model::disk::break_even;
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item};
 
-use crate::{Failure, output};
 use crate::table::{self, Table};
+use crate::{Failure, output};
 
 /// List the profiles that come with joulefs.
 #[derive(clap::Args)]

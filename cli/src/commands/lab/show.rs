@@ -11,11 +11,9 @@ use crate::{Failure, joules, output, table};
 
 /// `joulefs lab show`.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  joulefs lab show fagc-fig5\n  joulefs lab show ./my-experiment --json\n\n\
+#[command(after_help = "Examples:\n  joulefs lab show fagc-fig5\n  joulefs lab show ./my-experiment --json\n\n\
     A parameter's value is the plan's; those of variants and of a quick run stand beside it where they differ. A table is\n\
-    set as a whole: --set 'after={ mib = 64, file_kib = 16 }'."
-)]
+    set as a whole: --set 'after={ mib = 64, file_kib = 16 }'.")]
 pub struct ShowArgs {
     /// The experiment by name, or by the path of its directory.
     name: String,
@@ -87,8 +85,10 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
             "assume": first.map(|j| &j.assume),
         })
     };
-    let took: Map<String, Value> =
-        [("full", Size::Full), ("quick", Size::Quick)].map(|(n, size)| (n.to_owned(), json!(e.took.of(size)))).into_iter().collect();
+    let took: Map<String, Value> = [("full", Size::Full), ("quick", Size::Quick)]
+        .map(|(n, size)| (n.to_owned(), json!(e.took.of(size))))
+        .into_iter()
+        .collect();
     json!({
         "name": e.name,
         "title": e.plan.title,
@@ -116,7 +116,8 @@ fn names(jobs: &[Job]) -> Vec<&str> {
 
 fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)]) {
     let columns = table::columns().unwrap_or(100);
-    let text = |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
+    let text =
+        |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
     output::line(&format!("{}: {}", e.name, e.plan.title));
     text(0, &e.claim());
     output::line("");

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, json};
 
 use super::machine::label;
 use super::screen::{seconds, watts};
-use crate::{Failure, output};
 use crate::table::{self, Table};
+use crate::{Failure, output};
 use device::energy::Energy;
 
 /// Bytes of an answer at most.

@@ -9,8 +9,8 @@ use lab::report::words::percent;
 use serde_json::{Value, json};
 use trace::stat::map_cache::{Costs, Curve, DeviceMaps, Geometry, MapStat, Maps, Migration};
 
-use crate::{Failure, output, size};
 use crate::table::{self, Table};
+use crate::{Failure, output, size};
 
 /// The schema's name and version.
 const SCHEMA: (&str, u32) = ("joulefs-map-cache", 1);

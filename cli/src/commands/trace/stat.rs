@@ -23,8 +23,8 @@ use trace::{Opened, TraceError};
 use super::map_cache;
 use crate::of_devices::{self, OfArgs};
 use crate::session::{self, SessionArgs};
-use crate::{Failure, joules, output, recorded, whole};
 use crate::table::{self, Table};
+use crate::{Failure, joules, output, recorded, whole};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
 ///
@@ -333,7 +333,9 @@ fn of_blocks(s: &BlockStat) -> String {
         let _ = writeln!(o, "\n{}", table.text());
     }
     let words = [table::word("event").least(6), table::word("operation").least(13)];
-    let mut table = Table::new(words.into_iter().chain([table::number("count").least(9), table::number("KiB").least(16)])).between(1);
+    let mut table =
+        Table::new(words.into_iter().chain([table::number("count").least(9), table::number("KiB").least(16)]))
+            .between(1);
     for e in &s.events {
         table.row(&[&e.action, &e.op, &e.count, &format!("{:.1}", e.bytes as f64 / 1024.0)]);
     }

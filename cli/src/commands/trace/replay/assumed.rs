@@ -3,9 +3,9 @@
 //! A profile says of each number how far it can be trusted. Those that no source gives are assumed; a person may assume
 //! others (`given`). `--sensitivity` makes the replay again with half and with twice of each, one at a time.
 
+use crate::table::{self, Table};
 use device::energy::profile::{Confidence, Number, Profile};
 use device::energy::{Energy, Nanos};
-use crate::table::{self, Table};
 use serde_json::{Value, json};
 
 use super::given::GIVEN;

@@ -23,10 +23,7 @@ pub fn no_call(args: &Args, made: u64, timing: &Timing) -> Option<String> {
     let file = args.file.display();
     (made == 0).then(|| match timing.before + timing.after {
         0 => format!("{file}: it tells of no call on a file that could be made"),
-        _ => format!(
-            "{file}: no call lies in the session: {} lie before it, {} after it",
-            timing.before, timing.after
-        ),
+        _ => format!("{file}: no call lies in the session: {} lie before it, {} after it", timing.before, timing.after),
     })
 }
 

@@ -18,8 +18,8 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::session;
 use crate::spent::{Spent, Words};
-use crate::{joules, output, recorded};
 use crate::table::{self, Table};
+use crate::{joules, output, recorded};
 
 impl Outcome {
     fn json(&self, most: usize) -> Value {
@@ -309,10 +309,12 @@ fn side_by_side(all: &[Outcome]) -> String {
     let heads = kinds.iter().map(|kind| table::number(format!("{kind}: p50, p99, p99.9")).least(35));
     let mut latencies = Table::new([table::text("latency").least(width)].into_iter().chain(heads)).between(1);
     for o in all {
-        let of = |kind: &&str| o.latencies().iter().find(|l| l.op == *kind).map_or(String::new(), |l| {
-            let s = &l.spread;
-            [s.p50_ns, s.p99_ns, s.p999_ns].map(joules::time).join(", ")
-        });
+        let of = |kind: &&str| {
+            o.latencies().iter().find(|l| l.op == *kind).map_or(String::new(), |l| {
+                let s = &l.spread;
+                [s.p50_ns, s.p99_ns, s.p999_ns].map(joules::time).join(", ")
+            })
+        };
         latencies.cells([o.name.clone()].into_iter().chain(kinds.iter().map(of)));
     }
     out += &format!("\n\n{}", latencies.text());
