@@ -5,8 +5,9 @@
 //! are wrapped, and if numbers alone are too wide, the table goes on below, with its names once more. Where nobody looks (a
 //! pipe, a file), every row is a line, however long.
 //!
-//! Left out: what the rows say, and lists in which each line comes as it is found and stands for itself (`ls`, `du`, `trace
-//! convert`), or with lines of its own between rows (`clean`, `inspect`, which is a page of a fixed size).
+//! Left out: what the rows say; lists in which each line comes as it is found (`ls`, `du`), or with lines of its own between rows
+//! (`clean`); and what is a page of a fixed size by itself (`inspect`, and the screen of `top`, whose columns stay where they
+//! are from one refresh to the next).
 
 use std::fmt::Display;
 use std::io::IsTerminal;
