@@ -23,7 +23,7 @@ pub struct Parameter {
     pub name: String,
     /// What it says; a unit is in the name or in these words.
     pub meaning: String,
-    /// What values are: `number`, `whole number`, `text`, `yes or no`, `list`, `table` or `tables`.
+    /// What values are: `number`, `integer`, `text`, `boolean`, `list`, `table` or `tables`.
     #[serde(rename = "type")]
     pub form: &'static str,
     /// The words a value may be; any without.
@@ -147,9 +147,9 @@ fn form(schema: &Value) -> (&'static str, Vec<String>, Option<&Value>) {
     let types = &schema["type"];
     let word = types.as_str().or_else(|| types.as_array()?.iter().filter_map(Value::as_str).find(|t| *t != "null"));
     match word {
-        Some("integer") => ("whole number", words, None),
+        Some("integer") => ("integer", words, None),
         Some("number") => ("number", words, None),
-        Some("boolean") => ("yes or no", words, None),
+        Some("boolean") => ("boolean", words, None),
         Some("array") => match form(&schema["items"]) {
             ("table", words, below) => ("tables", words, below),
             (_, words, _) => ("list", words, None),
@@ -204,7 +204,7 @@ mod tests {
     fn forms_words_and_defaults_are_those_of_the_types() {
         let of = |kind, name: &str| parameters(kind).into_iter().find(|p| p.name == name).unwrap();
         let rows = of(Kind::Sqlite, "rows");
-        assert_eq!((rows.form, rows.required, rows.default), ("whole number", true, None));
+        assert_eq!((rows.form, rows.required, rows.default), ("integer", true, None));
         let directory = of(Kind::Sqlite, "directory");
         assert_eq!((directory.form, directory.required), ("text", false));
         assert_eq!(

@@ -102,9 +102,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 }
 
 fn comparisons(computed: &str, list: &[Comparison]) {
-    let names = [table::text("workload"), table::word("number").least(10)];
-    let numbers =
-        [("measured", 10), (computed, 9), ("diff %", 6)].map(|(head, least)| table::number(head).least(least));
+    let names = [table::text("workload"), table::word("number").least(11)];
+    let numbers = [("measured", 9), (computed, 9), ("diff %", 6)].map(|(head, least)| table::number(head).least(least));
     let mut table = Table::new(names.into_iter().chain(numbers));
     for c in list {
         let [measured, computed] = [c.measured, c.computed].map(|n| format!("{n:.3}"));

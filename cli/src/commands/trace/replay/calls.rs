@@ -218,8 +218,8 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     synced.map_err(|e| format!("{}: {e}", dir.display()))?;
     let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
     let damage: Option<TraceError> = whole.err();
-    if let (None, Some(empty)) = (&damage, no_call(args, done.calls + done.left_out, &timing)) {
-        return Err(empty.into());
+    if damage.is_none() && done.calls + done.left_out == 0 {
+        return Err(no_call(args, &timing).into());
     }
     let why = "calls found no space, and nothing above tells what they cost: give a directory of a larger file system";
     let wrong = (done.no_space > 0).then(|| format!("{}: {} {why}", dir.display(), done.no_space));

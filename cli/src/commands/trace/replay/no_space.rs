@@ -18,20 +18,22 @@ impl Args {
     }
 }
 
-/// Why no call was made, if none was and the recording is not damaged: there is nothing to tell of.
-pub fn no_call(args: &Args, made: u64, timing: &Timing) -> Option<String> {
+/// Why no call was made of a recording that is not damaged: there is nothing to tell of.
+pub fn no_call(args: &Args, timing: &Timing) -> String {
     let file = args.file.display();
-    (made == 0).then(|| match timing.before + timing.after {
+    match timing.before + timing.after {
         0 => format!("{file}: it tells of no call on a file that could be made"),
         _ => format!("{file}: no call lies in the session: {} lie before it, {} after it", timing.before, timing.after),
-    })
+    }
 }
 
 impl Outcome {
     /// Why no call was made, if none was.
     pub fn made_no_call(&self, args: &Args) -> Option<String> {
         match (&self.done, self.damage()) {
-            (Done::Calls(done), None) => no_call(args, done.calls.calls + done.calls.left_out, &self.timing),
+            (Done::Calls(done), None) if done.calls.calls + done.calls.left_out == 0 => {
+                Some(no_call(args, &self.timing))
+            }
             _ => None,
         }
     }
