@@ -91,7 +91,7 @@ fn after_help() -> String {
         joulefs mount disk.img /mnt --profile kirin9000-ufs31 --flame joules.html\n  \
         joulefs mount disk.img /mnt --record work.rec --contents\n  \
         joulefs mount theirs.img /mnt -o uid=1000,gid=1000\n  \
-        joulefs mount theirs.img /mnt -o uid=alice,umask=077\n\n";
+        joulefs mount theirs.img /mnt -o uid=nobody,umask=077\n\n";
     let owners = "With uid= or gid= everything is shown as belonging to that user or group, who may then do what owners may, \
         as on a volume without owners (vfat). What is on the volume keeps its owner, and what is made there belongs to who makes it. \
         Nothing can be given to another (chown: not permitted), set-id bits are neither shown nor set, and go from files that \

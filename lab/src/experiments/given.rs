@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 use volume::{Kind, MountOptions};
 
-use super::{Measured, taken};
+use super::Measured;
 use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
@@ -169,12 +169,28 @@ pub(super) struct OnVolume<P> {
     pub work: P,
 }
 
+/// Where the schema of a parameter says which file reads it, if that is not the file of the kind of work.
+pub(super) const READ_IN: &str = "x-read-in";
+
 impl<P: JsonSchema> JsonSchema for OnVolume<P> {
     fn schema_name() -> Cow<'static, str> {
         format!("{}OnVolume", P::schema_name()).into()
     }
     fn json_schema(from: &mut SchemaGenerator) -> Schema {
-        taken::together::<Given, P>(from, file!())
+        use serde_json::{Map, Value};
+        let (given, mut both) = (Given::json_schema(from).to_value(), P::json_schema(from));
+        let map = both.ensure_object();
+        let properties = map.entry("properties").or_insert_with(|| Map::new().into());
+        for (name, property) in given["properties"].as_object().into_iter().flatten() {
+            let mut property = property.clone();
+            property[READ_IN] = file!().into();
+            properties[name] = property;
+        }
+        let required = map.entry("required").or_insert_with(|| Vec::<Value>::new().into());
+        if let (Some(all), Some(more)) = (required.as_array_mut(), given["required"].as_array()) {
+            all.extend(more.iter().cloned());
+        }
+        both
     }
 }
 

@@ -3,12 +3,12 @@
 //! It is told from the types that plans are read into: their fields, with the comments that stand there. So nothing is
 //! listed twice, and a parameter that `--set` takes cannot be missing. Left out: what a plan sets them to.
 
+use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::given::OnVolume;
+use super::given::{OnVolume, READ_IN};
 use super::{
     app_cleaning, app_energy, app_replay, app_updates, battery, bound, cleaning, databases, days, delta_eviction,
     delta_reads, differential, disk_modes, dispersal, file_io, fragments, gc_effect, gc_energy, launch, request_sizes,
@@ -39,9 +39,6 @@ pub struct Parameter {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<Parameter>,
 }
-
-/// Where a schema says which file reads a parameter; [`OnVolume`] sets it for the volume's.
-pub(super) const READ_IN: &str = "x-read-in";
 
 /// The parameters of a kind of work, in the order of the alphabet.
 pub fn parameters(kind: Kind) -> Vec<Parameter> {
@@ -84,23 +81,6 @@ fn source(kind: Kind) -> String {
 fn of<P: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<P>().to_value()
-}
-
-/// A schema of two tables in one; what the first one has is read in the file `first_in`.
-pub(super) fn together<A: JsonSchema, B: JsonSchema>(from: &mut SchemaGenerator, first_in: &str) -> Schema {
-    let (first, mut both) = (A::json_schema(from).to_value(), B::json_schema(from));
-    let map = both.ensure_object();
-    let properties = map.entry("properties").or_insert_with(|| Map::new().into());
-    for (name, property) in object(&first, "properties") {
-        let mut property = property.clone();
-        property[READ_IN] = first_in.into();
-        properties[name] = property;
-    }
-    let required = map.entry("required").or_insert_with(|| Vec::<Value>::new().into());
-    if let (Some(all), Some(more)) = (required.as_array_mut(), first["required"].as_array()) {
-        all.extend(more.iter().cloned());
-    }
-    both
 }
 
 fn object<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
