@@ -378,7 +378,7 @@ mod tests {
         for perm in [0o644, 0o600, 0o4640] {
             assert!(matches!(chmod(ino, perm), Err(Error::NotPermitted(_))), "{perm:o}");
         }
-        assert_eq!(fs.getattr(ino).unwrap().perm, 0o755, "the set-id bit went, and nothing else changed");
+        assert_eq!(fs.getattr(ino).unwrap().perm, 0o4755, "what is stored stays as it was");
         assert_eq!(fs.getattr(dir.ino).unwrap().perm, 0o700);
         // One mask alone is of one kind.
         let dirs = Shown::new(fs.clone(), Owner { dmask: Some(0), ..Owner::default() });

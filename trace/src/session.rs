@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_out_of_order_is_counted_with_how_far() {
         let (mut line, mut latest) = (Line::default(), 0);
-        [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.in_order(&mut latest, *t));
+        [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.timing.in_order(&mut latest, *t, 1));
         assert_eq!((line.timing.late, line.timing.late_ns), (2, 4));
     }
 
