@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(fs.getattr(dir.ino).unwrap().perm, 0o700);
         // One mask alone is of one kind.
         let dirs = Shown::new(fs.clone(), Owner { dmask: Some(0), ..Owner::default() });
-        assert_eq!((dirs.getattr(ino).unwrap().perm, dirs.getattr(root).unwrap().perm), (0o755, 0o777));
+        assert_eq!((dirs.getattr(ino).unwrap().perm, dirs.getattr(root).unwrap().perm), (0o4755, 0o777));
     }
 
     #[test]
