@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use device::energy::{Component, Energy, Ledger};
 use serde_json::{Map, Value, json};
 
-use crate::spent::Words;
+use crate::spent::{Cause, Words};
 
 /// Ledgers of earlier answers that are kept: for so many who ask at one time.
 const KEPT: usize = 8;
@@ -116,7 +116,13 @@ pub fn answer(
 ) -> String {
     let cause = |ledger: &Ledger, cause| Component::ALL.map(|c| ledger.component_of(c, cause));
     let of_cause = |n| Both::of(cause(&now.ledger, n), before.map_or_else(Amounts::default, |b| cause(&b.ledger, n)));
-    let causes: Vec<Value> = now.ledger.causes().map(|n| row("cause", words.cause(n), None, &of_cause(n))).collect();
+    let row_of_cause = |n| {
+        let Cause { key, text } = words.named(n);
+        let mut out = row("cause", key, None, &of_cause(n));
+        out["name"] = json!(text);
+        out
+    };
+    let causes: Vec<Value> = now.ledger.causes().map(row_of_cause).collect();
     let mut owners: BTreeMap<u64, Both> = now
         .ledger
         .owners()

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use vfs::{FreeFragments, LEVELS};
 
 use crate::output;
+use crate::table::{self, Table};
 
 /// For machines: pieces and bytes, L1 first.
 pub fn json(free: &FreeFragments) -> Value {
@@ -25,25 +26,33 @@ fn upto(level: usize) -> String {
 }
 
 /// For people: a row for each level.
-pub fn table(free: &FreeFragments) -> Vec<String> {
-    (0..LEVELS)
-        .map(|n| {
-            let bytes = output::bytes(free.blocks[n] * 4096);
-            format!("  {} {:>9}   {:>10} pieces   {bytes:>12}", FreeFragments::name(n), upto(n), free.count[n])
-        })
-        .collect()
+pub fn table(free: &FreeFragments) -> String {
+    let columns =
+        [table::word(""), table::number("").least(8), table::number("").least(18), table::number("").least(13)];
+    let mut table = Table::new(columns);
+    for n in 0..LEVELS {
+        let pieces = format!("{} pieces", free.count[n]);
+        table.row(&[
+            &format!("  {}", FreeFragments::name(n)),
+            &upto(n),
+            &pieces,
+            &output::bytes(free.blocks[n] * 4096),
+        ]);
+    }
+    table.text()
 }
 
 /// For people: the pieces of several states, a column each.
-pub fn side_by_side(states: &[(&str, FreeFragments)]) -> Vec<String> {
-    let row = |head: &str, cells: &mut dyn Iterator<Item = String>| {
-        cells.fold(format!("  {head:<14}"), |line, cell| format!("{line} {cell:>16}"))
+pub fn side_by_side(states: &[(&str, FreeFragments)]) -> String {
+    let names = [table::word("").least(16)];
+    let counts = states.iter().map(|(name, _)| table::number(*name).least(16));
+    let mut table = Table::new(names.into_iter().chain(counts)).between(1);
+    let mut row = |head: String, count: &dyn Fn(&FreeFragments) -> String| {
+        table.cells([head].into_iter().chain(states.iter().map(|(_, f)| count(f))));
     };
-    let mut out = vec![row("", &mut states.iter().map(|(name, _)| (*name).to_owned()))];
     for n in 0..LEVELS {
-        let head = format!("{} {:>10}", FreeFragments::name(n), upto(n));
-        out.push(row(&head, &mut states.iter().map(|(_, f)| f.count[n].to_string())));
+        row(format!("  {} {:>10}", FreeFragments::name(n), upto(n)), &|f| f.count[n].to_string());
     }
-    out.push(row("all", &mut states.iter().map(|(_, f)| f.total().to_string())));
-    out
+    row("  all".into(), &|f| f.total().to_string());
+    table.text()
 }

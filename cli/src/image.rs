@@ -11,6 +11,7 @@ use volume::{Kind, MountOptions, Mounted};
 use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
+use crate::table::{self, Table};
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -144,46 +145,62 @@ impl Image {
         let written = counts
             .causes()
             .filter(|(_, c)| c.blocks_written > 0)
-            .map(|(n, c)| (reasons.iter().find(|r| r.number == n).map_or("other", |r| r.text), c.blocks_written))
+            .map(|(n, c)| {
+                let (key, text) =
+                    reasons.iter().find(|r| r.number == n).map_or(("other", "other"), |r| (r.key, r.text));
+                Written { key, text, blocks: c.blocks_written }
+            })
             .collect();
         Statistics { written, user_bytes: self.vol.user_bytes(), flushes: counts.total().flushes }
     }
 }
 
+/// Blocks written for one cause.
+struct Written {
+    key: &'static str,
+    text: &'static str,
+    blocks: u64,
+}
+
 /// Blocks written by cause.
 pub struct Statistics {
-    written: Vec<(&'static str, u64)>,
+    written: Vec<Written>,
     user_bytes: u64,
     flushes: u64,
 }
 
 impl Statistics {
     fn total(&self) -> u64 {
-        self.written.iter().map(|(_, n)| n).sum()
+        self.written.iter().map(|w| w.blocks).sum()
     }
     fn amplification(&self) -> Option<f64> {
         (self.user_bytes > 0).then(|| self.total() as f64 * 4096.0 / self.user_bytes as f64)
     }
     /// For people.
     pub fn table(&self) -> String {
-        use std::fmt::Write;
-        let mut out = String::from("written to the device      blocks     share\n");
+        let columns = [
+            table::word("written to the device").least(24),
+            table::number("blocks").least(8),
+            table::number("share").least(8),
+            table::text(""),
+        ];
+        let mut table = Table::new(columns).between(1);
         let total = self.total().max(1);
-        for (cause, n) in &self.written {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "  {cause:<22} {n:>8}   {:>6.2}%", *n as f64 * 100.0 / total as f64);
+        for Written { text, blocks, .. } in &self.written {
+            let share = format!("{:.2}%", *blocks as f64 * 100.0 / total as f64);
+            table.row(&[&format!("  {text}"), blocks, &share]);
         }
-        let _ = writeln!(out, "  {:<22} {:>8}   in {} flushes", "all", self.total(), self.flushes);
-        let _ = write!(out, "user wrote {}", crate::output::bytes(self.user_bytes));
+        table.row(&[&"  all", &self.total(), &"", &format!("in {} flushes", self.flushes)]);
+        let mut out = format!("{}\nuser wrote {}", table.text(), crate::output::bytes(self.user_bytes));
         if let Some(a) = self.amplification() {
-            let _ = write!(out, "; write amplification {a:.3}");
+            out += &format!("; write amplification {a:.3}");
         }
         out
     }
     /// For machines.
     pub fn json(&self) -> Value {
         let causes: serde_json::Map<String, Value> =
-            self.written.iter().map(|(c, n)| ((*c).to_owned(), json!(n))).collect();
+            self.written.iter().map(|w| (w.key.to_owned(), json!(w.blocks))).collect();
         json!({
             "blocks_written": causes,
             "blocks_written_total": self.total(),

@@ -3,6 +3,8 @@
 use device::energy::{Component, Energy};
 use serde_json::{Map, Value, json};
 
+use crate::table::{self, Table};
+
 /// One row of a table of joules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
@@ -28,26 +30,16 @@ pub fn table(what: &str, lines: &[Line]) -> String {
     }
     let counts = lines.iter().map(|l| l.count).sum::<Option<u64>>();
     let all = Line { name: "all".into(), count: counts, energy };
-    let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0).max(what.len());
     let counted = lines.iter().any(|l| l.count.is_some());
-    let mut out = format!("{what:<width$}");
-    if counted {
-        out += &format!("  {:>9}", "count");
-    }
-    for c in Component::ALL {
-        out += &format!("  {:>10}", c.text());
-    }
-    out += &format!("  {:>10}", "all");
+    let amounts = Component::ALL.iter().map(|c| c.text()).chain(["all"]).map(|head| table::number(head).least(10));
+    let counts = counted.then(|| table::number("count").least(9));
+    let mut out = Table::new([table::text(what)].into_iter().chain(counts).chain(amounts));
     for line in lines.iter().chain([&all]) {
-        out += &format!("\n{:<width$}", line.name);
-        if counted {
-            out += &format!("  {:>9}", line.count.map_or(String::new(), |n| n.to_string()));
-        }
-        for e in line.energy.into_iter().chain([line.total()]) {
-            out += &format!("  {:>10}", e.to_string());
-        }
+        let count = counted.then(|| line.count.map_or(String::new(), |n| n.to_string()));
+        let amounts = line.energy.into_iter().chain([line.total()]).map(|e| e.to_string());
+        out.cells([line.name.clone()].into_iter().chain(count).chain(amounts));
     }
-    out
+    out.text()
 }
 
 /// A line's energies for machines, in picojoules, by component.
@@ -59,18 +51,6 @@ pub fn energies(line: &Line) -> Map<String, Value> {
         .collect();
     row.insert("pj".into(), json!(line.total().0));
     row
-}
-
-/// The same for machines, in picojoules, by name.
-pub fn json(lines: &[Line]) -> Value {
-    let row = |line: &Line| {
-        let mut row = energies(line);
-        if let Some(n) = line.count {
-            row.insert("count".into(), json!(n));
-        }
-        (line.name.clone(), Value::Object(row))
-    };
-    lines.iter().map(row).collect::<Map<_, _>>().into()
 }
 
 /// A time for people, from nanoseconds.

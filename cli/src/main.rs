@@ -35,6 +35,7 @@ mod schema;
 mod session;
 mod size;
 mod spent;
+mod table;
 mod whole;
 
 use std::process::ExitCode;

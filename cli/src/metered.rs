@@ -106,7 +106,7 @@ impl Metered {
         let files = spent::by_file(&ledger, self.most, &words.rest, |owner| deleted(volume, owner), named);
         Spent {
             profile: self.profile.clone(),
-            causes: spent::by_cause(&ledger, |n| words.cause(n)),
+            causes: spent::by_cause(&ledger, |n| words.named(n)),
             files,
             owners: "file",
             took,

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use crate::schema;
 
@@ -57,7 +58,7 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let mut out = String::new();
     let mut at = indent;
     for word in text.split(' ') {
-        let width = word.chars().count();
+        let width = word.width();
         if at > indent && at + 1 + width > columns {
             out += &format!("\n{:indent$}", "");
             at = indent;

@@ -5,9 +5,50 @@ use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Operation, Part};
 use serde_json::{Map, Value, json};
+use trace::replay::blocks;
 use vfs::Reason;
 
 use crate::joules::{self, Line};
+use crate::table::{self, Table};
+
+/// Why energy was spent: a word for programs that never changes, and what people read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// In small letters and underscores.
+    pub key: String,
+    /// In words.
+    pub text: String,
+}
+
+impl Cause {
+    /// One of a volume's or of a device's.
+    pub fn of(key: &str, text: &str) -> Self {
+        Cause { key: key.to_owned(), text: text.to_owned() }
+    }
+
+    /// One that nobody has given a name.
+    pub fn unnamed(n: u8) -> Self {
+        Cause { key: format!("cause_{n}"), text: format!("cause {n}") }
+    }
+
+    /// One of a recording of a block device.
+    pub fn of_requests(n: u8) -> Self {
+        let n = usize::from(n);
+        match (blocks::KEYS.get(n), blocks::CAUSES.get(n)) {
+            (Some(key), Some(text)) => Cause::of(key, text),
+            _ => Cause::unnamed(n as u8),
+        }
+    }
+
+    /// One that a recording of ours names, in words alone: the key is that of a file system with such a cause. Other words, of another
+    /// version or of a device behind a socket, are made one.
+    pub fn recorded(text: &str) -> Self {
+        let known = volume::Kind::ALL.into_iter().flat_map(volume::Kind::reasons).find(|r| r.text == text);
+        let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
+        let key = known.map_or_else(|| words().collect::<Vec<_>>().join("_").to_lowercase(), |r| r.key.to_owned());
+        Cause { key, text: text.to_owned() }
+    }
+}
 
 /// What the causes of a volume's requests mean.
 pub struct Words {
@@ -23,13 +64,23 @@ impl Words {
         Words { reasons: volume.reasons(), rest: format!("<{}>", volume.own_blocks()) }
     }
 
-    /// What a cause means. Nothing but waiting has none, in an account.
-    pub fn cause(&self, n: u8) -> String {
+    /// What a cause means, for people and for programs. Nothing but waiting has none, in an account.
+    pub fn named(&self, n: u8) -> Cause {
         match self.reasons.iter().find(|r| r.number == n) {
-            _ if n == 0 => "waiting, other".to_owned(),
-            Some(reason) => reason.text.to_owned(),
-            None => format!("cause {n}"),
+            _ if n == 0 => Cause::of("waiting_other", "waiting, other"),
+            Some(reason) => Cause::of(reason.key, reason.text),
+            None => Cause::unnamed(n),
         }
+    }
+
+    /// What a cause means to people.
+    pub fn cause(&self, n: u8) -> String {
+        self.named(n).text
+    }
+
+    /// What programs call it: a word that never changes.
+    pub fn key(&self, n: u8) -> String {
+        self.named(n).key
     }
 }
 
@@ -42,13 +93,21 @@ pub struct Spent {
     /// Nanoseconds of the device's time.
     pub took: u64,
     /// By cause.
-    pub causes: Vec<Line>,
+    pub causes: Vec<CauseLine>,
     /// By file; empty if nothing was booked on one.
     pub files: Vec<FileLine>,
     /// What those are: files, or processes.
     pub owners: &'static str,
     /// What happened inside the device.
     pub counters: Vec<(&'static str, u64)>,
+}
+
+/// What one cause cost.
+pub struct CauseLine {
+    /// What programs call it.
+    pub key: String,
+    /// What it cost, by the name that people read.
+    pub line: Line,
 }
 
 /// What one file cost, or all that are not named.
@@ -60,9 +119,13 @@ pub struct FileLine {
 }
 
 /// The energy of each cause; `name` says what it means.
-pub fn by_cause(ledger: &Ledger, name: impl Fn(u8) -> String) -> Vec<Line> {
+pub fn by_cause(ledger: &Ledger, name: impl Fn(u8) -> Cause) -> Vec<CauseLine> {
     let energy = |cause| Component::ALL.map(|c| ledger.component_of(c, cause));
-    ledger.causes().map(|cause| Line { name: name(cause), count: None, energy: energy(cause) }).collect()
+    let line = |n| {
+        let Cause { key, text } = name(n);
+        CauseLine { key, line: Line { name: text, count: None, energy: energy(n) } }
+    };
+    ledger.causes().map(line).collect()
 }
 
 /// What each component spent.
@@ -137,6 +200,13 @@ pub fn by_file(
     out
 }
 
+/// What happened inside a device, as far as anything did: for people, a line each.
+pub fn counted(counters: &[(&'static str, u64)]) -> String {
+    let mut table = Table::new([table::word("").least(24), table::number("").least(11)]);
+    counters.iter().filter(|(_, n)| *n > 0).for_each(|(name, n)| table.row(&[name, n]));
+    table.text()
+}
+
 impl Spent {
     fn operations(&self) -> impl Iterator<Item = (String, u64, Energy)> {
         Operation::ALL
@@ -170,7 +240,12 @@ impl Spent {
         out.insert("joules".into(), json!(self.ledger.total().joules()));
         out.insert("components_pj".into(), components.into());
         out.insert("parts_pj".into(), parts.into());
-        out.insert("causes".into(), joules::json(&self.causes));
+        let cause = |c: &CauseLine| {
+            let mut row = joules::energies(&c.line);
+            row.insert("name".into(), json!(c.line.name));
+            (c.key.clone(), Value::Object(row))
+        };
+        out.insert("causes".into(), self.causes.iter().map(cause).collect::<Map<_, _>>().into());
         out.insert("operations".into(), operations.into());
         if !self.files.is_empty() {
             let file = |f: &FileLine| {
@@ -187,20 +262,21 @@ impl Spent {
 
     /// For people: tables, without a first line that says what it is about.
     pub fn tables(&self) -> String {
-        let mut out = joules::table("cause", &self.causes);
+        let causes: Vec<Line> = self.causes.iter().map(|c| c.line.clone()).collect();
+        let mut out = joules::table("cause", &causes);
         if !self.files.is_empty() {
             let lines: Vec<Line> = self.files.iter().map(|f| f.line.clone()).collect();
             out += &format!("\n\n{}", joules::table(self.owners, &lines));
         }
-        out += &format!("\n\n{:<10} {:>10}  {:>10}", "operation", "count", "energy");
+        let columns =
+            [table::word("operation").least(10), table::number("count").least(9), table::number("energy").least(10)];
+        let mut operations = Table::new(columns);
         for (name, n, energy) in self.operations() {
-            out += &format!("\n{name:<10} {n:>10}  {:>10}", energy.to_string());
+            operations.row(&[&name, &n, &energy]);
         }
-        out.push('\n');
-        for (name, n) in self.counters.iter().filter(|(_, n)| *n > 0) {
-            out += &format!("\n{name:<24} {n:>12}");
-        }
-        out
+        out += &format!("\n\n{}", operations.text());
+        let counters = counted(&self.counters);
+        if counters.is_empty() { out } else { format!("{out}\n\n{counters}") }
     }
 }
 
@@ -212,6 +288,45 @@ mod tests {
     use device::energy::{Bill, Nanos};
 
     use super::*;
+
+    /// Every key there is. A program reads them: none goes, and none comes to mean something else. A new cause is added here.
+    const F2FS: &str = "other user_data directory_blocks nodes nodes_for_fsync checkpoint_packs nat sit segment_summaries \
+        foreground_cleaning_data foreground_cleaning_nodes background_cleaning_data background_cleaning_nodes recovery mkfs \
+        fsck superblock bases_of_deltas folded_deltas encoding_deltas decoding_deltas delta_nodes compressed_data compressing \
+        decompressing meta_pages_of_deltas defragmentation";
+    const SCHERLFS: &str = "superblocks contents_read inodes_read directories_read inode_map_read log checkpoints \
+        following_the_log making_the_volume making_room bringing_files_together";
+    const REQUESTS: &str = "waiting read read_ahead read_of_metadata write_somebody_waits_for write_in_the_background \
+        write_of_metadata flush discard";
+
+    #[test]
+    fn keys_of_causes_are_distinct_words_for_programs_and_none_changes() {
+        let of = |kind: volume::Kind| kind.reasons().into_iter().map(|r| (r.key, r.text)).collect::<Vec<_>>();
+        let requests: Vec<_> = blocks::KEYS.into_iter().zip(blocks::CAUSES).collect();
+        let all = [(of(volume::Kind::F2fs), F2FS), (of(volume::Kind::ScherlFs), SCHERLFS), (requests, REQUESTS)];
+        for (causes, promised) in all {
+            let keys: Vec<&str> = causes.iter().map(|(key, _)| *key).collect();
+            assert_eq!(keys, promised.split_whitespace().collect::<Vec<_>>());
+            for (n, (key, text)) in causes.iter().enumerate() {
+                let small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+                assert!(key.chars().all(small) && key.starts_with(|c: char| c.is_ascii_lowercase()), "{key}");
+                assert!(!key.ends_with('_') && !key.contains("__"), "{key}");
+                assert!(causes[..n].iter().all(|(k, t)| k != key && t != text), "{key} comes twice");
+            }
+        }
+        assert_eq!(Words { reasons: Vec::new(), rest: String::new() }.key(0), "waiting_other");
+    }
+
+    #[test]
+    fn a_cause_that_a_recording_names_has_the_key_of_its_file_system() {
+        assert_eq!(Cause::recorded("nodes for fsync").key, "nodes_for_fsync");
+        assert_eq!(Cause::recorded("inode map, read").key, "inode_map_read");
+        assert_eq!(Cause::recorded("Something else, once").key, "something_else_once");
+        assert_eq!(
+            (Cause::of_requests(2).key.as_str(), Cause::of_requests(99).key.as_str()),
+            ("read_ahead", "cause_99")
+        );
+    }
 
     #[test]
     fn however_few_files_are_named_the_sum_is_the_ledgers() {

@@ -72,16 +72,16 @@ fn replayed(options: &[&str]) -> serde_json::Value {
 fn a_recording_of_a_program_is_replayed_with_compressed_files() {
     let pj = |told: &serde_json::Value, cause: &str| told["causes"][cause]["pj"].as_u64();
     let plain = replayed(&[]);
-    assert_eq!((pj(&plain, "compressed data"), pj(&plain, "compressing")), (None, None));
+    assert_eq!((pj(&plain, "compressed_data"), pj(&plain, "compressing")), (None, None));
     let packed = replayed(&["-o", "compress_extension=*,compress_algorithm=lz4"]);
     let zstd = replayed(&["-o", "compress_extension=*,compress_algorithm=zstd,compress_log_size=2"]);
-    assert!(pj(&packed, "compressed data") > Some(0), "{packed}");
+    assert!(pj(&packed, "compressed_data") > Some(0), "{packed}");
     // As many clusters, each for twice the time.
     assert_eq!(pj(&zstd, "compressing"), pj(&packed, "compressing").map(|pj| 2 * pj));
     // Every fsync of a compressed file is a checkpoint.
-    assert!(pj(&packed, "checkpoint packs") > pj(&plain, "checkpoint packs").map(|pj| 10 * pj));
+    assert!(pj(&packed, "checkpoint_packs") > pj(&plain, "checkpoint_packs").map(|pj| 10 * pj));
     let no_more = replayed(&["-o", "compress_extension=*,compress_mode=user"]);
-    assert_eq!((pj(&no_more, "compressed data"), pj(&no_more, "compressing")), (None, None));
+    assert_eq!((pj(&no_more, "compressed_data"), pj(&no_more, "compressing")), (None, None));
     let few = replayed(&["-o", "compress_extension=deb"]);
-    assert_eq!(pj(&few, "nodes for fsync"), pj(&plain, "nodes for fsync"), "no file has that ending");
+    assert_eq!(pj(&few, "nodes_for_fsync"), pj(&plain, "nodes_for_fsync"), "no file has that ending");
 }

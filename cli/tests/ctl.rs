@@ -120,6 +120,9 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     fs::create_dir(m.dir.join("below")).unwrap();
     let before = m.stat();
     misused(&["ctl", m.dir(), "gc=best"], &["gc is one of", "fagc"]);
+    misused(&["ctl", m.dir(), "gc=gredy"], &["gc is one of", "did you mean greedy?"]);
+    misused(&["ctl", m.dir(), "gc_urgnt=1"], &["gc_urgnt is no setting", "did you mean gc_urgent?"]);
+    misused(&["ctl", m.dir(), "power=batery"], &["power is battery or powered", "did you mean battery?"]);
     misused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
     misused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
     misused(&["ctl", m.dir(), "gc_step_blocks=0"], &["gc_step_blocks", "1 to 512"]);

@@ -81,7 +81,9 @@ fn by(stacks: &BTreeMap<Vec<String>, u64>, from_end: usize) -> BTreeMap<&str, u6
 /// A ledger's account with fields of picojoules, without what cost nothing.
 fn account<'l>(ledger: &'l Value, name: &str, field: Option<&str>) -> BTreeMap<String, u64> {
     let fields = ledger[name].as_object().unwrap().iter();
-    let all = fields.map(|(n, v): (&'l String, _)| (n.clone(), field.map_or(v, |f| &v[f]).as_u64().unwrap()));
+    // A cause has a name for people, as the stacks have it, below that for programs.
+    let words = |n: &'l String, v: &'l Value| v["name"].as_str().unwrap_or(n).to_owned();
+    let all = fields.map(|(n, v): (&'l String, _)| (words(n, v), field.map_or(v, |f| &v[f]).as_u64().unwrap()));
     all.filter(|(_, pj)| *pj > 0).collect()
 }
 

@@ -34,6 +34,57 @@ fn a_run_compares_and_is_kept_and_reported() {
 }
 
 #[test]
+fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
+    let text = done(&["lab", "show", "microdrive-table31"]);
+    let shown: Value = serde_json::from_str(&done(&["lab", "show", "microdrive-table31", "--json"])).unwrap();
+    assert_eq!((&shown["schema"], &shown["published"]), (&"joulefs-lab-show".into(), &6.into()));
+    let claim = shown["claim"].as_str().unwrap();
+    assert!(claim.len() > 20 && text.split_whitespace().collect::<Vec<_>>().join(" ").contains(claim), "{text}");
+    let reads = shown["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "random_reads").unwrap();
+    let plan: toml::Table = include_str!("../../experiments/microdrive-table31/plan.toml").parse().unwrap();
+    assert_eq!(reads["value"].as_i64(), plan["parameters"]["random_reads"].as_integer());
+    assert_eq!(reads["read_in"], "lab/src/experiments/disk_modes.rs");
+    assert!(text.contains(&format!("  random_reads = {}", reads["value"])), "{text}");
+    // What is shown of variants is what runs, and every profile that one has is said.
+    let none: Value = serde_json::from_str(&done(&["lab", "show", "gc-bound", "--json"])).unwrap();
+    let variants = none["variants"].as_array().unwrap();
+    assert!(variants.iter().any(|v| v["name"] == "none" && v["control"] == true), "{none}");
+    let policy = none["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "policy").unwrap();
+    assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
+    misused(&["lab", "show", "gc-bond"], &["gc-bond", "did you mean gc-bound?"]);
+    misused(&["lab", "run", "gc-bound", "--set", "fil_percent=1"], &["fill_percent", "joulefs lab show gc-bound"]);
+}
+
+#[test]
+fn what_a_run_takes_is_written_beside_its_plan_and_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments/microdrive-table31");
+    let own = dir.path().join("mine");
+    std::fs::create_dir(&own).unwrap();
+    for file in ["README.md", "plan.toml", "paper.csv"] {
+        std::fs::copy(format!("{shipped}/{file}"), own.join(file)).unwrap();
+    }
+    let (own, results) = (own.display().to_string(), dir.path().join("results").display().to_string());
+    assert!(done(&["lab", "show", &own]).contains("not measured"));
+    for quick in [&[][..], &["--quick"]] {
+        let run = ["lab", "run", &own, "--threads", "1", "--keep-time", "--results", &results];
+        assert!(done(&[&run, quick].concat()).contains("took.csv"));
+    }
+    let shown: Value = serde_json::from_str(&done(&["lab", "show", &own, "--json"])).unwrap();
+    for size in ["full", "quick"] {
+        let run = &shown["took"][size];
+        // No less than any program takes that was linked, and no more than this small one needs.
+        let bytes = run["peak_bytes"].as_u64().unwrap();
+        assert!((1 << 20..1 << 30).contains(&bytes) && run["threads"] == 1, "{run}");
+        assert!(run["seconds"].as_f64().unwrap() < 600.0 && run["processors"].as_u64().unwrap() > 0, "{run}");
+    }
+    assert!(!done(&["lab", "show", &own]).contains("not measured"));
+    // It is of what the plan says, and of nothing else.
+    misused(&["lab", "run", &own, "--keep-time", "--seed", "2"], &["--keep-time", "--seed"]);
+    assert!(!std::path::Path::new(&own).join("ours.csv").exists(), "numbers were kept unasked");
+}
+
+#[test]
 fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().display().to_string();

@@ -148,6 +148,52 @@ fn root_mounts_for_somebody_and_what_others_own_is_theirs_to_change_but_not_to_o
 }
 
 #[test]
+fn a_mask_gives_everybody_the_rights_that_it_leaves_and_takes_the_others_from_all() {
+    const OTHER: u32 = 1;
+    let Some(room) = rooms_of_nobody() else { return };
+    let _guard = Mounted(&room);
+    let (image, dir) = (room.text("v.img"), room.text("m"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    done(&["mount", &image, &dir]);
+    fs::write(room.path("m/secret"), "s").unwrap();
+    fs::create_dir(room.path("m/d")).unwrap();
+    fs::set_permissions(room.path("m/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(room.path("m/d"), fs::Permissions::from_mode(0o700)).unwrap();
+    fails(OTHER, &room, "cat m/secret", "ermission denied");
+    done(&["unmount", &dir]);
+
+    // All read, nobody but the owner writes; files are not programs. The owner has a name.
+    done(&["mount", &image, &dir, "-o", "uid=nobody,umask=022,fmask=133"]);
+    assert_eq!(works(OTHER, &room, "stat -c '%a %u' m m/d m/secret"), "755 65534\n755 65534\n644 65534\n");
+    assert_eq!(works(OTHER, &room, "cat m/secret && ls m/d"), "s");
+    fails(OTHER, &room, "echo x > m/secret", "ermission denied");
+    fails(OTHER, &room, "touch m/d/new", "ermission denied");
+    works(NOBODY, &room, "printf t > m/secret && touch m/d/new && chmod 644 m/secret");
+    for who in [0, NOBODY] {
+        fails(who, &room, "chmod 600 m/secret", "Operation not permitted");
+    }
+    fails(NOBODY, &room, "setfacl -m u:1:rw m/secret", "");
+    done(&["unmount", &dir]);
+
+    // A mask of directories alone leaves files their own rights; one of everything shuts others out.
+    done(&["mount", &image, &dir, "-o", "dmask=000"]);
+    works(OTHER, &room, "touch m/d/theirs");
+    fails(OTHER, &room, "cat m/secret", "ermission denied");
+    done(&["unmount", &dir]);
+    done(&["mount", &image, &dir, "-o", "uid=65534,umask=077"]);
+    fails(OTHER, &room, "ls m", "ermission denied");
+    assert_eq!(works(NOBODY, &room, "cat m/secret"), "t");
+    done(&["unmount", &dir]);
+
+    done(&["mount", &image, &dir]);
+    let rights = |name: &str| fs::metadata(room.path(name)).unwrap().mode() & 0o7777;
+    assert_eq!((rights("m/secret"), rights("m/d")), (0o600, 0o700), "what is stored stays as it was");
+    done(&["unmount", &dir]);
+    assert_clean(room.path("v.img"));
+}
+
+#[test]
 fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
     let room = Room::new();
     let image = room.text("v.img");
@@ -156,9 +202,14 @@ fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
     }
     misused(&["mkfs", &image, "--from", &room.text("."), "--root-owner", "1:1"], &["--root-owner", "--from"]);
     done(&["mkfs", &image, "--size", "64M"]);
-    for wrong in ["uid", "uid=", "gid=x", "uid=-1", "uid=4294967295"] {
+    for wrong in ["uid", "uid=", "gid=1x", "uid=-1", "uid=4294967295"] {
         misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "number of a user or group"]);
     }
+    misused(&["mount", &image, &room.text("."), "-o", "gid=nobody-is-so"], &["there is no group", "nobody-is-so"]);
+    for wrong in ["umask", "umask=8", "dmask=rwx", "fmask=1000"] {
+        misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "octal, 0 to 777"]);
+    }
+    misused(&["mount", &image, &room.text("."), "-o", "fmsk=0"], &["fmsk", "did you mean fmask?"]);
     for beside in ["dev", "suid"] {
         misused(&["mount", &image, &room.text("."), "-o", &format!("uid=5,{beside}")], &[beside, "uid="]);
     }

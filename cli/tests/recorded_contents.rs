@@ -309,7 +309,7 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     // In memory, no base is read from the device.
     let kept = done(&["trace", "replay", &rec, "--compare", "delta=on", "--page-cache", "64M", "--json"]);
     let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
-    let bases = |of: &serde_json::Value| of["variants"][1]["causes"]["bases of deltas"]["pj"].as_u64().unwrap_or(0);
+    let bases = |of: &serde_json::Value| of["variants"][1]["causes"]["bases_of_deltas"]["pj"].as_u64().unwrap_or(0);
     assert!(bases(&kept) * 10 < bases(&compared), "{} {}", bases(&kept), bases(&compared));
 
     // Converted, it has no contents any more, and says so.

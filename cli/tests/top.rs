@@ -151,7 +151,7 @@ fn disks_have_profiles_of_their_own_and_others_are_left_out() {
     assert_eq!(one["disks"][0]["profile"], "microdrive");
     assert_ne!(one["total_pj"], disks[0]["pj"]);
     let others: u64 = disks[1..].iter().map(|d| d["requests"].as_u64().unwrap()).sum();
-    assert_eq!(one["notes"]["requests of other disks"].as_u64(), Some(others));
+    assert_eq!(one["notes"]["requests_of_other_disks"].as_u64(), Some(others));
 }
 
 /// A recording of `seconds` in which a process reads 20 times a second.

@@ -184,7 +184,7 @@ fn what_was_spent_is_what_the_ledger_says_at_unmount_to_the_picojoule() {
         }
         assert!(files["/one"] > files["/dir/two"], "{files:#?}");
         let causes = rows(&mount["causes"], "cause", "pj");
-        assert!(causes["user data"] > 0 && causes.len() > 2, "{causes:#?}");
+        assert!(causes["user_data"] > 0 && causes.len() > 2, "{causes:#?}");
         drop(top);
         m.unmount();
         // The end of that mount wrote a checkpoint, which nobody could ask for any more. One that changes nothing ends as
@@ -253,7 +253,7 @@ fn it_ends_with_the_mount_and_others_go_on() {
     write!(client, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("cause=\"user data\",component=\"storage\"") && answer.contains("file=\"/x\""), "{answer}");
+    assert!(answer.contains("cause=\"user_data\",component=\"storage\"") && answer.contains("file=\"/x\""), "{answer}");
     assert!(answer.ends_with("# EOF\n") && answer.contains("joulefs_mount_power_watts{mount="), "{answer}");
     a.unmount();
     let gone = |line: &Value| !line["mounts"][0]["mounted"].as_bool().unwrap();

@@ -117,10 +117,57 @@ fn what_is_out_of_order_is_said_with_how_far() {
         let told = done(&[args, &[&file]].concat());
         assert!(told.contains(said), "{args:?}: {told}");
     }
+    // What is shown as if it happened now says so, too.
+    let shown = joulefs(&["top", "--from", &file, "--once", "--no-wait", "--delay", "10", "-p", "microdrive"]);
+    assert!(shown.out.contains("2 events told out of order of time"), "{}{}", shown.out, shown.err);
     let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
     assert!(converted.err.contains(said), "{}", converted.err);
     fs::write(&file, [0, 2, 4, 5, 6].map(line).concat()).unwrap();
     assert!(!done(&["trace", "stat", &file]).contains("out of order"));
+}
+
+#[test]
+fn a_recording_of_threads_one_after_the_other_is_put_in_order_and_lines_out_of_order_are_said() {
+    let room = Room::new();
+    let file = room.text("calls");
+    let open = "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n";
+    // Another thread begins anew: that is how such recordings are.
+    let in_order = format!("{open}1 4000 pwrite 30 0 4096\n1 9000 fsync 30 0\n2 10 pwrite 30 4096 4096\n");
+    fs::write(&file, &in_order).unwrap();
+    assert!(!done(&["trace", "stat", &file]).contains("out of order"));
+    fs::write(&file, format!("{in_order}1 6000 pwrite 30 0 4096\n")).unwrap();
+    for args in [&["trace", "stat"][..], &["trace", "replay"]] {
+        let told = done(&[args, &[&file]].concat());
+        assert!(told.contains("1 told out of order of time, by 3.00 ms at most"), "{args:?}: {told}");
+    }
+}
+
+#[test]
+fn a_session_without_calls_is_no_replay() {
+    let room = Room::new();
+    let (file, dir) = (room.text("calls"), room.text("d"));
+    fs::write(&file, "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n1 10 pwrite 30 0 4096\n1 20 fsync 30 0\n")
+        .unwrap();
+    fs::create_dir(&dir).unwrap();
+    let words = ["calls: no call lies in the session", "3 lie before it, 0 after it"];
+    let replay = ["trace", "replay", &file, "--from", "1h"];
+    refused(&replay, &words);
+    refused(&[&replay[..], &["--into", &dir]].concat(), &words);
+    // A recording of ours, by inode.
+    let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/chat-wal.rec");
+    refused(&["trace", "replay", ours, "--from", "9h"], &["chat-wal.rec: no call lies in the session"]);
+}
+
+#[test]
+fn what_strace_wrote_without_times_is_told_from_what_is_no_recording() {
+    let room = Room::new();
+    let (file, other) = (room.text("app.strace"), room.text("other"));
+    for line in ["openat(AT_FDCWD, \"/a\", O_RDONLY) = 3", "[pid  7] read(3, \"x\", 1) = 1", "12 close(3) = 0"] {
+        fs::write(&file, format!("{line}\n")).unwrap();
+        refused(&["trace", "stat", &file], &["no recording in a known format", "strace -f -ttt"]);
+    }
+    fs::write(&other, "let n = f(3);\n").unwrap();
+    assert!(!joulefs(&["trace", "stat", &other]).err.contains("strace"), "a program is no recording of one");
 }
 
 #[test]

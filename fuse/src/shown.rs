@@ -1,4 +1,4 @@
-//! Whom does everything belong to, if whoever mounts says so and not the volume?
+//! Whom does everything belong to, and who may do what, if whoever mounts says so and not the volume?
 //!
 //! [`Shown`] is a decorator: it shows one owner, one group, or both, for every inode. The kernel checks rights by what it is
 //! shown, so whoever is shown may do what an owner may, and changes what strangers own in somebody else's volume.
@@ -10,7 +10,10 @@
 //! owner: bits that are set on the volume are not shown, cannot be set, and go from a file that is changed in any way. (Of
 //! a directory they stay.) Access lists are shown and count as they are.
 //!
-//! Left out: rights themselves, which stay those of the volume (vfat's `umask=`).
+//! Rights are shown as masks say, if any are given (`umask=`, `dmask=`, `fmask=` of vfat and ntfs-3g): all that a mask
+//! does not take away, whatever the volume says, for everybody alike. As with vfat, a `chmod` to what is shown already changes nothing, and
+//! any other is `EPERM`. Access lists would say otherwise, and are neither shown nor set. Of a link, which the kernel asks no rights of, none are
+//! shown that it has not.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,17 +34,47 @@ pub struct Owner {
     pub uid: Option<u32>,
     /// The group.
     pub gid: Option<u32>,
+    /// Rights that nobody has in directories; those of the volume without.
+    pub dmask: Option<u16>,
+    /// Rights that nobody has to anything else.
+    pub fmask: Option<u16>,
 }
+
+/// Attributes that give rights of their own.
+const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
+const NO_LISTS: &str = "no access lists where rights are those of umask=, dmask= or fmask=";
 
 impl Owner {
     /// True if something is shown that the volume does not say.
     pub fn is_given(&self) -> bool {
+        self.belongs() || self.masks()
+    }
+
+    /// True if what others own is shown as somebody's.
+    pub fn belongs(&self) -> bool {
         self.uid.is_some() || self.gid.is_some()
     }
 
-    /// Bits by which a program would run as who is shown.
+    fn masks(&self) -> bool {
+        self.dmask.is_some() || self.fmask.is_some()
+    }
+
+    /// The rights of everything of a kind, if they are not the volume's.
+    fn rights(&self, kind: FileKind) -> Option<u16> {
+        let mask = match kind {
+            FileKind::Directory => self.dmask,
+            FileKind::Symlink => None,
+            _ => self.fmask,
+        };
+        mask.map(|mask| 0o777 & !mask)
+    }
+
+    /// Bits by which a program would run as who is shown, or as its owner although rights are none of its own.
     fn hidden(&self) -> u16 {
-        self.uid.map_or(0, |_| SUID) | self.gid.map_or(0, |_| SGID)
+        match self.fmask {
+            Some(_) => SUID | SGID,
+            None => self.uid.map_or(0, |_| SUID) | self.gid.map_or(0, |_| SGID),
+        }
     }
 
     fn show(&self, mut attr: Attr) -> Attr {
@@ -50,6 +83,7 @@ impl Owner {
         if attr.kind != FileKind::Directory {
             attr.perm &= !self.hidden();
         }
+        attr.perm = self.rights(attr.kind).unwrap_or(attr.perm);
         attr
     }
 
@@ -111,10 +145,14 @@ impl FileSystem for Shown {
 
     fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         let mut set = self.owner.taken(set)?;
-        if let Some(perm) = set.perm
-            && self.fs.getattr(ino)?.kind != FileKind::Directory
-        {
-            self.check(perm)?;
+        if let Some(perm) = set.perm {
+            let kind = self.fs.getattr(ino)?.kind;
+            match self.owner.rights(kind) {
+                Some(rights) if perm == rights => set.perm = None,
+                Some(_) => return Err(Error::NotPermitted("rights are those of umask=, dmask= or fmask=")),
+                None if kind != FileKind::Directory => self.check(perm)?,
+                None => {}
+            }
         }
         // The kernel, to which the bits are not shown, asks for this only of those who change owners.
         set.kill_suid_sgid |= set.size.is_some();
@@ -167,6 +205,18 @@ impl FileSystem for Shown {
         self.fs.fallocate(ino, what, offset, len)
     }
 
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if self.hides(name) { Err(Error::NoAttribute) } else { self.fs.getxattr(ino, name) }
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.fs.listxattr(ino).map(|all| all.into_iter().filter(|name| !self.hides(name)).collect())
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        if self.hides(name) { Err(Error::NotPermitted(NO_LISTS)) } else { self.fs.setxattr(ino, name, value, flags) }
+    }
+
     as_they_are! {
         root() -> Ino;
         statfs() -> Result<StatFs>;
@@ -184,9 +234,6 @@ impl FileSystem for Shown {
         fsync(ino: Ino, data_only: bool) -> Result<()>;
         fsyncdir(ino: Ino, data_only: bool) -> Result<()>;
         sync() -> Result<()>;
-        getxattr(ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
-        listxattr(ino: Ino) -> Result<Vec<Vec<u8>>>;
-        setxattr(ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
         removexattr(ino: Ino, name: &[u8]) -> Result<()>;
         flags(ino: Ino) -> Result<Flags>;
         set_flags(ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()>;
@@ -207,6 +254,11 @@ impl FileSystem for Shown {
 }
 
 impl Shown {
+    /// Access lists, where rights are not theirs to give.
+    fn hides(&self, name: &[u8]) -> bool {
+        self.owner.masks() && ACCESS_LISTS.contains(&name)
+    }
+
     /// A file's contents are about to change: bits that are stored and not shown go.
     fn changes(&self, ino: Ino) -> Result<()> {
         if self.fs.getattr(ino)?.perm & (SUID | SGID) != 0 {
@@ -223,7 +275,7 @@ mod tests {
     use vfs::DeviceNumber;
 
     const ALICE: Caller = Caller { uid: 1000, gid: 1000 };
-    const BOB: Owner = Owner { uid: Some(2000), gid: Some(2001) };
+    const BOB: Owner = Owner { uid: Some(2000), gid: Some(2001), dmask: None, fmask: None };
 
     fn file(perm: u16) -> NewNode {
         NewNode { kind: FileKind::Regular, perm, umask: 0, rdev: DeviceNumber::default() }
@@ -308,6 +360,42 @@ mod tests {
         let only = Shown::new(fs.clone(), Owner { uid: None, ..BOB });
         fs.setattr(ino, &SetAttr { perm: Some(0o6755), ..SetAttr::default() }).unwrap();
         assert_eq!(only.getattr(ino).unwrap().perm, 0o4755, "who is not shown runs it as ever");
+    }
+
+    #[test]
+    fn rights_are_what_a_mask_leaves_and_nobody_changes_them() {
+        let masked = Owner { dmask: Some(0o22), fmask: Some(0o137), ..Owner::default() };
+        let (fs, shown, ino) = hers(0o4755, masked);
+        let root = fs.root();
+        let perm = |ino| shown.getattr(ino).unwrap().perm;
+        let dir = shown.mkdir(ALICE, root, b"d", 0o700, 0).unwrap().attr;
+        let link = shown.symlink(ALICE, root, b"s", b"hers").unwrap().attr;
+        assert_eq!((perm(ino), dir.perm, perm(root)), (0o640, 0o755, 0o755));
+        assert_eq!(link.perm, fs.getattr(link.ino).unwrap().perm, "of a link nothing is masked");
+        assert_eq!(owner(&shown.getattr(ino).unwrap()), (1000, 1000, 0o640), "who owns it is the volume's to say");
+        let chmod = |ino, perm| shown.setattr(ino, &SetAttr { perm: Some(perm), ..SetAttr::default() });
+        assert_eq!(chmod(ino, 0o640).unwrap().perm, 0o640);
+        for perm in [0o644, 0o600, 0o4640] {
+            assert!(matches!(chmod(ino, perm), Err(Error::NotPermitted(_))), "{perm:o}");
+        }
+        assert_eq!(fs.getattr(ino).unwrap().perm, 0o4755, "what is stored stays as it was");
+        assert_eq!(fs.getattr(dir.ino).unwrap().perm, 0o700);
+        // One mask alone is of one kind.
+        let dirs = Shown::new(fs.clone(), Owner { dmask: Some(0), ..Owner::default() });
+        assert_eq!((dirs.getattr(ino).unwrap().perm, dirs.getattr(root).unwrap().perm), (0o4755, 0o777));
+    }
+
+    #[test]
+    fn where_rights_are_masks_access_lists_are_not_there() {
+        let masked = Owner { fmask: Some(0o77), ..Owner::default() };
+        let (fs, shown, ino) = hers(0o644, masked);
+        for name in ACCESS_LISTS {
+            assert!(matches!(shown.getxattr(ino, name), Err(Error::NoAttribute)));
+            assert!(matches!(shown.setxattr(ino, name, b"", XattrFlags::empty()), Err(Error::NotPermitted(_))));
+        }
+        shown.setxattr(ino, b"user.a", b"1", XattrFlags::empty()).unwrap();
+        assert_eq!(fs.getxattr(ino, b"user.a").unwrap(), b"1");
+        assert_eq!(shown.listxattr(ino).unwrap(), [b"user.a"]);
     }
 
     /// A method with a default would be the default's here, in silence.

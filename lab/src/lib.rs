@@ -10,7 +10,8 @@
 //! * [`uncached`]: what a file system asks of a disk if nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
-//! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale.
+//! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale;
+//!   [`took`]: how long runs took, and how much memory.
 //! * [`published`]: every number that the papers publish, and which of ours answers it.
 //! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
 //!   the work after it cost.
@@ -42,6 +43,7 @@ pub mod result;
 pub mod run;
 mod sqlite_disk;
 pub mod theirs;
+pub mod took;
 pub mod traces;
 pub mod typed;
 pub mod uncached;

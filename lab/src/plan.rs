@@ -1,8 +1,8 @@
 //! What is run, on which device, in which variants?
 //!
 //! An experiment is a directory of three files: `README.md` says what is claimed, `plan.toml` what is
-//! run, `paper.csv` what was published. A fourth, `ours.csv`, says what a full run measured ([`Kept`]). The shipped ones
-//! are built in; any other is named by its path.
+//! run, `paper.csv` what was published. A fourth, `ours.csv`, says what a full run measured ([`Kept`]), a fifth, `took.csv`, how
+//! long it took ([`Took`]). The shipped ones are built in; any other is named by its path.
 //!
 //! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; nothing in it is a result.
 
@@ -15,6 +15,7 @@ use toml::Table;
 
 use crate::claim::Claim;
 use crate::kept::Kept;
+use crate::took::Took;
 
 /// `plan.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -188,6 +189,8 @@ pub struct Experiment {
     pub paper: Vec<Claim>,
     /// What a full run measured, if that was kept.
     pub kept: Kept,
+    /// How long runs took, and how much memory, if that was kept.
+    pub took: Took,
 }
 
 /// An experiment that cannot be run.
@@ -234,6 +237,8 @@ pub enum PlanError {
 
 /// What the file of kept numbers is called.
 pub const KEPT: &str = "ours.csv";
+/// What the file is called that says how long runs took.
+pub const TOOK: &str = "took.csv";
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
@@ -242,12 +247,13 @@ macro_rules! shipped {
             include_str!(concat!("../../experiments/", $name, "/plan.toml")),
             include_str!(concat!("../../experiments/", $name, "/paper.csv")),
             include_str!(concat!("../../experiments/", $name, "/ours.csv")),
+            include_str!(concat!("../../experiments/", $name, "/took.csv")),
         ])),*]
     };
 }
 
-/// Names of the shipped experiments, with the texts of README, plan, paper and what was kept (an empty file for a new one).
-pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
+/// Names of the shipped experiments, with the texts of README, plan, paper, what was kept and how long it took (empty files for a new one).
+pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "dir-fsync",
     "fagc-battery",
     "fagc-fig11",
@@ -299,8 +305,8 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
 impl Experiment {
     /// A shipped experiment by name, or any by the path of its directory (what has a slash).
     pub fn find(name: &str) -> Result<Self, PlanError> {
-        if let Some((_, [readme, plan, paper, kept])) = SHIPPED.iter().find(|(n, _)| *n == name) {
-            return Self::parse(name, readme, plan, paper)?.with_kept(kept);
+        if let Some((_, [readme, plan, paper, kept, took])) = SHIPPED.iter().find(|(n, _)| *n == name) {
+            return Self::parse(name, readme, plan, paper)?.with_kept(kept)?.with_took(took);
         }
         let dir = Path::new(name);
         if !name.contains('/') {
@@ -312,8 +318,10 @@ impl Experiment {
             std::fs::read_to_string(&path).map_err(|source| PlanError::Unreadable { path, source })
         };
         let label = dir.file_name().map_or_else(|| name.to_owned(), |n| n.to_string_lossy().into_owned());
-        let kept = if dir.join(KEPT).exists() { read(KEPT)? } else { String::new() };
-        Self::parse(&label, &read("README.md")?, &read("plan.toml")?, &read("paper.csv")?)?.with_kept(&kept)
+        let beside = |file: &str| if dir.join(file).exists() { read(file) } else { Ok(String::new()) };
+        Self::parse(&label, &read("README.md")?, &read("plan.toml")?, &read("paper.csv")?)?
+            .with_kept(&beside(KEPT)?)?
+            .with_took(&beside(TOOK)?)
     }
 
     /// From the texts of its files.
@@ -324,7 +332,8 @@ impl Experiment {
             return Err(malformed("plan.toml", "seeds is empty".into()));
         }
         let paper = Claim::parse_all(paper).map_err(|m| malformed("paper.csv", m))?;
-        Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper, kept: Kept::default() })
+        let (kept, took) = (Kept::default(), Took::default());
+        Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper, kept, took })
     }
 
     /// The same with what was kept, from the text of `ours.csv`.
@@ -332,6 +341,13 @@ impl Experiment {
         let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
         let kept = Kept::parse(kept).map_err(malformed)?;
         Ok(Experiment { kept, ..self })
+    }
+
+    /// The same with what runs took, from the text of `took.csv`.
+    pub fn with_took(self, took: &str) -> Result<Self, PlanError> {
+        let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: TOOK, message };
+        let took = Took::parse(took).map_err(malformed)?;
+        Ok(Experiment { took, ..self })
     }
 
     /// The first paragraph of the README after its heading, in one line.

@@ -18,7 +18,8 @@ use std::time::Duration;
 use device::{BLOCK, Rng};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sqlite_vfs::{DatabaseHandle, LockKind, OpenAccess, OpenKind, OpenOptions, Vfs, WalDisabled};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
@@ -33,7 +34,7 @@ pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 /// How a directory is synced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum SyncsDirectory {
     /// Not at all.

@@ -50,11 +50,29 @@ impl Cause {
     pub fn reasons() -> Vec<Reason> {
         let reason = |c: Cause| Reason {
             number: c as u8,
+            key: c.key(),
             text: c.text(),
             cleaning: c == Cause::Cleaning,
             contents: matches!(c, Cause::Contents | Cause::Log | Cause::Cleaning | Cause::Reorganising),
         };
         Cause::ALL.map(reason).into()
+    }
+
+    /// For programs: it never changes.
+    pub fn key(self) -> &'static str {
+        match self {
+            Cause::Superblock => "superblocks",
+            Cause::Contents => "contents_read",
+            Cause::Inode => "inodes_read",
+            Cause::Directory => "directories_read",
+            Cause::InodeMap => "inode_map_read",
+            Cause::Log => "log",
+            Cause::Checkpoint => "checkpoints",
+            Cause::Recovery => "following_the_log",
+            Cause::Format => "making_the_volume",
+            Cause::Cleaning => "making_room",
+            Cause::Reorganising => "bringing_files_together",
+        }
     }
 
     /// In words.

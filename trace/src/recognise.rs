@@ -34,7 +34,10 @@ pub fn open_input(mut input: Input) -> Result<Opened, TraceError> {
     match read::READERS.iter().find(|r| (r.knows)(head)) {
         Some(reader) => (reader.open)(input),
         None => {
-            let why = if head.is_empty() { "it is empty".to_owned() } else { begins(head) };
+            let mut why = if head.is_empty() { "it is empty".to_owned() } else { begins(head) };
+            if read::strace::is_without_times(head) {
+                why += "; it looks like strace's output without times: run strace -f -ttt -T -y";
+            }
             Err(TraceError::Unknown { path: input.path().to_owned(), why })
         }
     }

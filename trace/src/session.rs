@@ -99,15 +99,6 @@ impl Line {
             _ => time - self.removed.min(time),
         })
     }
-
-    /// Something that is told later than what was at `latest`, which it moves on.
-    fn in_order(&mut self, latest: &mut u64, time: u64) {
-        if let Some(by) = latest.checked_sub(time).filter(|by| *by > 0) {
-            self.timing.late += 1;
-            self.timing.late_ns = self.timing.late_ns.max(by);
-        }
-        *latest = time.max(*latest);
-    }
 }
 
 /// Where things of a recording are in a part of it, for who reads the recording by other means.
@@ -180,7 +171,7 @@ impl Events for Session<dyn Events> {
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.inner.next()? {
             if let Place::In(time) = self.line.place(event.time, event.took.unwrap_or(0)) {
-                self.line.in_order(&mut self.latest, event.time);
+                self.line.timing.in_order(&mut self.latest, event.time, 1);
                 return Ok(Some(Event { time, ..event }));
             }
         }
@@ -206,7 +197,7 @@ impl Calls for Session<dyn Calls> {
                 Place::After => {}
                 Place::In(time) => {
                     let latest = self.latest_of.entry(call.thread).or_default();
-                    self.line.in_order(latest, call.time);
+                    self.line.timing.in_order(latest, call.time, 1);
                     self.line.timing.opened_before += u64::from(self.before.wants(Call { time, ..call }));
                 }
             }
@@ -219,7 +210,7 @@ impl Calls for Session<dyn Calls> {
         self.inner.consumed()
     }
     fn timing(&self) -> Timing {
-        self.line.timing
+        self.line.timing.beside(self.inner.timing())
     }
 }
 
@@ -274,7 +265,7 @@ mod tests {
     #[test]
     fn what_is_out_of_order_is_counted_with_how_far() {
         let (mut line, mut latest) = (Line::default(), 0);
-        [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.in_order(&mut latest, *t));
+        [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.timing.in_order(&mut latest, *t, 1));
         assert_eq!((line.timing.late, line.timing.late_ns), (2, 4));
     }
 

@@ -28,11 +28,13 @@ pub enum Owner {
     Unnamed,
 }
 
-/// Why a request to the device was made: its number, and what a person reads.
+/// Why a request to the device was made: its number, what a program reads, and what a person reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
     /// The number that stands in recordings and ledgers.
     pub number: u8,
+    /// A word for programs, of small letters and underscores. It stays as it is, whatever the words for people become.
+    pub key: &'static str,
     /// In words.
     pub text: &'static str,
     /// Blocks were moved to make room.

@@ -18,6 +18,7 @@ use volume::{Kind, MountOptions};
 
 use crate::file_system::{Type, size_of};
 use crate::half_made::HalfMade;
+use crate::table::{self, Table};
 use crate::{Failure, fragments, image, output, progress};
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
@@ -304,7 +305,7 @@ impl Aged {
             output::line(&format!("contents took {} of memory", output::bytes(held)));
         }
         output::line(&format!("free space in {} pieces:", self.free.total()));
-        fragments::table(&self.free).iter().for_each(|row| output::line(row));
+        output::line(&fragments::table(&self.free));
     }
 }
 
@@ -330,14 +331,15 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
         return Ok(());
     }
     output::line(&format!("pieces of free space on {}, seed {seed}:", output::bytes(bytes)));
-    fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>())
-        .iter()
-        .for_each(|row| output::line(row));
-    output::line("ratios                                  published       ours");
+    output::line(&fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>()));
+    let columns =
+        [table::text("ratios").least(38), table::number("published").least(10), table::number("ours").least(10)];
+    let mut table = Table::new(columns).between(1);
     for (r, ours) in ratios {
         let ours = ours.map_or("none".to_owned(), |x| format!("{x:.2}"));
-        let what = format!("{} : {}, {}", r.of, r.to, r.level_name());
-        output::line(&format!("  {what:<36} {:>10.2} {ours:>10}", r.published));
+        let what = format!("  {} : {}, {}", r.of, r.to, r.level_name());
+        table.row(&[&what, &format!("{:.2}", r.published), &ours]);
     }
+    output::line(&table.text());
     Ok(())
 }

@@ -9,7 +9,7 @@ use f2fs::gc::control::{KNOBS, check};
 use rustix::fs::XattrFlags;
 use serde_json::{Map, Value, json};
 
-use crate::{Failure, output};
+use crate::{Failure, meant, output};
 
 /// Show and change how a mounted volume cleans.
 ///
@@ -50,7 +50,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let of_scherlfs = scherlfs::control::KNOBS.iter().any(|(known, ..)| *known == name);
         if let (Err(f2fs), Err(scherlfs)) = (check(name, value), scherlfs::control::check(name, value)) {
             let why = if of_scherlfs { scherlfs } else { f2fs };
-            return Err(Failure::usage(format!("{name} {why}")));
+            return Err(Failure::usage(format!("{name} {why}{}", meant_by(name, value))));
         }
         settings.push((name, value));
     }
@@ -58,7 +58,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let before = report(&args.dir)?;
     let check = if before.iter().any(|(name, _)| name == "strategy") { scherlfs::control::check } else { check };
     for (name, value) in &settings {
-        check(name, value).map_err(|why| Failure::usage(format!("{}: {name} {why}", args.dir.display())))?;
+        check(name, value).map_err(|why| {
+            let tip = meant_by(name, value);
+            Failure::usage(format!("{}: {name} {why}{tip}", args.dir.display()))
+        })?;
     }
     for (name, value) in &settings {
         let text = format!("{name}={value}");
@@ -87,6 +90,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// What may be meant by a setting that nobody has, or by a value that one cannot have.
+fn meant_by(name: &str, value: &str) -> String {
+    let all = || KNOBS.iter().chain(scherlfs::control::KNOBS);
+    if !all().any(|knob| knob.0 == name) {
+        return meant::tip(name, all().map(|knob| knob.0));
+    }
+    // One word alone stands for a number.
+    let words = all().filter(|knob| knob.0 == name && knob.1.contains('|')).flat_map(|knob| knob.1.split('|'));
+    meant::tip(value, words)
 }
 
 fn number_or_text(value: String) -> Value {

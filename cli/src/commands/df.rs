@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::image::Image;
+use crate::table::{self, Table};
 use crate::{Failure, output};
 
 /// Say how full volumes are.
@@ -98,14 +99,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::print(&rows.iter().map(row).collect::<Vec<_>>().into());
         return Ok(());
     }
-    output::line(&format!("{:>11} {:>11} {:>11} {:>4} {:>10}  volume", "size", "used", "available", "use%", "files"));
+    let sizes = ["size", "used", "available"].map(|head| table::number(head).least(11));
+    let more = [table::number("use%").least(4), table::number("files").least(10), table::text(" volume")];
+    let mut table = Table::new(sizes.into_iter().chain(more)).between(1);
     for r in &rows {
         let [size, used, available] = [r.bytes, r.used(), r.available].map(output::bytes);
         let percent = r.percent().map_or("-".to_owned(), |p| format!("{p}%"));
         let files = r.inodes.saturating_sub(r.inodes_free);
         let at = r.mounted.as_ref().map_or(String::new(), |dir| format!(" on {dir}"));
-        output::line(&format!("{size:>11} {used:>11} {available:>11} {percent:>4} {files:>10}  {}{at}", r.volume));
+        table.row(&[&size, &used, &available, &percent, &files, &format!(" {}{at}", r.volume)]);
     }
+    output::line(&table.text());
     Ok(())
 }
 

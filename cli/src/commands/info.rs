@@ -194,8 +194,6 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
         output::line(&format!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}")));
     }
     output::line(&format!("free space         in {} pieces:", free.total()));
-    for row in fragments::table(&free) {
-        output::line(&row);
-    }
+    output::line(&fragments::table(&free));
     Ok(())
 }

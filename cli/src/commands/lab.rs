@@ -5,6 +5,8 @@
 
 mod keep;
 mod papers;
+mod show;
+mod took;
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,7 +17,9 @@ use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
 use serde_json::json;
 
+use self::took::Watch;
 use crate::half_made::HalfMade;
+use crate::table::{self, Table};
 use crate::{Failure, meant, output, progress, whole};
 
 /// Repeat the papers' measurements and compare.
@@ -25,7 +29,7 @@ use crate::{Failure, meant, output, progress, whole};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
-    joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
+    joulefs lab show fagc-fig4\n  joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -37,6 +41,8 @@ enum Command {
     /// List the experiments there are.
     #[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab list --json")]
     List,
+    /// Show what an experiment claims, its variants and parameters, and what time and memory it takes.
+    Show(show::ShowArgs),
     /// Run experiments and print the papers' numbers beside ours.
     Run(RunArgs),
     /// Write one HTML page: every number that the papers publish beside ours, and the experiments with plots.
@@ -50,8 +56,8 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
-    joulefs lab run --all --quick --threads 1\n\nA plan's parameters and variants are in its plan.toml; experiments that come with the program are in\n\
-    experiments/ of its sources.")]
+    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
+    says the same; experiments that come with the program are in experiments/ of its sources.")]
 struct RunArgs {
     /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
     #[arg(required_unless_present = "all")]
@@ -68,10 +74,10 @@ struct RunArgs {
     /// Run with this seed instead of the plan's.
     #[arg(long)]
     seed: Option<u64>,
-    /// Run only this variant; may be given more than once.
+    /// Run only this variant (`lab show` lists them); may be given more than once.
     #[arg(long)]
     variant: Vec<String>,
-    /// Change a parameter of the plan; may be given more than once.
+    /// Change a parameter of the plan (`lab show` lists them); may be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Variants run at once; as many as there are processors without.
@@ -84,6 +90,10 @@ struct RunArgs {
     /// `report` and `papers` show.
     #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
     keep: bool,
+    /// Write how long the run took and how much memory, into took.csv beside the plan: what `lab show` says of it. Experiments
+    /// are then timed one by one; `--threads 1` tells best what each needs.
+    #[arg(long, conflicts_with_all = ["profile", "seed", "variant", "set"])]
+    keep_time: bool,
 }
 
 #[derive(clap::Args)]
@@ -105,6 +115,7 @@ struct ReportArgs {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(as_json),
+        Command::Show(a) => show::run(a, as_json),
         Command::Run(a) => run_all(a, as_json),
         Command::Report(a) => report(a, as_json),
         Command::Papers(a) => papers::run(a, as_json),
@@ -131,10 +142,9 @@ fn list(as_json: bool) -> Result<(), Failure> {
         output::print(&json!(rows));
         return Ok(());
     }
-    let width = all.iter().map(|e| e.name.len()).max().unwrap_or(0);
-    for e in &all {
-        output::line(&format!("{:width$}  {}", e.name, e.plan.title));
-    }
+    let mut table = Table::new([table::word(""), table::text("")]);
+    all.iter().for_each(|e| table.row(&[&e.name, &e.plan.title]));
+    output::line(&table.text());
     Ok(())
 }
 
@@ -161,7 +171,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
 }
 
 /// Refuses changes that an experiment's plan has no use for. The error names the option that asked for them.
-fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
+fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
     experiment.jobs(changes)?;
     let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
     let as_planned = Changes { profile: None, parameters: toml::Table::new(), ..changes.clone() };
@@ -173,7 +183,8 @@ fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(
             let set = typed.map_or(name.as_str(), String::as_str);
             let why = e.to_string();
             let tip = meant::tip_of_field(&why);
-            return Err(Failure::from(why.trim_end().to_owned() + &tip)
+            let place = format!(" (joulefs lab show {typed_name} says what it takes)");
+            return Err(Failure::from(why.trim_end().to_owned() + &tip + &place)
                 .named(format_args!("--set {set}"))
                 .into_usage());
         }
@@ -215,13 +226,13 @@ fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
     let experiments: Vec<Experiment> = named(args).into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
     // An experiment may take an hour: none begins before all are known to be possible.
-    experiments.iter().try_for_each(|e| check(e, &changes, args))?;
+    experiments.iter().zip(named(args)).try_for_each(|(e, name)| check(e, name, &changes, args))?;
     Ok((experiments, changes))
 }
 
 fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let (experiments, changes) = planned(args)?;
-    if args.keep {
+    if args.keep || args.keep_time {
         named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
     }
     // Directories for the results are made before that hour, too.
@@ -256,16 +267,28 @@ fn run_each(
             bar.set_position((share * 1000.0) as u64);
             progress::show_if_slow(&bar);
         };
+        let watch = args.keep_time.then(Watch::begin);
         let outcome = lab::run::run(experiment, changes, threads, &tell).map_err(|e| said(&e, args))?;
+        let took = watch.map(|watch| watch.end(args.quick, threads)).transpose()?;
         bar.finish_and_clear();
         let file = store(&outcome, &args.results)?;
         if !as_json {
-            show(&outcome, &file);
+            print_outcome(&outcome, &file);
         }
         if args.keep {
             let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
             if !as_json {
                 output::line(&format!("kept: {}\n", kept.display()));
+            }
+        }
+        if let Some(took) = took {
+            // Variants that are left out take nothing: such a run says nothing of a whole one.
+            let said = match outcome.skipped.is_empty() {
+                true => format!("kept: {}\n", took::write(experiment, took, &keep::directory(name)?)?.display()),
+                false => "not kept: how long it took, for variants were skipped\n".to_owned(),
+            };
+            if !as_json {
+                output::line(&said);
             }
         }
         outcomes.push(json!({ "file": file, "outcome": outcome }));
@@ -280,49 +303,34 @@ fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-fn show(outcome: &Outcome, file: &Path) {
+fn print_outcome(outcome: &Outcome, file: &Path) {
     output::line(&format!("{}: {}", outcome.experiment, outcome.title));
-    let mut rows = vec![["", "paper", "here", "difference", "where"].map(str::to_owned)];
-    rows.extend(outcome.compared.iter().map(|c| {
-        [c.claim.quantity.clone(), c.paper_text(), c.ours_text(), c.difference_text(), c.claim.place.clone()]
-    }));
-    table(&rows);
-    let mut rows = vec![["variant", "phase", "energy", "CPU", "DRAM", "storage", "board", "time"].map(str::to_owned)];
-    for (v, p) in outcome.phases() {
-        let of = |c| p.component(c).to_string();
-        let [cpu, dram, storage, board] = device::energy::Component::ALL.map(of);
-        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
-        rows.push([v.name.clone(), p.name.clone(), p.total().to_string(), cpu, dram, storage, board, time]);
+    let numbers = ["paper", "here", "difference"].map(table::number);
+    let mut compared = Table::new([table::text("")].into_iter().chain(numbers).chain([table::text("where")]));
+    for c in &outcome.compared {
+        let place = &c.claim.place;
+        compared.row(&[&c.claim.quantity, &c.paper_text(), &c.ours_text(), &c.difference_text(), place]);
     }
-    output::line("");
-    table(&rows);
+    output::line(&compared.text());
+    let numbers = ["energy", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
+    let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
+    for (v, p) in outcome.phases() {
+        let parts = device::energy::Component::ALL.map(|c| p.component(c).to_string());
+        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
+        spent.cells([v.name.clone(), p.name.clone(), p.total().to_string()].into_iter().chain(parts).chain([time]));
+    }
+    output::line(&format!("\n{}", spent.text()));
     let costs = lab::cost::rows(outcome);
     if !costs.is_empty() {
-        output::line("\nwhat cleaning cost, and the work after it:");
-        table(&std::iter::once(lab::cost::HEADS.map(str::to_owned)).chain(costs).collect::<Vec<_>>());
+        let [variant, numbers @ ..] = lab::cost::HEADS;
+        let mut table = Table::new([table::text(variant)].into_iter().chain(numbers.map(table::number)));
+        costs.into_iter().for_each(|row| table.cells(row));
+        output::line(&format!("\nwhat cleaning cost, and the work after it:\n{}", table.text()));
     }
     for s in &outcome.skipped {
         output::line(&format!("skipped: {}: {}", s.variant, s.why));
     }
     output::line(&format!("\nresults: {}\n", file.display()));
-}
-
-/// Columns as wide as their widest cell; numbers, which are what stands right of the names, to the right.
-fn table<const N: usize>(rows: &[[String; N]]) {
-    let names = match N {
-        5 => [0, 4].as_slice(),
-        8 => &[0, 1],
-        _ => &[0],
-    };
-    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(i, cell)| match names.contains(&i) {
-            true => format!("{cell:0$}", widths[i]),
-            false => format!("{cell:>0$}", widths[i]),
-        });
-        output::line(cells.collect::<Vec<_>>().join("  ").trim_end());
-    }
 }
 
 fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {

@@ -4,7 +4,9 @@
 //! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
 pub mod options;
+mod whose;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -88,11 +90,13 @@ fn after_help() -> String {
         joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n  \
         joulefs mount disk.img /mnt --profile kirin9000-ufs31 --flame joules.html\n  \
         joulefs mount disk.img /mnt --record work.rec --contents\n  \
-        joulefs mount theirs.img /mnt -o uid=1000,gid=1000\n\n";
+        joulefs mount theirs.img /mnt -o uid=1000,gid=1000\n  \
+        joulefs mount theirs.img /mnt -o uid=nobody,umask=077\n\n";
     let owners = "With uid= or gid= everything is shown as belonging to that user or group, who may then do what owners may, \
         as on a volume without owners (vfat). What is on the volume keeps its owner, and what is made there belongs to who makes it. \
         Nothing can be given to another (chown: not permitted), set-id bits are neither shown nor set, and go from files that \
-        are changed.\n\n";
+        are changed. With umask= (of everything), dmask= (of directories) or fmask= (of all else) everybody has the rights that the mask leaves, \
+        whatever the volume says: chmod to others is not permitted, and access lists do not count.\n\n";
     let archive = "An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); \
         the mount leaves it alone.\n  \
         joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M,keep=16G\n  \
@@ -136,6 +140,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut fuse = fuse::MountOptions::default();
     let (mut stats, mut index, mut keep) = (None, None, None);
     let mut power_auto = false;
+    let mut masks: BTreeMap<&str, u16> = BTreeMap::new();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         if (name, value) == ("power", Some("auto")) {
@@ -172,9 +177,14 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "suid" => plain(&mut || fuse.suid = true)?,
             "noexec" => plain(&mut || fuse.exec = false)?,
             "uid" | "gid" => {
-                let id = super::mkfs::id(value.unwrap_or_default());
+                let id = whose::id(name, value.unwrap_or_default());
                 let id = id.map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
                 if name == "uid" { fuse.owner.uid = Some(id) } else { fuse.owner.gid = Some(id) }
+            }
+            "umask" | "dmask" | "fmask" => {
+                let mask = whose::mask(value.unwrap_or_default());
+                let mask = mask.map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
+                masks.insert(name, mask);
             }
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
@@ -203,11 +213,16 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
     }
+    // The more exact mask counts, wherever it stands.
+    let mask = |exact: &str| masks.get(exact).or_else(|| masks.get("umask")).copied();
+    (fuse.owner.dmask, fuse.owner.fmask) = (mask("dmask"), mask("fmask"));
     if fuse.owner.is_given()
         && let Some((name, _)) = [("dev", fuse.dev), ("suid", fuse.suid)].iter().find(|(_, on)| *on)
     {
         // What a stranger's volume holds would be theirs, with the rights of its owner.
-        return Err(Failure::usage(format!("-o {name}: not beside uid= or gid=, which give away what others own")));
+        return Err(Failure::usage(format!(
+            "-o {name}: not beside uid=, gid= or masks, which give away what others own"
+        )));
     }
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
         return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));

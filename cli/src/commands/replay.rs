@@ -22,7 +22,7 @@ use crate::file_system::{Type, kind_of, size_of};
 use crate::flame::{Files, FlameArgs, Graph, names};
 use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
-use crate::spent::{self, FileLine, Spent, Words};
+use crate::spent::{self, Cause, FileLine, Spent, Words};
 use crate::{Failure, held, joules, output, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
@@ -88,7 +88,7 @@ struct Target {
 struct Outcome {
     ledger: Ledger,
     /// What the numbers of causes in the ledger mean.
-    names: Box<dyn Fn(u8) -> String>,
+    names: Box<dyn Fn(u8) -> Cause>,
     files: Vec<FileLine>,
     /// Where it went, if that is asked for.
     flame: Option<Flame>,
@@ -223,10 +223,10 @@ fn of_blocks(
         text += &format!(", {} failed; the first: {first}", done.failed);
     }
     let ledger = device.ledger();
-    let cause = move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"));
+    let cause = move |n| causes.get(&n).map_or_else(|| Cause::unnamed(n), |text| Cause::recorded(text));
     Ok(Outcome {
         files: spent::by_file(&ledger, args.by_file, "<no file>", |_| None, |inode| format!("<inode {inode}>")),
-        flame: (!flames.is_empty()).then(|| names::of_inodes(&ledger, flames.depth(), &cause)),
+        flame: (!flames.is_empty()).then(|| names::of_inodes(&ledger, flames.depth(), &|n| cause(n).text)),
         ledger,
         names: Box::new(cause),
         json: json!({
@@ -330,7 +330,7 @@ fn of_calls(
         ),
         flame: (!flames.is_empty()).then(|| names::of_volume(&ledger, flames.depth(), &*volume)),
         ledger,
-        names: Box::new(move |n| words.cause(n)),
+        names: Box::new(move |n| words.named(n)),
         json: json!({
             "of": "calls",
             "file_system": kind.type_name(),

@@ -10,6 +10,7 @@ use volume::{MountOptions, Mounted};
 use crate::commands::ls::date;
 use crate::image::{Image, check_name};
 use crate::place::Place;
+use crate::table::{self, Table};
 use crate::{Failure, output};
 
 /// Undo the last changes of a ScherlFS volume, or of one file in it.
@@ -143,13 +144,14 @@ fn list(path: &Path, as_json: bool) -> Result<(), Failure> {
         ));
         return Ok(());
     }
+    let columns = [table::number("").least(4), table::word("").least(16), table::word("").least(7), table::text("")];
+    let mut table = Table::new(columns);
     for (n, event) in events.iter().enumerate() {
         let mut all = words(event).into_iter();
         let (what, name) = all.next().unwrap_or(("changed", "/".to_owned()));
-        output::line(&format!("{:>4}  {}  {what:<7}  {name}", n + 1, date(event.secs)));
-        for (what, name) in all {
-            output::line(&format!("{:24}{what:<7}  {name}", ""));
-        }
+        table.row(&[&(n + 1), &date(event.secs), &what, &name]);
+        all.for_each(|(what, name)| table.row(&[&"", &"", &what, &name]));
     }
+    output::line(&table.text());
     Ok(())
 }

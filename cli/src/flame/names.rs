@@ -3,11 +3,10 @@
 use device::energy::Ledger;
 use lab::flame::{self, Depth, Flame, Place};
 use trace::askers::{KERNEL, WRITEBACK};
-use trace::replay::blocks::CAUSES;
 use trace::{Names, Process};
 use vfs::{FileKind, Look, Owner, Volume};
 
-use crate::spent::Words;
+use crate::spent::{Cause, Words};
 
 /// Files of a volume, by their paths at the end; those that are gone by their last ones.
 pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
@@ -34,7 +33,7 @@ pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
         Ok(ours @ (WRITEBACK | KERNEL)) => Place::of(ours),
         Ok(name) => Place::named(name.as_bytes()),
     };
-    let cause = &|n: u8| CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned());
+    let cause = &|n: u8| Cause::of_requests(n).text;
     Flame::of(ledger, depth, flame::Words { place, nobody: "<no process>", cause })
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, params};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -17,7 +18,7 @@ use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDire
 use device::Rng;
 
 /// SQLite's journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Journal {
     /// A write-ahead log.

@@ -7,6 +7,7 @@
 
 use device::{BLOCK, generate};
 use f2fs::Volume;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use victim::Policy;
@@ -28,7 +29,7 @@ const SYNC_EVERY: u64 = 4 << 20;
 const BESIDE: u64 = 2;
 
 /// The work after cleaning.
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Afterwards {
     /// Mebibytes written.

@@ -17,6 +17,7 @@ use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -37,7 +38,7 @@ use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Stage};
 
 /// Who cleans.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Who {
     /// Who chooses; `none` if nobody cleans ahead of time.
@@ -46,7 +47,7 @@ struct Who {
     power: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// The applications by name.

@@ -12,6 +12,7 @@ use device::energy::{Energy, Nanos, Part};
 use device::{Blank, Counting};
 use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::Opened;
 use trace::call::Calls;
@@ -31,7 +32,7 @@ use crate::traces::requeued::Cleared;
 use crate::traces::source::ByPath;
 use crate::traces::{ReplayError, Run, Speed, blocks, calls};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Applications, and their recordings: shipped ones by name, others by the path of their file (what has a slash), or

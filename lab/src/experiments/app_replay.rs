@@ -11,6 +11,7 @@ use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use record::calls::{Call, Event, Events, prepare, replay};
 use record::{Reader, Tempo};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem as _;
 
@@ -24,7 +25,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Shipped recordings by name, or recordings by the path of their file (what has a slash).

@@ -5,6 +5,7 @@
 //! applications compute.
 
 use device::energy::profile::Profile;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -23,7 +24,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of each volume.

@@ -5,6 +5,7 @@
 //! [`super::gc_energy`] does.
 
 use device::energy::profile::Profile;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::given::OnVolume;
@@ -15,7 +16,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Milliampere hours the battery holds.
@@ -34,7 +35,7 @@ pub(super) struct Parameters {
     measured: Option<OnVolume<gc_energy::Parameters>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct One {
     /// What it is called.

@@ -28,6 +28,7 @@ use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume};
 use format::sit::LogType;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{FileSystem, Ino, WriteFlags};
 
@@ -51,7 +52,7 @@ const SEGMENT: u32 = 512;
 /// Rounds of cleaning without a free segment more after which a batch goes on without.
 const PATIENCE: u32 = 4;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Percent of the user's space in use once the file is written.

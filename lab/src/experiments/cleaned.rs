@@ -8,6 +8,7 @@ use std::time::Duration;
 use device::clock::Clock;
 use f2fs::Volume;
 use f2fs::gc::settings::Settings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 use victim::{Policy, Power};
@@ -73,7 +74,7 @@ impl Cleaned {
 }
 
 /// Cleaning in the background before something else is measured.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cleaning {
     /// Who chooses; `none` if nobody cleans.

@@ -11,6 +11,7 @@ use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -25,7 +26,7 @@ use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Stage};
 use crate::typed;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Segments of each type.

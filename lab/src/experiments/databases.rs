@@ -13,6 +13,7 @@ use device::energy::profile::{DeviceSpec, Profile};
 use f2fs::file::extents::torn;
 use f2fs::{MountOptions, Volume};
 use inspect::class::{Class, application};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::block::{DeviceId, Flags, Op};
 use trace::requests::Request;
@@ -31,7 +32,7 @@ use crate::result::{Histogram, Phase};
 use crate::sqlite_disk::ONE_AT_A_TIME;
 use crate::witness::Seen;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume.
@@ -75,7 +76,7 @@ pub(super) struct Parameters {
 }
 
 /// How a file is put in order.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Treatment {
     /// Nothing is done: what a second use costs as files lie.

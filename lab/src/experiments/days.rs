@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use device::energy::Nanos;
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{Blank, Counting};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::Opened;
 use trace::block::Op;
@@ -29,7 +30,7 @@ use crate::traces::{Run, Speed, blocks};
 /// The sum over several days, beside each of them.
 const ALL: &str = "together";
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Whose requests: recordings are called FILE-SYSTEM.DAY.csv.zst.

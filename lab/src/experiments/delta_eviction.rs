@@ -9,6 +9,7 @@ use device::{BLOCK, Rng};
 use f2fs::delta::{Costs, Places};
 use f2fs::{MountOptions, mkfs};
 use format::superblock::Features;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::atomic::Ordering::Relaxed;
 use vfs::{FileSystem, WriteFlags};
@@ -22,7 +23,7 @@ use crate::progress::Progress;
 /// Slots of an inode that may hold deltas: a file that needs all of them leaves none.
 const SLOTS: u64 = 864;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume.

@@ -12,6 +12,7 @@ use device::clock::Clock;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
 use f2fs::MountOptions;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{FileSystem, Ino, WriteFlags};
 
@@ -23,7 +24,7 @@ use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume.

@@ -11,6 +11,7 @@
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::differential::{Answer, Component, Per, Repeat, Run, solve};
 use vfs::WriteFlags;
@@ -23,7 +24,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the file.
@@ -44,7 +45,7 @@ pub(super) struct Parameters {
     beside: Vec<Beside>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Beside {
     /// What it is called in results.

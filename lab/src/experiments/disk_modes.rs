@@ -6,6 +6,7 @@ use std::time::Duration;
 use device::energy::profile::{DeviceSpec, Profile};
 use device::energy::{Component, Energy, Part};
 use device::{BLOCK, BlockDevice, Lba, Rng, Tag};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Measured, parameters};
@@ -15,7 +16,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Reads of one block at random places.

@@ -9,6 +9,7 @@ use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Rng, Tag, generate};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{Ino, WriteFlags};
 
@@ -20,7 +21,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume or the bare device.
@@ -44,7 +45,7 @@ pub(super) struct Parameters {
     writes_before: u64,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum On {
     F2fs,

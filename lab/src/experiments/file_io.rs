@@ -9,6 +9,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{SetAttr, WriteFlags};
 
@@ -22,7 +23,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Stage};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
@@ -61,12 +62,15 @@ impl Parameters {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PhaseSpec {
+    /// What it is called in results.
     name: String,
+    /// Whether it reads or writes.
     #[serde(rename = "do")]
     what: What,
+    /// Whether calls are in order or at random.
     order: Order,
     /// Kibibytes of one call.
     io_kib: u64,
@@ -92,14 +96,14 @@ impl PhaseSpec {
     }
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum What {
     Read,
     Write,
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Order {
     Sequential,

@@ -7,6 +7,7 @@
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{Ino, Seek, WriteFlags};
 
@@ -19,7 +20,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::Phase;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use device::BLOCK;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{FileSystem, FreeFragments, LEVELS};
 use victim::Power;
@@ -22,7 +23,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume.
@@ -56,7 +57,7 @@ fn by_cost() -> String {
     "cost-benefit".into()
 }
 
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Mode {
     Foreground,

@@ -11,6 +11,7 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use victim::Policy;
 
@@ -23,7 +24,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Cleanings in the foreground.
@@ -38,7 +39,7 @@ pub(super) struct Parameters {
 }
 
 /// Numbers of the paper that are set beside what the model knows.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Published {
     /// Seconds all cleanings in the foreground took.

@@ -3,13 +3,15 @@
 //! The parameters that kinds of work on a volume share, and the bench that they make. Left out on purpose: what
 //! is done there.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use device::energy::profile::Profile;
 use f2fs::mkfs;
 use format::superblock::Features;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeOwned, Error};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use toml::{Table, Value};
 use volume::{Kind, MountOptions};
 
@@ -20,7 +22,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 
 /// The volume.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Given {
     /// Its mebibytes.
@@ -31,17 +33,18 @@ pub(super) struct Given {
     /// What the device is told of blocks that hold nothing any more.
     #[serde(default)]
     discards: Discards,
-    /// Its file system.
+    /// Its file system: `f2fs` or `scherlfs`.
     #[serde(default)]
+    #[schemars(with = "String")]
     fs: Kind,
-    /// How it is mounted beside what the kind of work sets.
+    /// How it is mounted beside what the kind of work sets: options of `joulefs mount` by name.
     #[serde(default)]
     options: Named,
 }
 
 /// Options of `joulefs mount` by name.
-#[derive(Deserialize, Default)]
-pub(super) struct Named(BTreeMap<String, Value>);
+#[derive(Deserialize, Default, JsonSchema)]
+pub(super) struct Named(#[schemars(with = "BTreeMap<String, String>")] BTreeMap<String, Value>);
 
 impl Named {
     /// How a volume of a file system is mounted, if the kind of work would mount F2FS so.
@@ -63,7 +66,7 @@ impl Named {
 }
 
 /// What a device is told of blocks that hold nothing any more.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Deserialize, Serialize, Clone, Copy, PartialEq, Eq, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Discards {
     /// Nothing.
@@ -164,6 +167,31 @@ pub(super) struct OnVolume<P> {
     pub given: Given,
     /// Those of the work.
     pub work: P,
+}
+
+/// Where the schema of a parameter says which file reads it, if that is not the file of the kind of work.
+pub(super) const READ_IN: &str = "x-read-in";
+
+impl<P: JsonSchema> JsonSchema for OnVolume<P> {
+    fn schema_name() -> Cow<'static, str> {
+        format!("{}OnVolume", P::schema_name()).into()
+    }
+    fn json_schema(from: &mut SchemaGenerator) -> Schema {
+        use serde_json::{Map, Value};
+        let (given, mut both) = (Given::json_schema(from).to_value(), P::json_schema(from));
+        let map = both.ensure_object();
+        let properties = map.entry("properties").or_insert_with(|| Map::new().into());
+        for (name, property) in given["properties"].as_object().into_iter().flatten() {
+            let mut property = property.clone();
+            property[READ_IN] = file!().into();
+            properties[name] = property;
+        }
+        let required = map.entry("required").or_insert_with(|| Vec::<Value>::new().into());
+        if let (Some(all), Some(more)) = (required.as_array_mut(), given["required"].as_array()) {
+            all.extend(more.iter().cloned());
+        }
+        both
+    }
 }
 
 impl<'de, P: DeserializeOwned> Deserialize<'de> for OnVolume<P> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use device::{BLOCK, Rng, generate};
 use rusqlite::{Connection, OpenFlags, params};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
@@ -17,7 +18,7 @@ use crate::error::LabError;
 use crate::sqlite_disk::{Directory, Habits, Registered, SyncsDirectory};
 
 /// An application.
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize, Clone, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AppSpec {
     /// Its package.
@@ -60,7 +61,7 @@ impl AppSpec {
 }
 
 /// How they grow.
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct How {
     /// SQLite's journal.

@@ -8,10 +8,11 @@ use f2fs::{MountOptions, mkfs};
 use format::compress::Algorithm;
 use format::node::delta::LONGEST_WHOLE;
 use format::superblock::Features;
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How a volume keeps small updates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Keeping {
     /// Whole, each in a new place: F2FS as MedFS FAST'25 measures against it.

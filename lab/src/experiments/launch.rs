@@ -14,6 +14,7 @@ use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use record::Tempo;
 use record::calls::{Replayed, replay};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::given::OnVolume;
@@ -26,7 +27,7 @@ use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Traffic};
 use recorded::Launch;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Shipped recordings by name, which are the names of owners in the list of files. Files of others are not installed.
@@ -51,7 +52,7 @@ fn as_recorded() -> f64 {
 }
 
 /// When programs are installed.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum When {
     /// When the volume is still pristine: what comes later fills it up around them.
@@ -61,7 +62,7 @@ enum When {
 }
 
 /// Where a launch ends.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum Until {
     /// When the program's window has its first picture.

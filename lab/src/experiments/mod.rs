@@ -32,6 +32,7 @@ mod request_sizes;
 mod requests;
 mod sqlite;
 mod strategies;
+pub mod taken;
 mod uncached;
 mod worth;
 

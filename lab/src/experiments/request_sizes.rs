@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use device::energy::profile::Profile;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::Opened;
 use trace::block::{Events, Op as Request};
@@ -21,7 +22,7 @@ use crate::progress::Progress;
 use crate::result::Histogram;
 use crate::traces::requeued::Cleared;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Programs, and their recordings.

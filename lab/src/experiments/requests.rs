@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use device::energy::profile::Profile;
 use device::energy::{Energy, Nanos, Operation};
 use device::{Blank, Counting};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use trace::Opened;
 use trace::block::Op;
@@ -24,7 +25,7 @@ use crate::progress::Progress;
 use crate::result::{Phase, Raw};
 use crate::traces::{Run, Speed, blocks};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// What was done, by name.
@@ -34,7 +35,7 @@ pub(super) struct Parameters {
     limit: Option<u64>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Work {
     /// The recording of its requests.

@@ -9,7 +9,8 @@ use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
 use f2fs::MountOptions;
 use rusqlite::{Connection, OpenFlags, params};
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use vfs::FileSystem;
 use volume::Kind;
 
@@ -23,7 +24,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume; 0: as many as the table needs, twice over.
@@ -48,8 +49,9 @@ pub(super) struct Parameters {
     contents: Contents,
     /// How the volume keeps small updates; if nobody says so, as it is mounted everywhere.
     keeping: Option<Keeping>,
-    /// The volume's file system.
+    /// The volume's file system: `f2fs` or `scherlfs`.
     #[serde(default)]
+    #[schemars(with = "String")]
     fs: Kind,
     /// How it is mounted beside that.
     #[serde(default)]
@@ -66,7 +68,7 @@ impl Parameters {
     }
 }
 
-#[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Deserialize, Serialize, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Contents {
     /// Bytes in which nothing comes again.
@@ -96,7 +98,7 @@ impl Filler {
     }
 }
 
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Journal {
     Wal,
@@ -105,7 +107,7 @@ enum Journal {
     Persist,
 }
 
-#[derive(Deserialize, Clone, Copy)]
+#[derive(Deserialize, Clone, Copy, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Synchronous {
     Off,

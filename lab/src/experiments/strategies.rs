@@ -9,6 +9,7 @@
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, Rng, generate};
+use schemars::JsonSchema;
 use scherlfs::{Clean, MountOptions, Sync, Volume, make};
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Power, WriteFlags};
@@ -20,7 +21,7 @@ use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Phase, Stage};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Mebibytes of the volume.

@@ -14,6 +14,7 @@ use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use f2fs::cause::Cause;
 use record::blocks::{Event, Request};
+use schemars::JsonSchema;
 use scherlfs::{MountOptions, Placement, Sync, Volume, make};
 use serde::Deserialize;
 use vfs::FileSystem;
@@ -34,7 +35,7 @@ use crate::uncached::paused::Paused;
 use crate::uncached::recorded::{self, Recording};
 use crate::uncached::segments::Segments;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// What is done, by name.
@@ -70,7 +71,7 @@ pub(super) struct Parameters {
 }
 
 /// How ScherlFS is mounted.
-#[derive(Deserialize, Clone, Default)]
+#[derive(Deserialize, Clone, Default, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
     /// Where inodes are put, as `-o placement=` has it; before their contents without.
@@ -86,7 +87,7 @@ pub(super) struct Mount {
 }
 
 /// When what was written reaches the disk.
-#[derive(Deserialize, Clone, Copy, Default)]
+#[derive(Deserialize, Clone, Copy, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum When {
     /// With every operation.
@@ -221,7 +222,7 @@ impl One<'_> {
             let mut phase = finished(phase, stage.calls.len(), &after);
             for (cause, counts) in asked.causes() {
                 let cause = scherlfs::cause::Cause::ALL.into_iter().find(|c| *c as u8 == cause);
-                let Some(cause) = cause.map(|c| c.text().replace(", ", "_").replace(' ', "_")) else { continue };
+                let Some(cause) = cause.map(scherlfs::cause::Cause::key) else { continue };
                 phase.note(&format!("requests_{cause}"), (counts.reads + counts.writes) as f64, "requests");
                 phase.note(&format!("blocks_{cause}"), (counts.blocks_read + counts.blocks_written) as f64, "blocks");
             }

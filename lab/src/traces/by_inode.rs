@@ -51,6 +51,7 @@ pub struct ByInode {
     room: u64,
     grows: u64,
     timing: Timing,
+    has_calls: bool,
 }
 
 /// Ends of calls that are remembered; a call under way for longer than so many others is not waited for.
@@ -62,20 +63,33 @@ impl ByInode {
         let Some((events, _)) = recording::calls(path)? else { return Ok(None) };
         let there_was = Some(events.bytes()).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX);
         let (mut room, mut grows, mut part) = (0_u64, Room::default(), Part::new(how.span));
+        let mut has_calls = false;
         // What is written and what was there, as if nothing was ever removed: damage is told when the calls are made.
-        for event in events.map_while(Result::ok) {
+        for event in events {
+            let Ok(event) = event else {
+                has_calls = true;
+                break;
+            };
             room = room.saturating_add(match &event.call {
                 Call::Write { contents, .. } => contents.len(),
                 Call::Was { was, .. } => was.size.min(was.blocks512.saturating_mul(512)),
                 _ => 0,
             });
-            if place(&mut part, &event) != Lies::After {
+            let lies = place(&mut part, &event);
+            if lies != Lies::After {
                 grows.add(&event);
             }
+            let is_made = !event.call.is_of_before() && !matches!(event.call, Call::Tick {});
+            has_calls |= is_made && matches!(lies, Lies::In(_));
         }
         let length = std::fs::metadata(path).map_or(0, |m| m.len());
         let (room, grows) = (room.min(there_was), grows.grows().min(there_was));
-        Ok(Some(ByInode { path: path.to_owned(), length, how, room, grows, timing: part.timing() }))
+        Ok(Some(ByInode { path: path.to_owned(), length, how, room, grows, timing: part.timing(), has_calls }))
+    }
+
+    /// False if no call lies in the part, and no damage either.
+    pub fn has_calls(&self) -> bool {
+        self.has_calls
     }
 
     /// What is to be known of the times of the part.

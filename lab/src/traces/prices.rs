@@ -10,6 +10,7 @@
 use std::path::Path;
 
 use device::energy::profile::Profile;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trace::TraceError;
 use trace::block::DeviceId;
@@ -22,7 +23,7 @@ use crate::plan::{Changes, Experiment};
 use crate::progress::Progress;
 
 /// Microjoules for each kilobyte (1,024 bytes) of files read or written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     /// Reading in order.

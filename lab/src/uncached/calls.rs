@@ -6,10 +6,11 @@
 use std::collections::HashMap;
 
 use device::{BLOCK, Rng, generate};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// What is done.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Work {
     /// Files of one size are made, read, truncated and written again, and read (Scherl 2004, section 6.2).

@@ -2,7 +2,7 @@
 //! et al., the Mobibench tool): `thread microseconds call arguments`.
 //!
 //! MobiGen writes one thread after the other, so the whole recording is read before the first call is given, in order of
-//! time; a long one is put in order in a temporary file ([`by_time`](super::by_time)). Names of directories are held. What its lines mean is what its replayer and its generator say:
+//! time, and how many lines of a thread stood behind a later one is told; a long one is put in order in a temporary file ([`by_time`](super::by_time)). Names of directories are held. What its lines mean is what its replayer and its generator say:
 //!
 //! * A descriptor belongs to all threads, from its open to its close. The last argument is what the call
 //!   returned: bytes of a read, for instance.
@@ -25,6 +25,7 @@ use super::paths::{is_special, normal};
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::names::count;
 use crate::opened::Reader;
+use crate::timing::Timing;
 use crate::{Format, Input, Opened, Others, TraceError};
 
 /// Recognised by a first line that can be read, or one of the first if that is cut.
@@ -49,6 +50,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         handles: 0,
         unnamed: 0,
         others: Others::new(),
+        timing: Timing::default(),
     })))
 }
 
@@ -225,12 +227,16 @@ struct Recording {
     handles: u64,
     unnamed: u64,
     others: Others,
+    /// Lines that stood behind a later one of their thread.
+    timing: Timing,
 }
 
 impl Recording {
     fn load(&mut self) -> io::Result<InOrder> {
         const FORMAT: Format = Format::Mobibench;
         let mut lines = Gathered::default();
+        // One thread stands after the other; the lines of each are in order, or were put in another.
+        let mut latest: FxHashMap<u32, u64> = FxHashMap::default();
         loop {
             let text = match self.input.line(FORMAT) {
                 Ok(Some(text)) => text,
@@ -259,7 +265,7 @@ impl Recording {
                             }
                         }
                     }
-                    line.microseconds
+                    (line.thread, line.microseconds)
                 })
             });
             let at = self.input.at_line();
@@ -268,7 +274,11 @@ impl Recording {
                 break;
             }
             match read {
-                Ok(Some(time)) => lines.push(time, &self.line)?,
+                Ok(Some((thread, time))) => {
+                    let latest = latest.entry(thread).or_insert(time);
+                    self.timing.in_order(latest, time, 1000);
+                    lines.push(time, &self.line)?;
+                }
                 Ok(None) => self.count("empty lines"),
                 Err(what) => {
                     self.end = Some(self.input.damaged(FORMAT, at, what));
@@ -435,6 +445,9 @@ impl Calls for Recording {
         &self.others
     }
 
+    fn timing(&self) -> Timing {
+        self.timing
+    }
     fn consumed(&self) -> u64 {
         self.input.consumed()
     }

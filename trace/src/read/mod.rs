@@ -24,7 +24,7 @@ pub(crate) mod perfetto;
 pub mod recording;
 mod rows;
 mod server_csv;
-mod strace;
+pub(crate) mod strace;
 mod trace_dat;
 mod tracepoint;
 

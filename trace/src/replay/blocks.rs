@@ -27,6 +27,19 @@ pub const CAUSES: [&str; 9] = [
     "discard",
 ];
 
+/// The same for programs, in words that never change.
+pub const KEYS: [&str; CAUSES.len()] = [
+    "waiting",
+    "read",
+    "read_ahead",
+    "read_of_metadata",
+    "write_somebody_waits_for",
+    "write_in_the_background",
+    "write_of_metadata",
+    "flush",
+    "discard",
+];
+
 /// The number of a request's cause in [`CAUSES`].
 fn cause(request: &Request) -> u8 {
     let f = request.flags;

@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::joules::{self, Line};
 use crate::live::Live;
 use crate::recording::{End, Recording};
-use crate::{Failure, output, whole};
+use crate::{Failure, output, spent, whole};
 use backing::{Backing, backing};
 
 /// Show a simulated, metered storage device as a file, or as a disk of the network block device protocol.
@@ -113,8 +113,9 @@ fn table(report: &Report) -> String {
         joules::time(report.times.elapsed.0),
         joules::table("operation", &lines),
     );
-    for (name, n) in report.counters.iter().filter(|(_, n)| *n > 0) {
-        out += &format!("\n{name:<24} {n:>12}");
+    let counters = spent::counted(&report.counters);
+    if !counters.is_empty() {
+        out += &format!("\n{counters}");
     }
     out
 }

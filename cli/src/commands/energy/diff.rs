@@ -3,10 +3,12 @@
 //! Reads the plan and the recordings it names, and prints what `trace::differential` finds.
 
 use std::path::PathBuf;
+use unicode_width::UnicodeWidthStr;
 
 use serde_json::{Value, json};
 use trace::differential::{Answer, Number, Plan};
 
+use crate::table::{self, Table};
 use crate::{Failure, output, progress, whole};
 
 const EXAMPLES: &str = r#"PLAN.toml:
@@ -89,29 +91,28 @@ fn people(plan: &Plan, answer: &Answer) {
     if !plan.title.is_empty() {
         output::line(&format!("{}\n", plan.title));
     }
-    let names = answer.parts.iter().map(|p| p.name.chars().count());
-    let width = names.chain(answer.runs.iter().map(|r| r.name.chars().count())).max().unwrap_or(0).max(9);
+    // Both tables alike.
+    let names = answer.parts.iter().map(|p| p.name.width());
+    let width = names.chain(answer.runs.iter().map(|r| r.name.width())).max().unwrap_or(0).max(9);
     output::line(&format!("of {} ({} J):\n", answer.of, with_bar(&answer.total, 3)));
-    output::line(&format!("{:<width$}  {:>22}  {:>18}  price", "component", "J", "%"));
+    let numbers = [table::number("J").least(22), table::number("%").least(18)];
+    let columns = [table::text("component").least(width)].into_iter().chain(numbers);
+    let mut table = Table::new(columns.chain([table::text("price")]));
     for p in &answer.parts {
         let (joules, percent) = (with_bar(&p.joules, 3), with_bar(&p.percent, 2));
-        output::line(&format!("{:<width$}  {joules:>22}  {percent:>18}  {} {}", p.name, exact(&p.price), p.per.unit()));
+        table.row(&[&p.name, &joules, &percent, &format!("{} {}", exact(&p.price), p.per.unit())]);
     }
-    output::line(&format!(
-        "\n{:<width$}  {:>7}  {:>22}  {:>12}  {:>12}",
-        "run", "repeats", "measured J", "computed J", "residual J"
-    ));
+    output::line(&table.text());
+    let numbers = [("repeats", 7), ("measured J", 22), ("computed J", 12), ("residual J", 12)];
+    let numbers = numbers.map(|(head, least)| table::number(head).least(least));
+    let columns = [table::text("run").least(width)].into_iter().chain(numbers);
+    let mut table = Table::new(columns.chain([table::text("")]));
     for r in &answer.runs {
-        let mark = if r.is_contradicted() { "  more than its repeats explain" } else { "" };
-        output::line(&format!(
-            "{:<width$}  {:>7}  {:>22}  {:>12.3}  {:>12}{mark}",
-            r.name,
-            r.repeats,
-            with_bar(&r.measured, 3),
-            r.computed,
-            residual(r.residual())
-        ));
+        let mark = if r.is_contradicted() { "more than its repeats explain" } else { "" };
+        let (measured, computed) = (with_bar(&r.measured, 3), format!("{:.3}", r.computed));
+        table.row(&[&r.name, &r.repeats, &measured, &computed, &residual(r.residual()), &mark]);
     }
+    output::line(&format!("\n{}", table.text()));
     output::line("\n+- is the half of a 95 % interval");
     if answer.parts.iter().any(|p| p.percent.bar.is_none()) {
         let once: Vec<_> = answer.runs.iter().filter(|r| r.measured.bar.is_none()).map(|r| r.name.as_str()).collect();

@@ -9,6 +9,7 @@ use device::energy::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate}
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
 
+use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
 /// Fit a profile's prices and times to measured rows.
@@ -79,11 +80,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::print(&as_value(&fit, &predicted));
         return Ok(());
     }
-    output::line(&format!("{:<16} {:>10} {:<6} {:>6}", "parameter", "value", "unit", "+-%"));
+    let columns = [table::word("parameter").least(16), table::number("value").least(10), table::word("unit").least(6)];
+    let mut table = Table::new(columns.into_iter().chain([table::number("+-%").least(6), table::text("")])).between(1);
     for (i, (p, v)) in Parameters::ALL.iter().zip(fit.parameters.0).enumerate() {
         let error = fit.errors.map_or("-".into(), |e| format!("{:.1}", e[i]));
-        output::line(&format!("{:<16} {v:>10.5} {:<6} {error:>6}  {}", p.name, p.unit, p.meaning));
+        table.row(&[&p.name, &format!("{v:.5}"), &p.unit, &error, &format!(" {}", p.meaning)]);
     }
+    output::line(&table.text());
     output::line(&format!(
         "\n{} numbers, {} parameters, differences of {:.1} % (root mean square)",
         fit.numbers,
@@ -99,19 +102,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 }
 
 fn comparisons(computed: &str, list: &[Comparison]) {
-    let width = list.iter().map(|c| c.workload.chars().count()).max().unwrap_or(0).max(8);
-    output::line(&format!(
-        "\n{:<width$}  {:<11} {:>10} {computed:>10} {:>7}",
-        "workload", "number", "measured", "diff %"
-    ));
+    let names = [table::text("workload"), table::word("number").least(11)];
+    let numbers = [("measured", 9), (computed, 9), ("diff %", 6)].map(|(head, least)| table::number(head).least(least));
+    let mut table = Table::new(names.into_iter().chain(numbers));
     for c in list {
-        let number = c.quality.text();
-        let percent = c.percent();
-        output::line(&format!(
-            "{:<width$}  {number:<11} {:>10.3} {:>10.3} {percent:>+7.1}",
-            c.workload, c.measured, c.computed
-        ));
+        let [measured, computed] = [c.measured, c.computed].map(|n| format!("{n:.3}"));
+        table.row(&[&c.workload, &c.quality.text(), &measured, &computed, &format!("{:+.1}", c.percent())]);
     }
+    output::line(&format!("\n{}", table.text()));
 }
 
 fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {

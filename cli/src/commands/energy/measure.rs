@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use trace::rapl::{Counters, POWERCAP};
 use trace::read::joules_csv;
 
+use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
 /// Run a command and say what it cost this machine, as its processor counts it (RAPL).
@@ -240,18 +241,15 @@ impl Spent {
 }
 
 fn table(names: &[String], spent: &Spent, idle: Option<&Spent>) -> String {
-    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
-    let mut out = format!("\n{:<width$}  {:>12}  {:>10}", "domain", "J", "mean W");
-    if idle.is_some() {
-        out += &format!("  {:>10}  {:>14}", "at rest W", "above rest J");
-    }
+    let columns = [table::text("domain"), table::number("J").least(12), table::number("mean W").least(10)];
+    let at_rest = [table::number("at rest W").least(10), table::number("above rest J").least(14)];
+    let mut table = Table::new(columns.into_iter().chain(at_rest.into_iter().filter(|_| idle.is_some())));
     for (n, name) in names.iter().enumerate() {
-        out += &format!("\n{name:<width$}  {:>12.3}  {:>10.3}", spent.joules[n], spent.watts(n));
-        if let Some(idle) = idle {
-            out += &format!("  {:>10.3}  {:>14.3}", idle.watts(n), spent.above(idle, n));
-        }
+        let above = idle.map(|idle| [idle.watts(n), spent.above(idle, n)]);
+        let numbers = [spent.joules[n], spent.watts(n)].into_iter().chain(above.into_iter().flatten());
+        table.cells([name.clone()].into_iter().chain(numbers.map(|x| format!("{x:.3}"))));
     }
-    out + &format!("\nin {:.3} s, {} readings", spent.seconds, spent.readings)
+    format!("\n{}", table.text()) + &format!("\nin {:.3} s, {} readings", spent.seconds, spent.readings)
 }
 
 fn as_value(args: &Args, names: &[String], spent: &Spent, idle: Option<&Spent>, status: ExitStatus) -> Value {

@@ -10,6 +10,7 @@ use device::energy::profile::Profile;
 use device::energy::{Nanos, Power};
 use serde_json::{Value, json};
 
+use crate::table::{self, Table};
 use crate::{Failure, output, size, whole};
 
 /// Make a profile with the power states that an NVMe drive reports.
@@ -89,10 +90,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     output::line(&format!("{}, firmware {}", controller.model, controller.firmware));
-    output::line(&format!(
-        "{:<6}{:>10}{:>10}{:>12}{:>12}  {}",
-        "state", "most", "idle", "to enter", "to leave", "under Linux"
-    ));
+    let powers = ["most", "idle"].map(|head| table::number(head).least(8));
+    let times = ["to enter", "to leave"].map(|head| table::number(head).least(10));
+    let columns = [table::word("state").least(6)].into_iter().chain(powers).chain(times);
+    let mut table = Table::new(columns.chain([table::text("under Linux")]));
     for (n, s) in controller.states.iter().enumerate() {
         let linux = match after(n) {
             Some(after) => format!("after {}", time(after)),
@@ -100,8 +101,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             None => "not entered".into(),
         };
         let [entry, exit] = [s.entry, s.exit].map(time);
-        output::line(&format!("ps{n:<4}{:>10}{:>10}{entry:>12}{exit:>12}  {linux}", power(s.most), power(s.idle)));
+        table.row(&[&format!("ps{n}"), &power(s.most), &power(s.idle), &entry, &exit, &linux]);
     }
+    output::line(&table.text());
     made.notes.iter().for_each(|note| output::line(&format!("note: {note}")));
     if let Some(out) = out {
         output::line(&format!("{}: written, all else as in {}", out.display(), args.base));

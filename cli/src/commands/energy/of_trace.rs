@@ -11,6 +11,7 @@ use serde_json::json;
 use trace::replay::blocks::How;
 
 use crate::session::{self, SessionArgs};
+use crate::table::{self, Table};
 use crate::{Failure, joules, of_devices, output, recorded};
 
 /// The recording and how its cost is found.
@@ -130,19 +131,14 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     output::line(&table(&priced, by_table));
     output::line("\nby simulation of every request:");
     let operations = [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard];
-    output::line(&format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "operation", "requests", "", "", "energy"));
+    let mut table = priced_table(["operation", "requests", "", "", "energy"]);
     for operation in operations.into_iter().filter(|o| run.ledger.operation(*o).operations > 0) {
         let spent = run.ledger.operation(operation);
         let name = format!("{operation:?}").to_lowercase();
-        output::line(&format!(
-            "{name:<20} {:>9} {:>12} {:>10} {:>12}",
-            spent.operations,
-            "",
-            "",
-            spent.energy.to_string()
-        ));
+        table.row(&[&name, &spent.operations, &"", &"", &spent.energy]);
     }
-    output::line(&format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "all", "", "", "", simulated.to_string()));
+    table.row(&[&"all", &"", &"", &"", &simulated]);
+    output::line(&table.text());
     if idle > Energy::ZERO {
         output::line(&format!("and {idle} while nothing was asked, which the table does not know"));
     }
@@ -151,16 +147,17 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 fn table(priced: &[Priced], all: f64) -> String {
-    let mut out = format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "kind", "requests", "bytes", "uJ/KB", "energy");
+    let mut table = priced_table(["kind", "requests", "bytes", "uJ/KB", "energy"]);
     for p in priced {
-        let energy = Energy((p.joules * 1e12) as u64).to_string();
-        out += &format!(
-            "\n{:<20} {:>9} {:>12} {:>10.1} {energy:>12}",
-            p.kind,
-            p.runs,
-            output::bytes(p.bytes),
-            p.uj_per_kb
-        );
+        let energy = Energy((p.joules * 1e12) as u64);
+        table.row(&[&p.kind, &p.runs, &output::bytes(p.bytes), &format!("{:.1}", p.uj_per_kb), &energy]);
     }
-    out + &format!("\n{:<20} {:>9} {:>12} {:>10} {:>12}", "all", "", "", "", Energy((all * 1e12) as u64).to_string())
+    table.row(&[&"all", &"", &"", &"", &Energy((all * 1e12) as u64)]);
+    table.text()
+}
+
+/// Both tables alike, so that they can be compared.
+fn priced_table([name, rest @ ..]: [&str; 5]) -> Table {
+    let numbers = rest.into_iter().zip([9, 12, 10, 12]).map(|(head, least)| table::number(head).least(least));
+    Table::new([table::word(name).least(20)].into_iter().chain(numbers)).between(1)
 }

@@ -5,6 +5,7 @@ use device::model::disk::break_even;
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item};
 
+use crate::table::{self, Table};
 use crate::{Failure, output};
 
 /// List the profiles that come with joulefs.
@@ -40,9 +41,9 @@ pub fn list(as_json: bool) -> Result<(), Failure> {
         output::print(&all.iter().map(one).collect::<Value>());
         return Ok(());
     }
-    for p in &all {
-        output::line(&format!("{:<20} {:<6} {}", p.name, p.kind(), p.title));
-    }
+    let mut table = Table::new([table::word("").least(20), table::word("").least(6), table::text("")]).between(1);
+    all.iter().for_each(|p| table.row(&[&p.name, &p.kind(), &p.title]));
+    output::line(&table.text());
     Ok(())
 }
 
@@ -72,14 +73,11 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     }
     // The file itself, for its order and its digits.
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;
-    let mut rows = Vec::new();
+    let mut rows: Vec<[String; 4]> = Vec::new();
     numbers("", file.as_item(), &mut rows);
-    let width = |i: usize| rows.iter().map(|r: &[String; 4]| r[i].chars().count()).max().unwrap_or(0);
-    let [name, number, trust] = [0, 1, 2].map(width);
-    output::line("");
-    for [n, v, t, source] in &rows {
-        output::line(&format!("{n:<name$}  {v:>number$}  {t:<trust$}  {source}"));
-    }
+    let mut table = Table::new([table::text(""), table::number(""), table::word(""), table::text("")]);
+    rows.into_iter().for_each(|row| table.cells(row));
+    output::line(&format!("\n{}", table.text()));
     Ok(())
 }
 

@@ -226,6 +226,7 @@ impl Top<'_> {
             shown.notes.push(("pages of events not understood", kernel.strange.0));
         }
         if let Source::Recording(recording) = &self.source {
+            shown.notes.push(("events told out of order of time", recording.late()));
             shown.damage = recording.damage.as_ref().map(ToString::to_string);
         }
         self.before = now;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::machine::label;
 use super::screen::{seconds, watts};
+use crate::table::{self, Table};
 use crate::{Failure, output};
 use device::energy::Energy;
 
@@ -245,26 +246,18 @@ fn table(what: &str, rows: &Value, interval: f64, most: usize) -> String {
     rows.sort_by_key(|row| std::cmp::Reverse((number(row, "since_pj"), number(row, "pj"))));
     let left_out = rows.len().saturating_sub(most);
     rows.truncate(most);
-    let name = |row: &Value| output::plain(row[what].as_str().unwrap_or_default());
-    let width = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(what.len());
-    let mut out = format!("{what:<width$}  {:>10}  {:>10}  {:>10}", "watts", "since", "in all");
-    for c in Component::ALL {
-        out += &format!("  {:>10}", c.text());
-    }
+    // A cause has a name for people beside the one for programs.
+    let name = |row: &Value| output::plain(row["name"].as_str().or(row[what].as_str()).unwrap_or_default());
+    let heads = ["watts", "since", "in all"].into_iter().chain(Component::ALL.iter().map(|c| c.text()));
+    let heads = heads.map(|head| table::number(head).least(10));
+    let mut set = Table::new([table::text(what)].into_iter().chain(heads));
     for row in rows {
-        let energy = |name: &str| Energy(number(row, name)).to_string();
-        out += &format!(
-            "\n{:<width$}  {:>10}  {:>10}  {:>10}",
-            name(row),
-            watts(power(row, interval)),
-            energy("since_pj"),
-            energy("pj")
-        );
-        for c in Component::ALL {
-            let of = number(&row["components_pj"], &c.text().to_lowercase());
-            out += &format!("  {:>10}", Energy(of).to_string());
-        }
+        let first = [name(row), watts(power(row, interval))];
+        let energies = ["since_pj", "pj"].map(|name| Energy(number(row, name)).to_string());
+        let of = |c: &Component| Energy(number(&row["components_pj"], &c.text().to_lowercase())).to_string();
+        set.cells(first.into_iter().chain(energies).chain(Component::ALL.iter().map(of)));
     }
+    let mut out = set.text();
     if left_out > 0 {
         out += &format!("\n{left_out} more");
     }

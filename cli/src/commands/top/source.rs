@@ -9,6 +9,7 @@ use trace::{Names, Opened, TraceError};
 
 use super::alumet::{Heard, Hearing};
 use super::kernel::Kernel;
+use crate::session::SessionArgs;
 use crate::{Failure, recorded};
 
 /// How often it is seen to that nothing piles up, and whether a signal came.
@@ -24,7 +25,8 @@ pub struct Recording {
 
 /// The requests of a recording, each with who asked for it.
 pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
-    let opened = match recorded::open(file)?.opened {
+    // Read as a part that is all of it: then what is told out of order of time is counted.
+    let opened = match recorded::open_part(file, &SessionArgs::default())?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
             return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
@@ -43,6 +45,11 @@ impl Recording {
     /// Plays a recording.
     pub fn new(requests: Requests) -> Self {
         Recording { requests, ahead: None, damage: None }
+    }
+
+    /// Events that were told out of order of time so far.
+    pub fn late(&self) -> u64 {
+        self.requests.events().timing().late
     }
 
     /// The next request; it stays.

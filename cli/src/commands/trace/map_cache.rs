@@ -9,6 +9,7 @@ use lab::report::words::percent;
 use serde_json::{Value, json};
 use trace::stat::map_cache::{Costs, Curve, DeviceMaps, Geometry, MapStat, Maps, Migration};
 
+use crate::table::{self, Table};
 use crate::{Failure, output, size};
 
 /// The schema's name and version.
@@ -153,48 +154,44 @@ impl Counted {
         out
     }
 
-    fn size(&self, pages: u64) -> String {
+    fn size(&self, pages: u64) -> [String; 3] {
         let star = if self.own == Some(pages) { "*" } else { " " };
-        let memory = output::bytes(pages.saturating_mul(self.stat.geometry.page_bytes));
-        format!("{pages:>9}{star} {memory:>11} {:>11}", output::bytes(pages.saturating_mul(self.stat.covers_bytes)))
+        let bytes = [self.stat.geometry.page_bytes, self.stat.covers_bytes];
+        let [memory, covers] = bytes.map(|each| output::bytes(pages.saturating_mul(each)));
+        [format!("{pages}{star}"), memory, covers]
     }
 
     fn one(&self, out: &mut String, curve: &Curve) {
-        let _ = writeln!(
-            out,
-            "{:>9}  {:>11} {:>11} {:>11} {:>9} {:>12} {:>12}",
-            "pages", "cache", "covers", "reads", "of looks", "write-backs", "left changed"
-        );
+        let heads = [("reads", 11), ("of looks", 9), ("write-backs", 12), ("left changed", 12)];
+        let mut table = sizes(&heads);
         for pages in curve.rows(self.own) {
             let Costs { reads, writes, changed } = curve.at(pages);
             let share = percent(reads, curve.touches);
-            let _ = writeln!(out, "{} {reads:>11} {share:>9} {writes:>12} {changed:>12}", self.size(pages));
+            let numbers = [reads.to_string(), share, writes.to_string(), changed.to_string()];
+            table.cells(self.size(pages).into_iter().chain(numbers));
         }
+        let _ = writeln!(out, "{}", table.text());
     }
 
     fn two(&self, out: &mut String, d: &DeviceMaps, after: &Curve) {
         let moved = output::bytes(self.stat.moved_blocks.unwrap_or(0).saturating_mul(4096));
         let _ = writeln!(out, "as recorded, and after {moved} had moved: {} pages", after.most_pages);
-        let _ = writeln!(
-            out,
-            "{:>9}  {:>11} {:>11} {:>11} {:>11} {:>7} {:>12} {:>11} {:>7}",
-            "pages", "cache", "covers", "reads", "after", "ratio", "write-backs", "after", "ratio"
-        );
+        let heads = [("reads", 11), ("after", 11), ("ratio", 7), ("write-backs", 12), ("after", 11), ("ratio", 7)];
+        let mut table = sizes(&heads);
         let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
         let longer = if d.before.most_pages > after.most_pages { &d.before } else { after };
         for pages in longer.rows(self.own) {
             let (a, b) = (d.before.at(pages), after.at(pages));
-            let _ = writeln!(
-                out,
-                "{} {:>11} {:>11} {:>7} {:>12} {:>11} {:>7}",
-                self.size(pages),
-                a.reads,
-                b.reads,
-                ratio(a.reads, b.reads),
-                a.writes,
-                b.writes,
-                ratio(a.writes, b.writes)
-            );
+            let reads = [a.reads.to_string(), b.reads.to_string(), ratio(a.reads, b.reads)];
+            let writes = [a.writes.to_string(), b.writes.to_string(), ratio(a.writes, b.writes)];
+            table.cells(self.size(pages).into_iter().chain(reads).chain(writes));
         }
+        let _ = writeln!(out, "{}", table.text());
     }
+}
+
+/// A table whose first columns say how large a cache is; the last place of its pages is for a star.
+fn sizes(heads: &[(&str, usize)]) -> Table {
+    let sizes = [("pages ", 10), ("cache", 11), ("covers", 11)];
+    Table::new(sizes.iter().chain(heads).map(|(head, least)| table::number(*head).least(*least))).between(1)
 }

@@ -23,6 +23,7 @@ use trace::{Opened, TraceError};
 use super::map_cache;
 use crate::of_devices::{self, OfArgs};
 use crate::session::{self, SessionArgs};
+use crate::table::{self, Table};
 use crate::{Failure, joules, output, recorded, whole};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
@@ -227,27 +228,30 @@ fn there(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
     Ok(one)
 }
 
-fn spread(out: &mut String, what: &str, s: &Spread) {
-    let _ = writeln!(
-        out,
-        "{what:<16} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
-        joules::time(s.mean_ns as u64),
-        joules::time(s.min_ns),
-        joules::time(s.p50_ns),
-        joules::time(s.p99_ns),
-        joules::time(s.p999_ns),
-        joules::time(s.max_ns)
-    );
+/// A table: one column of names, then numbers, each so wide at least.
+fn of_numbers<const N: usize>((name, least): (&str, usize), numbers: [(&str, usize); N]) -> Table {
+    let numbers = numbers.map(|(head, least)| table::number(head).least(least));
+    Table::new([table::text(name).least(least)].into_iter().chain(numbers)).between(1)
 }
 
-const SPREAD: &str = "                        mean         min         p50         p99       p99.9         max";
+/// How times are spread, if there are any.
+fn spreads(out: &mut String, all: &[(String, &Spread)]) {
+    if all.is_empty() {
+        return;
+    }
+    let mut table = of_numbers(("", 16), ["mean", "min", "p50", "p99", "p99.9", "max"].map(|head| (head, 11)));
+    for (what, s) in all {
+        let times = [s.mean_ns as u64, s.min_ns, s.p50_ns, s.p99_ns, s.p999_ns, s.max_ns];
+        table.cells([what.clone()].into_iter().chain(times.map(joules::time)));
+    }
+    let _ = writeln!(out, "\n{}", table.text());
+}
 
 fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
     if !others.is_empty() {
-        let _ = writeln!(out, "\nbeside these:");
-        for (name, n) in others {
-            let _ = writeln!(out, "{n:>12}  {}", output::plain(name));
-        }
+        let mut table = Table::new([table::number("").least(12), table::text("")]);
+        others.iter().for_each(|(name, n)| table.row(&[n, &output::plain(name)]));
+        let _ = writeln!(out, "\nbeside these:\n{}", table.text());
     }
 }
 
@@ -258,43 +262,29 @@ fn of_blocks(s: &BlockStat) -> String {
     };
     let mut out = format!("{}: {} requests{when}, one for every event {}\n\n", s.format, s.requests, s.requests_are);
     let o = &mut out;
-    let _ = writeln!(
-        o,
-        "{:<13} {:>9} {:>8} {:>12} {:>11} {:>11} {:>10} {:>8} {:>8} {:>8}",
-        "operation", "requests", "share", "bytes", "mean size", "largest", "continues", "sync", "FUA", "metadata"
-    );
+    let numbers = [("requests", 9), ("share", 8), ("bytes", 12), ("mean size", 11), ("largest", 11), ("continues", 10)];
+    let flags = ["sync", "FUA", "metadata"].map(|head| table::number(head).least(8));
+    let numbers = numbers.map(|(head, least)| table::number(head).least(least));
+    let columns = [table::word("operation").least(13)].into_iter().chain(numbers).chain(flags);
+    let mut table = Table::new(columns).between(1);
     for op in &s.operations {
         let n = op.sizes.count;
-        let _ = writeln!(
-            o,
-            "{:<13} {n:>9} {:>8} {:>12} {:>11} {:>11} {:>10} {:>8} {:>8} {:>8}",
-            op.op,
-            percent(n, s.requests),
-            output::bytes(op.sizes.bytes),
-            output::bytes(op.sizes.mean() as u64),
-            output::bytes(op.sizes.max),
-            percent(op.continued, n),
-            percent(op.sync, n),
-            percent(op.fua, n),
-            percent(op.meta, n),
-        );
+        let sizes = [op.sizes.bytes, op.sizes.mean() as u64, op.sizes.max].map(output::bytes);
+        let shares = [op.continued, op.sync, op.fua, op.meta].map(|of| percent(of, n));
+        let first = [op.op.to_owned(), n.to_string(), percent(n, s.requests)];
+        table.cells(first.into_iter().chain(sizes).chain(shares));
     }
-    let _ = writeln!(
-        o,
-        "\n{:<13} {:>9} {:>8} {:>12} {:>8} {:>9} {:>12}",
-        "merged", "random", "of runs", "bytes", "of bytes", "in order", "bytes"
-    );
+    let _ = writeln!(o, "{}", table.text());
+    let random = [("random", 9), ("of runs", 8), ("bytes", 12), ("of bytes", 8), ("in order", 9), ("bytes", 12)];
+    let mut table = of_numbers(("merged", 13), random);
     for (name, order) in [("reads", &s.read_order), ("writes", &s.write_order)] {
         let Share { sequential_runs, sequential_bytes, random_runs, random_bytes } = order;
-        let _ = writeln!(
-            o,
-            "{name:<13} {random_runs:>9} {:>8} {:>12} {:>8} {sequential_runs:>9} {:>12}",
-            percent(*random_runs, random_runs + sequential_runs),
-            output::bytes(*random_bytes),
-            percent(*random_bytes, random_bytes + sequential_bytes),
-            output::bytes(*sequential_bytes),
-        );
+        let of_runs = percent(*random_runs, random_runs + sequential_runs);
+        let of_bytes = percent(*random_bytes, random_bytes + sequential_bytes);
+        let [random, sequential] = [*random_bytes, *sequential_bytes].map(output::bytes);
+        table.row(&[&name, random_runs, &of_runs, &random, &of_bytes, sequential_runs, &sequential]);
     }
+    let _ = writeln!(o, "\n{}", table.text());
     let p = &s.places;
     let of = |op| s.operations.iter().find(|o: &&OpStat| o.op == op).map_or(0, |o| o.sizes.bytes);
     let _ = writeln!(
@@ -317,45 +307,39 @@ fn of_blocks(s: &BlockStat) -> String {
         let _ = write!(o, "; {} fsyncs of a file system, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
     }
     let _ = writeln!(o);
-    if s.between.is_some() || s.operations.iter().any(|op| op.took.is_some()) {
-        let _ = writeln!(o, "\n{SPREAD}");
-        s.between.iter().for_each(|b| spread(o, "between requests", b));
-        for op in &s.operations {
-            op.took.iter().for_each(|t| spread(o, &format!("{} took", op.op), t));
-        }
-    }
+    let took = s.operations.iter().filter_map(|op| Some((format!("{} took", op.op), op.took.as_ref()?)));
+    let between = s.between.as_ref().map(|b| ("between requests".to_owned(), b));
+    spreads(o, &between.into_iter().chain(took).collect::<Vec<_>>());
     classes(o, &s.operations.iter().map(|op| (op.op, op.classes.as_slice())).collect::<Vec<_>>());
-    let _ = writeln!(
-        o,
-        "\n{:<10} {:>9} {:>12} {:>12} {:>9} {:>14} {:>14}",
-        "device", "requests", "read", "written", "flushes", "first sector", "after last"
-    );
+    let numbers =
+        [("requests", 9), ("read", 12), ("written", 12), ("flushes", 9), ("first sector", 14), ("after last", 14)];
+    let numbers = numbers.map(|(head, least)| table::number(head).least(least));
+    let columns = [table::word("device").least(10)].into_iter().chain(numbers);
+    let mut table = Table::new(columns.chain([table::text("")])).between(1);
     for d in &s.devices {
         let (read, written) = (output::bytes(d.read), output::bytes(d.written));
-        let _ = writeln!(
-            o,
-            "{:<10} {:>9} {read:>12} {written:>12} {:>9} {:>14} {:>14}  {}",
-            d.device,
-            d.requests,
-            d.flushes,
-            d.first_sector,
-            d.end_sector,
-            output::plain(d.name.as_deref().unwrap_or_default())
-        );
+        let name = d.name.as_deref().map_or_else(String::new, |name| format!(" {}", output::plain(name)));
+        table.row(&[&d.device, &d.requests, &read, &written, &d.flushes, &d.first_sector, &d.end_sector, &name]);
     }
+    let _ = writeln!(o, "\n{}", table.text());
     not_counted(o, s);
     if s.processes.iter().any(|p| !p.name.is_empty()) {
-        let _ = writeln!(o, "\n{:<24} {:>9} {:>12} {:>12}", "process", "requests", "read", "written");
+        let mut table = of_numbers(("process", 24), [("requests", 9), ("read", 12), ("written", 12)]);
         for p in &s.processes {
             let (read, written) = (output::bytes(p.read), output::bytes(p.written));
             let name = if p.name.is_empty() { "<not known>".into() } else { output::plain(&p.name) };
-            let _ = writeln!(o, "{name:<24} {:>9} {read:>12} {written:>12}", p.requests);
+            table.row(&[&name, &p.requests, &read, &written]);
         }
+        let _ = writeln!(o, "\n{}", table.text());
     }
-    let _ = writeln!(o, "\n{:<6} {:<13} {:>9} {:>16}", "event", "operation", "count", "KiB");
+    let words = [table::word("event").least(6), table::word("operation").least(13)];
+    let mut table =
+        Table::new(words.into_iter().chain([table::number("count").least(9), table::number("KiB").least(16)]))
+            .between(1);
     for e in &s.events {
-        let _ = writeln!(o, "{:<6} {:<13} {:>9} {:>16.1}", e.action, e.op, e.count, e.bytes as f64 / 1024.0);
+        table.row(&[&e.action, &e.op, &e.count, &format!("{:.1}", e.bytes as f64 / 1024.0)]);
     }
+    let _ = writeln!(o, "\n{}", table.text());
     others(o, &s.others);
     out
 }
@@ -364,13 +348,17 @@ fn of_blocks(s: &BlockStat) -> String {
 fn not_counted(o: &mut String, s: &BlockStat) {
     for (counted_twice, head) in [(true, "counted twice"), (false, "not counted")] {
         let mut of_head = s.not_counted.iter().filter(|d| d.counted_twice == counted_twice).peekable();
-        if of_head.peek().is_some() {
-            let _ = writeln!(o, "\n{head:<13} {:>6} {:>5}  because it", "count", "event");
+        if of_head.peek().is_none() {
+            continue;
         }
+        let numbers = [table::number("count").least(6), table::number("event").least(5)];
+        let columns = [table::word(head).least(13)].into_iter().chain(numbers).chain([table::text(" because it")]);
+        let mut table = Table::new(columns).between(1);
         for d in of_head {
             let name = d.name.as_deref().map_or_else(String::new, |name| format!(" ({})", output::plain(name)));
-            let _ = writeln!(o, "{:<13} {:>6} {:>5}  {}{name}", d.device, d.count, d.event, d.said);
+            table.row(&[&d.device, &d.count, &d.event, &format!(" {}{name}", d.said)]);
         }
+        let _ = writeln!(o, "\n{}", table.text());
     }
     if s.not_counted.iter().any(|d| d.counted_twice) {
         let _ = writeln!(o, "(read from a file, or with --of, what is asked once counts once)");
@@ -386,16 +374,16 @@ fn classes(o: &mut String, kinds: &[(&str, &[(u64, u64)])]) {
     let mut from: Vec<u64> = kinds.iter().flat_map(|(_, c)| c.iter().map(|(f, _)| *f)).collect();
     from.sort_unstable();
     from.dedup();
-    let _ = write!(o, "\n{:<16}", "size from");
-    kinds.iter().for_each(|(name, _)| _ = write!(o, " {name:>13}"));
+    let counts = kinds.iter().map(|(name, _)| table::number(*name).least(13));
+    let mut table = Table::new([table::word("size from").least(16)].into_iter().chain(counts)).between(1);
     for f in from {
-        let _ = write!(o, "\n{:<16}", output::bytes(f));
-        for (_, c) in &kinds {
-            let n = c.iter().find(|(from, _)| *from == f).map_or(0, |(_, n)| *n);
-            let _ = write!(o, " {:>13}", if n == 0 { String::new() } else { n.to_string() });
-        }
+        let count = |(_, c): &&(&str, &[(u64, u64)])| match c.iter().find(|(from, _)| *from == f) {
+            Some((_, n)) if *n > 0 => n.to_string(),
+            _ => String::new(),
+        };
+        table.cells([output::bytes(f)].into_iter().chain(kinds.iter().map(count)));
     }
-    let _ = writeln!(o);
+    let _ = writeln!(o, "\n{}", table.text());
 }
 
 fn of_calls(s: &CallStat) -> String {
@@ -409,22 +397,13 @@ fn of_calls(s: &CallStat) -> String {
         s.failed
     );
     let o = &mut out;
-    let _ = writeln!(
-        o,
-        "{:<13} {:>9} {:>12} {:>11} {:>11} {:>10}",
-        "moved", "calls", "bytes", "mean size", "largest", "continues"
-    );
+    let numbers = [("calls", 9), ("bytes", 12), ("mean size", 11), ("largest", 11), ("continues", 10)];
+    let mut table = of_numbers(("moved", 13), numbers);
     for (name, Moved { sizes, continued, .. }) in [("read", &s.read), ("written", &s.written)] {
-        let _ = writeln!(
-            o,
-            "{name:<13} {:>9} {:>12} {:>11} {:>11} {:>10}",
-            sizes.count,
-            output::bytes(sizes.bytes),
-            output::bytes(sizes.mean() as u64),
-            output::bytes(sizes.max),
-            percent(*continued, sizes.count)
-        );
+        let [bytes, mean, largest] = [sizes.bytes, sizes.mean() as u64, sizes.max].map(output::bytes);
+        table.row(&[&name, &sizes.count, &bytes, &mean, &largest, &percent(*continued, sizes.count)]);
     }
+    let _ = writeln!(o, "{}", table.text());
     let _ = writeln!(
         o,
         "\n{} files, working set {}; updates {} of what is written",
@@ -433,22 +412,21 @@ fn of_calls(s: &CallStat) -> String {
         percent(s.overwritten, s.written.sizes.bytes)
     );
     let _ = writeln!(o, "{} times made durable, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
-    if s.between.is_some() || s.took.is_some() {
-        let _ = writeln!(o, "\n{SPREAD}");
-        s.between.iter().for_each(|b| spread(o, "between calls", b));
-        s.took.iter().for_each(|t| spread(o, "calls took", t));
-    }
+    let between = s.between.as_ref().map(|b| ("between calls".to_owned(), b));
+    let took = s.took.as_ref().map(|t| ("calls took".to_owned(), t));
+    spreads(o, &between.into_iter().chain(took).collect::<Vec<_>>());
     classes(o, &[("read", &s.read.classes), ("write", &s.written.classes)]);
-    let _ = writeln!(o, "\n{:<13} {:>9}", "call", "count");
-    for (name, n) in &s.operations {
-        let _ = writeln!(o, "{name:<13} {n:>9}");
-    }
+    let mut table = of_numbers(("call", 13), [("count", 9)]);
+    s.operations.iter().for_each(|(name, n)| table.row(&[name, n]));
+    let _ = writeln!(o, "\n{}", table.text());
     if !s.busiest.is_empty() {
-        let _ = writeln!(o, "\n{:>12} {:>12} {:>9}  file", "read", "written", "durable");
+        let numbers = [("read", 12), ("written", 12), ("durable", 9)].map(|(h, least)| table::number(h).least(least));
+        let mut table = Table::new(numbers.into_iter().chain([table::text(" file")])).between(1);
         for f in &s.busiest {
             let (read, written) = (output::bytes(f.read), output::bytes(f.written));
-            let _ = writeln!(o, "{read:>12} {written:>12} {:>9}  {}", f.syncs, output::plain(&f.path));
+            table.row(&[&read, &written, &f.syncs, &format!(" {}", output::plain(&f.path))]);
         }
+        let _ = writeln!(o, "\n{}", table.text());
     }
     others(o, &s.others);
     out
@@ -466,24 +444,14 @@ fn of_power(s: &PowerStat) -> String {
         most.sort_by(|a, b| b.joules.total_cmp(&a.joules));
         most.truncate(CHANNELS);
     }
-    let width = most.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
-    let _ = writeln!(
-        o,
-        "{:<width$} {:>10} {:>12} {:>12} {:>12} {:>12}",
-        "channel", "readings", "time", "energy", "mean power", "highest"
-    );
+    let numbers = [("readings", 10), ("time", 12), ("energy", 12), ("mean power", 12), ("highest", 12)];
+    let mut table = of_numbers(("channel", 7), numbers);
     for c in most {
-        let _ = writeln!(
-            o,
-            "{:<width$} {:>10} {:>12} {:>10.3} J {:>10.4} W {:>10.4} W",
-            output::plain(&c.name),
-            c.readings,
-            joules::time(c.span_ns),
-            c.joules,
-            c.mean_watts,
-            c.max_watts
-        );
+        let energy = format!("{:.3} J", c.joules);
+        let [mean, highest] = [c.mean_watts, c.max_watts].map(|w| format!("{w:.4} W"));
+        table.row(&[&output::plain(&c.name), &c.readings, &joules::time(c.span_ns), &energy, &mean, &highest]);
     }
+    let _ = writeln!(o, "{}", table.text());
     if s.channels.len() > CHANNELS {
         let _ = writeln!(o, "{} more, which spent less", s.channels.len() - CHANNELS);
     }

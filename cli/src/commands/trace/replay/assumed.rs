@@ -3,6 +3,7 @@
 //! A profile says of each number how far it can be trusted. Those that no source gives are assumed; a person may assume
 //! others (`given`). `--sensitivity` makes the replay again with half and with twice of each, one at a time.
 
+use crate::table::{self, Table};
 use device::energy::profile::{Confidence, Number, Profile};
 use device::energy::{Energy, Nanos};
 use serde_json::{Value, json};
@@ -93,13 +94,14 @@ fn furthest(tried: &Tried, totals: &[Energy], total: Energy) -> f64 {
 pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
     let mut order: Vec<&Tried> = tried.iter().filter(|t| furthest(t, totals, total) >= LITTLE).collect();
     order.sort_by(|a, b| furthest(b, totals, total).total_cmp(&furthest(a, totals, total)));
-    let width = order.iter().map(|t| t.number.name.len()).max().unwrap_or(0).max(14);
-    let mut out = format!("{:<width$} {:>14} {:>9} {:>9}", "assumed number", "value", "by half", "by twice");
+    let changes = ["by half", "by twice"].map(|head| table::number(head).least(9));
+    let columns = [table::text("assumed number"), table::number("value").least(14)].into_iter().chain(changes);
+    let mut table = Table::new(columns).between(1);
     for t in &order {
         let by = |run: Option<usize>| run.map_or("-".into(), |run| format!("{:+.1} %", change(totals[run], total)));
-        let value = amount(&t.number);
-        out += &format!("\n{:<width$} {value:>14} {:>9} {:>9}", t.number.name, by(t.runs[0]), by(t.runs[1]));
+        table.row(&[&t.number.name, &amount(&t.number), &by(t.runs[0]), &by(t.runs[1])]);
     }
+    let mut out = table.text();
     let zero: Vec<&str> = tried.iter().filter(|t| t.number.value == 0.0).map(|t| t.number.name.as_str()).collect();
     let little = tried.len() - order.len() - zero.len();
     if little > 0 {

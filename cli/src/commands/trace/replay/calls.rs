@@ -23,7 +23,7 @@ use trace::timing::Timing;
 use trace::{Opened, TraceError};
 use volume::MountOptions;
 
-use super::no_space::told;
+use super::no_space::{no_call, told};
 use super::outcome::Outcome;
 use super::print;
 use super::variants::Variant;
@@ -218,6 +218,9 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     synced.map_err(|e| format!("{}: {e}", dir.display()))?;
     let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
     let damage: Option<TraceError> = whole.err();
+    if damage.is_none() && done.calls + done.left_out == 0 {
+        return Err(no_call(args, &timing).into());
+    }
     let why = "calls found no space, and nothing above tells what they cost: give a directory of a larger file system";
     let wrong = (done.no_space > 0).then(|| format!("{}: {} {why}", dir.display(), done.no_space));
     let took = u64::try_from(took).unwrap_or(u64::MAX);

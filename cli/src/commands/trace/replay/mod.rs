@@ -321,6 +321,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let how = by_inode::How { span: args.session.span()?, thinks: args.closed_loop, own_background: args.hurry };
     let ours = if kind == Kind::Calls { ByInode::open(&args.file, how).map_err(|e| e.to_string())? } else { None };
+    if let Some(ours) = ours.as_ref().filter(|ours| !ours.has_calls()) {
+        return Err(no_space::no_call(args, &ours.timing()).into());
+    }
     if ours.is_some() && args.into.is_some() {
         let file = args.file.display();
         let why = "a recording of ours is by inode, and a host's directory by path: leave out --into, or make a strace of the \
@@ -352,6 +355,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         ));
     }
     let outcomes = made(&variants)?;
+    if let Some(empty) = outcomes.iter().find_map(|outcome| outcome.made_no_call(args)) {
+        return Err(empty.into());
+    }
     let sensitivity = match variants.first().filter(|_| args.sensitivity) {
         None => None,
         Some(variant) => {

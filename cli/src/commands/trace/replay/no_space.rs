@@ -1,6 +1,8 @@
-//! What is said where a volume was too small for the calls of a recording: a size that would do.
+//! What is said where a volume was too small for the calls of a recording (a size that would do), and where there were none.
 
 use std::process::ExitCode;
+
+use trace::timing::Timing;
 
 use super::Args;
 use super::outcome::{Done, Outcome};
@@ -16,7 +18,26 @@ impl Args {
     }
 }
 
+/// Why no call was made of a recording that is not damaged: there is nothing to tell of.
+pub fn no_call(args: &Args, timing: &Timing) -> String {
+    let file = args.file.display();
+    match timing.before + timing.after {
+        0 => format!("{file}: it tells of no call on a file that could be made"),
+        _ => format!("{file}: no call lies in the session: {} lie before it, {} after it", timing.before, timing.after),
+    }
+}
+
 impl Outcome {
+    /// Why no call was made, if none was.
+    pub fn made_no_call(&self, args: &Args) -> Option<String> {
+        match (&self.done, self.damage()) {
+            (Done::Calls(done), None) if done.calls.calls + done.calls.left_out == 0 => {
+                Some(no_call(args, &self.timing))
+            }
+            _ => None,
+        }
+    }
+
     /// What to do if calls found no space.
     pub fn too_small(&self, args: &Args) -> Option<String> {
         let Done::Calls(done) = &self.done else { return None };

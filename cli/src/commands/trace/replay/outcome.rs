@@ -6,14 +6,14 @@ use lab::traces::Run;
 use lab::traces::blocks::Plan;
 use lab::traces::calls::OnVolumeDone;
 use serde_json::Value;
-use trace::replay::blocks::{self, CAUSES, Latency};
+use trace::replay::blocks::{self, Latency};
 use trace::requests::Requests;
 use trace::timing::Timing;
 use trace::{Names, Process, TraceError};
 
 use super::variants::Variant;
 use crate::metered::{deleted, name_of};
-use crate::spent::{self, FileLine, Spent, Words};
+use crate::spent::{self, Cause, FileLine, Spent, Words};
 use crate::{of_devices, output, recorded, session};
 
 /// What a run replayed.
@@ -140,8 +140,8 @@ impl Outcome {
             Done::Calls(done) => Some(Words::of(&*done.volume)),
         };
         let name = |n: u8| match &words {
-            None => CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned()),
-            Some(words) => words.cause(n),
+            None => Cause::of_requests(n),
+            Some(words) => words.named(n),
         };
         Spent {
             profile: self.profile.name.clone(),

@@ -14,8 +14,11 @@ use vfs::Cleaned;
 use super::assumed::{self, Tried};
 use super::outcome::{Done, Outcome};
 use super::policies;
+use unicode_width::UnicodeWidthStr;
+
 use crate::session;
 use crate::spent::{Spent, Words};
+use crate::table::{self, Table};
 use crate::{joules, output, recorded};
 
 impl Outcome {
@@ -37,7 +40,7 @@ impl Outcome {
                 let by_cause: Map<String, Value> = done
                     .counts
                     .causes()
-                    .map(|(n, c)| (words.cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
+                    .map(|(n, c)| (words.key(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
                     .collect();
                 value["of"] = json!("calls");
                 value["file_system"] = json!(done.fs.type_name());
@@ -182,24 +185,14 @@ fn contents(done: &OnVolumeDone) -> String {
 }
 
 fn latencies(list: &[Latency]) -> String {
-    let width = list.iter().map(|l| l.op.len()).max().unwrap_or(0).max(10);
-    let mut out = format!(
-        "{:<width$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>11}",
-        "latency", "count", "mean", "p50", "p99", "p99.9", "max"
-    );
+    let times = ["mean", "p50", "p99", "p99.9", "max"].map(|head| table::number(head).least(11));
+    let columns = [table::word("latency").least(10), table::number("count").least(10)].into_iter().chain(times);
+    let mut table = Table::new(columns).between(1);
     for Latency { op, spread: s } in list {
-        let t = joules::time;
-        out += &format!(
-            "\n{op:<width$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>11}",
-            s.count,
-            t(s.mean_ns as u64),
-            t(s.p50_ns),
-            t(s.p99_ns),
-            t(s.p999_ns),
-            t(s.max_ns)
-        );
+        let times = [s.mean_ns as u64, s.p50_ns, s.p99_ns, s.p999_ns, s.max_ns].map(joules::time);
+        table.cells([(*op).to_owned(), s.count.to_string()].into_iter().chain(times));
     }
-    out
+    table.text()
 }
 
 /// What came of the runs with other numbers.
@@ -273,27 +266,23 @@ fn control(all: &[Outcome]) -> String {
 
 /// A line for each run, then what differs in who spent it and why.
 fn side_by_side(all: &[Outcome]) -> String {
-    let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
+    // All tables alike.
+    let width = all.iter().map(|o| o.name.width()).max().unwrap_or(0).max(8);
     let mut out = format!("{}, {}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
     if let Done::Calls(done) = &all[0].done {
         out += &format!("\n{}\n{}", all[0].state(done), contents(done));
     }
     all[0].said.iter().for_each(|said| out += &format!("\n{said}"));
-    out += &format!("\n\n{:<width$}", "");
-    for c in Component::ALL {
-        out += &format!(" {:>11}", c.text());
-    }
-    out += &format!(
-        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "all", "to first", "blocks", "flushes", "deltas", "WA of fs", "of device", "cleaned", "moved", "segs held"
-    );
+    let joules = Component::ALL.iter().map(|c| c.text()).chain(["all"]).map(|head| table::number(head).least(11));
+    let counts = ["blocks", "flushes", "deltas", "WA of fs", "of device", "cleaned", "moved", "segs held"];
+    let counts = counts.map(|head| table::number(head).least(9));
+    let to_first = [table::number("to first").least(8)];
+    let columns = [table::text("").least(width)].into_iter().chain(joules).chain(to_first).chain(counts);
+    let mut runs = Table::new(columns).between(1);
     let first = all[0].run.ledger.total().joules();
     for o in all {
-        out += &format!("\n{:<width$}", o.name);
-        for c in Component::ALL {
-            out += &format!(" {:>11}", o.run.ledger.component(c).to_string());
-        }
         let total = o.run.ledger.total();
+        let joules = Component::ALL.into_iter().map(|c| o.run.ledger.component(c)).chain([total]);
         let factor = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
         let [blocks, flushes, deltas, cleaned, moved, held] = match &o.done {
             Done::Blocks { .. } => ["-"; 6].map(str::to_owned),
@@ -305,41 +294,37 @@ fn side_by_side(all: &[Outcome]) -> String {
                 [n(all.blocks_written), n(all.flushes), n(done.deltas), n(sections), n(moved), held]
             }
         };
-        out += &format!(
-            " {:>11} {:>+7.1}% {blocks:>9} {flushes:>9} {deltas:>9} {:>9} {:>9} {cleaned:>9} {moved:>9} {held:>9}",
-            total.to_string(),
-            if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 },
-            factor(o.amplification_above()),
-            factor(o.amplification_inside()),
-        );
+        let to_first = if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 };
+        let [above, inside] = [o.amplification_above(), o.amplification_inside()].map(factor);
+        let counts = [format!("{to_first:+.1}%"), blocks, flushes, deltas, above, inside, cleaned, moved, held];
+        runs.cells([o.name.clone()].into_iter().chain(joules.map(|e| e.to_string())).chain(counts));
     }
+    out += &format!("\n\n{}", runs.text());
     out += &control(all);
     out += &policies::untold(all);
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds.retain(|k| ["read", "write", "flush", "discard", "fsync", "fdatasync", "sync"].contains(k));
-    out += &format!("\n\n{:<width$}", "latency");
-    for kind in &kinds {
-        out += &format!(" {:>35}", format!("{kind}: p50, p99, p99.9"));
-    }
+    let heads = kinds.iter().map(|kind| table::number(format!("{kind}: p50, p99, p99.9")).least(35));
+    let mut latencies = Table::new([table::text("latency").least(width)].into_iter().chain(heads)).between(1);
     for o in all {
-        out += &format!("\n{:<width$}", o.name);
-        for kind in &kinds {
-            let text = o.latencies().iter().find(|l| l.op == *kind).map_or(String::new(), |l| {
+        let of = |kind: &&str| {
+            o.latencies().iter().find(|l| l.op == *kind).map_or(String::new(), |l| {
                 let s = &l.spread;
                 [s.p50_ns, s.p99_ns, s.p999_ns].map(joules::time).join(", ")
-            });
-            out += &format!(" {text:>35}");
-        }
+            })
+        };
+        latencies.cells([o.name.clone()].into_iter().chain(kinds.iter().map(of)));
     }
+    out += &format!("\n\n{}", latencies.text());
     // The causes of all runs; those that a volume knows keep the volume's order.
     let spent: Vec<Spent> = all.iter().map(|o| o.spent(0)).collect();
     let mut causes: Vec<&str> = Vec::new();
     for s in &spent {
         for line in &s.causes {
-            if !causes.contains(&line.name.as_str()) {
-                causes.push(&line.name);
+            if !causes.contains(&line.line.name.as_str()) {
+                causes.push(&line.line.name);
             }
         }
     }
@@ -348,18 +333,16 @@ fn side_by_side(all: &[Outcome]) -> String {
         _ => Vec::new(),
     };
     causes.sort_by_key(|name| order.iter().position(|text| text == name).unwrap_or(0));
-    let wide = causes.iter().map(|c| c.chars().count()).max().unwrap_or(0).max(5);
-    out += &format!("\n\n{:<wide$}", "cause");
-    all.iter().for_each(|o| out += &format!(" {:>width$}", o.name, width = o.name.chars().count().max(11)));
+    let runs = all.iter().map(|o| table::number(o.name.as_str()).least(11));
+    let mut by_cause = Table::new([table::text("cause")].into_iter().chain(runs)).between(1);
     for cause in causes {
-        out += &format!("\n{cause:<wide$}");
-        for (o, s) in all.iter().zip(&spent) {
-            let energy: device::energy::Energy =
-                s.causes.iter().filter(|l| l.name == cause).flat_map(|l| l.energy).sum();
-            out += &format!(" {:>width$}", energy.to_string(), width = o.name.chars().count().max(11));
-        }
+        let of = |s: &Spent| {
+            let lines = s.causes.iter().map(|c| &c.line).filter(|l| l.name == cause);
+            lines.flat_map(|l| l.energy).sum::<Energy>().to_string()
+        };
+        by_cause.cells([cause.to_owned()].into_iter().chain(spent.iter().map(of)));
     }
-    out
+    out + &format!("\n\n{}", by_cause.text())
 }
 
 /// Prints what was done in a directory.

@@ -1,0 +1,182 @@
+//! What does an experiment claim, what can be changed in it, and what does it take to run it?
+
+use std::collections::BTreeMap;
+
+use lab::experiments::taken::{self, Parameter};
+use lab::plan::{Changes, Experiment, Job};
+use lab::took::{Run, Size};
+use serde_json::{Map, Value, json};
+
+use crate::{Failure, joules, output, table};
+
+/// `joulefs lab show`.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs lab show fagc-fig5\n  joulefs lab show ./my-experiment --json\n\n\
+    A parameter's value is the plan's; those of variants and of a quick run stand beside it where they differ. A table is\n\
+    set as a whole: --set 'after={ mib = 64, file_kib = 16 }'.")]
+pub struct ShowArgs {
+    /// The experiment by name, or by the path of its directory.
+    name: String,
+}
+
+/// A parameter's values in an experiment.
+#[derive(Default)]
+struct Values {
+    /// What most say: that of the plan, or of the first variant where the plan says nothing.
+    plan: Option<toml::Value>,
+    /// Those of a quick run, where they differ from all of these.
+    quick: Option<toml::Value>,
+    /// Those of variants, where they differ from the first.
+    variants: BTreeMap<String, toml::Value>,
+}
+
+/// Prints it.
+pub fn run(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
+    let e = Experiment::find(&args.name)?;
+    let jobs = e.jobs(&Changes::default())?;
+    let quick = e.plan.quick.clone();
+    let parameters: Vec<(Parameter, Values)> = taken::parameters(e.plan.kind)
+        .into_iter()
+        .map(|parameter| {
+            let values = values(&parameter.name, &e, &jobs, &quick);
+            (parameter, values)
+        })
+        .collect();
+    match as_json {
+        true => output::print(&of_machines(&e, &jobs, &parameters)),
+        false => of_people(args, &e, &jobs, &parameters),
+    }
+    Ok(())
+}
+
+fn values(name: &str, e: &Experiment, jobs: &[Job], quick: &toml::Table) -> Values {
+    let plan = e.plan.parameters.get(name).cloned();
+    let mut variants = BTreeMap::new();
+    for job in jobs {
+        if let Some(value) = job.parameters.get(name).filter(|v| Some(*v) != plan.as_ref()) {
+            variants.insert(job.variant.clone(), value.clone());
+        }
+    }
+    let quick = quick.get(name).filter(|v| Some(*v) != plan.as_ref()).cloned();
+    Values { plan, quick, variants }
+}
+
+fn kind(e: &Experiment) -> String {
+    // A kind is always a word.
+    serde_json::to_value(e.plan.kind).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)]) -> Value {
+    let parameter = |(p, v): &(Parameter, Values)| {
+        let mut row = json!(p);
+        row["value"] = json!(v.plan);
+        row["quick"] = json!(v.quick);
+        row["variants"] = json!(v.variants);
+        row
+    };
+    let variant = |name: &str| {
+        let mut of = jobs.iter().filter(|j| j.variant == name);
+        let first = of.next();
+        json!({
+            "name": name,
+            "control": e.plan.control.iter().any(|c| c == name),
+            "profile": first.map(|j| &j.profile),
+            "needs": first.and_then(|j| j.needs.as_ref()),
+            "assume": first.map(|j| &j.assume),
+        })
+    };
+    let took: Map<String, Value> = [("full", Size::Full), ("quick", Size::Quick)]
+        .map(|(n, size)| (n.to_owned(), json!(e.took.of(size))))
+        .into_iter()
+        .collect();
+    json!({
+        "name": e.name,
+        "title": e.plan.title,
+        "claim": e.claim(),
+        "kind": kind(e),
+        "profile": e.plan.profile,
+        "seeds": e.plan.seeds,
+        "published": e.paper.len(),
+        "variants": names(jobs).into_iter().map(variant).collect::<Vec<_>>(),
+        "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "took": took,
+    })
+}
+
+/// The names of variants, in the plan's order.
+fn names(jobs: &[Job]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for job in jobs {
+        if !names.contains(&job.variant.as_str()) {
+            names.push(&job.variant);
+        }
+    }
+    names
+}
+
+fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)]) {
+    let columns = table::columns().unwrap_or(100);
+    let text =
+        |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
+    output::line(&format!("{}: {}", e.name, e.plan.title));
+    text(0, &e.claim());
+    output::line("");
+    let fact = |what: &str, said: &str| output::line(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
+    fact("kind", &kind(e));
+    fact("profile", &e.plan.profile);
+    fact("seeds", &e.plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
+    fact("variants", &names(jobs).into_iter().map(|n| variant(e, jobs, n)).collect::<Vec<_>>().join(", "));
+    fact("published", &format!("{} numbers are compared", e.paper.len()));
+    fact("full run", &took(e.took.of(Size::Full)));
+    fact("--quick", &took(e.took.of(Size::Quick)));
+    output::line(&format!("\nparameters (joulefs lab run {} --set NAME=VALUE):", args.name));
+    for (p, values) in parameters {
+        text(2, &said(p, values));
+        let words = if p.words.is_empty() { String::new() } else { format!(": {}", p.words.join(", ")) };
+        text(6, &format!("{} [{}{words}; {}]", p.meaning, p.form, p.read_in));
+        for field in &p.fields {
+            let words = if field.words.is_empty() { String::new() } else { format!(": {}", field.words.join(", ")) };
+            let may = if field.required { "" } else { ", may be left out" };
+            text(6, &format!("{}: {} [{}{words}{may}]", field.name, field.meaning, field.form));
+        }
+    }
+}
+
+/// A variant's name, with what else distinguishes it than parameters.
+fn variant(e: &Experiment, jobs: &[Job], name: &str) -> String {
+    let mut also = Vec::new();
+    if e.plan.control.iter().any(|c| c == name) {
+        also.push("control".to_owned());
+    }
+    if let Some(job) = jobs.iter().find(|j| j.variant == name) {
+        also.extend((job.profile != e.plan.profile).then(|| job.profile.clone()));
+        also.extend(job.needs.as_ref().map(|file| format!("needs {file}")));
+        also.extend(job.assume.iter().map(|(number, value)| format!("{number} = {value}")));
+    }
+    if also.is_empty() { name.to_owned() } else { format!("{name} ({})", also.join(", ")) }
+}
+
+/// A parameter's name and values.
+fn said(p: &Parameter, values: &Values) -> String {
+    let value = match (&values.plan, &p.default) {
+        (Some(value), _) => format!("{} = {value}", p.name),
+        (None, _) if !values.variants.is_empty() => format!("{}: variants say it", p.name),
+        (None, Some(default)) => format!("{} = {default}, for the plan does not say it", p.name),
+        (None, None) => format!("{}: the plan does not say it", p.name),
+    };
+    let others = values.variants.iter().map(|(name, value)| format!("; {name}: {value}"));
+    let quick = values.quick.iter().map(|value| format!("; --quick: {value}"));
+    std::iter::once(value).chain(others).chain(quick).collect()
+}
+
+fn took(run: Option<&Run>) -> String {
+    let Some(run) = run else { return "not measured".into() };
+    let time = joules::time((run.cpu_seconds * 1e9) as u64);
+    let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
+    format!(
+        "{time} of processors' time, {} of memory ({threads}, {}, {} build)",
+        output::bytes(run.peak_bytes),
+        run.processor,
+        run.build
+    )
+}
