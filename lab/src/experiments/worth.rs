@@ -17,6 +17,7 @@ use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::settings::{Intervals, Settings};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
@@ -33,7 +34,7 @@ use crate::progress::Progress;
 use crate::result::{Histogram, Stage};
 
 /// What is done in a turn.
-#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 enum Work {
     /// Files of 4 to 64 KiB are made, and others, drawn at random, removed.
@@ -45,7 +46,7 @@ enum Work {
 }
 
 /// Who cleans.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Who {
     /// Who chooses; `none` if nobody cleans in the background.
@@ -54,7 +55,7 @@ struct Who {
     power: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Percent of the user's space in use: what the work does not need for itself, a file that nobody touches fills.
