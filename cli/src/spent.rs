@@ -33,6 +33,12 @@ impl Words {
     }
 }
 
+/// A cause as a name for machines: its words, as `nodes_for_fsync`.
+pub fn key_of(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("_")
+}
+
 /// Everything spent since a moment.
 pub struct Spent {
     /// The name of the device's profile.
