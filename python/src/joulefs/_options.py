@@ -68,9 +68,13 @@ class Options(TypedDict, total=False):
     compress_algorithm: Values
 
 
-_COMPARED = ("profile", "fs", "size", "age", "seed", "fill", "full", "queue")
-_NAMED = ("profile", "fs", "size", "of", "queue", "image", "age", "seed", "fill", "repeat", "page_cache", "from", "to", "max_gap")
 _FLAGS = ("full", "hurry", "cold", "on_time", "closed_loop", "back_to_back", "paced")
+#: Those that are no options of a volume, and have a value.
+_NAMED = (
+    *("profile", "fs", "size", "of", "queue", "image", "age", "seed", "fill", "repeat", "page_cache", "from", "to", "max_gap"),
+)
+#: What `--compare` does not compare.
+_ALONE = ("of", "image", "repeat", "page_cache", "from", "to", "max_gap", *(name for name in _FLAGS if name != "full"))
 
 
 @dataclass(frozen=True)
@@ -110,45 +114,46 @@ def _compared(name: str, values: Values) -> list[str]:
     return ["--compare", f"{name}={','.join(texts)}"]
 
 
-def _words(name: str, value: Value) -> list[str]:
-    if name in _FLAGS:
-        if not isinstance(value, bool) and value is not None:
-            raise Error(f"{name}={value!r}: write True or False", 2)
-        return [f"--{name.replace('_', '-')}"] if value else []
-    return [] if value is None else [f"--{name.replace('_', '-')}", _text(name, value)]
-
-
 def commands(options: Options) -> Iterator[Command]:
-    """The command lines that make every combination, without the recording."""
+    """The command lines that make every combination, without the recording.
+
+    What is compared is compared in the order of the keywords.
+    """
     shared: list[str] = []
     products: list[list[tuple[str, list[str]]]] = []
-    given = dict(options)
-    for number, values in cast("Mapping[str, Values]", given.pop("assume", {})).items():
-        if _several(values):
-            shared += _compared(number, values)
-        elif values is not None:
-            shared += ["--assume", f"{number}={_text(number, cast('Value', values))}"]
-    of_volume = dict(cast("Mapping[str, Values]", given.pop("options", {})))
-    after = given.pop("after", None)
-    if after is not None:
-        for file in _list("after", cast("Values", after)) if _several(after) else [cast("Value", after)]:
-            shared += ["--after", _text("after", file)]
-    for keyword, any_values in given.items():
-        values = cast("Values", any_values)
-        name = keyword.rstrip("_")
-        if name not in _NAMED and name not in _FLAGS:
-            of_volume[name] = values
+    for name, values in _named(options):
+        if name == "after" and values is not None:
+            for file in _list(name, values) if _several(values) else [cast("Value", values)]:
+                shared += ["--after", _text(name, file)]
         elif not _several(values):
-            shared += _words(name, cast("Value", values))
-        elif name in _COMPARED:
-            shared += _compared(name, values)
+            shared += _single(name, cast("Value", values))
+        elif name in _ALONE:
+            products.append([(f"{name}={_text(name, value)}", _single(name, value)) for value in _list(name, values)])
         else:
-            products.append([(f"{name}={_text(name, v)}", _words(name, v)) for v in _list(name, values)])
-    for name, values in of_volume.items():
-        if _several(values):
             shared += _compared(name, values)
-        elif values is not None:
-            shared += ["-o", f"{name}={_text(name, cast('Value', values))}"]
     for picked in itertools.product(*products):
         words = [word for _, own in picked for word in own]
         yield Command((*shared, *words), " ".join(name for name, _ in picked))
+
+
+def _named(options: Options) -> Iterator[tuple[str, Values]]:
+    """Every option with its value or values, in order."""
+    for keyword, value in options.items():
+        if keyword in ("assume", "options"):
+            yield from cast("Mapping[str, Values]", value).items()
+        else:
+            yield keyword.rstrip("_"), cast("Values", value)
+
+
+def _single(name: str, value: Value) -> list[str]:
+    """The words for one value: none leaves the option out."""
+    if value is None:
+        return []
+    if name in _FLAGS:
+        if not isinstance(value, bool):
+            raise Error(f"{name}={value!r}: write True or False", 2)
+        return [f"--{name.replace('_', '-')}"] if value else []
+    if name in _NAMED:
+        return [f"--{name.replace('_', '-')}", _text(name, value)]
+    # Names of numbers of a profile have dots.
+    return ["--assume" if "." in name or name == "flush" else "-o", f"{name}={_text(name, value)}"]

@@ -17,8 +17,8 @@ use lab::aging::Recipe;
 use serde_json::{Map, Value, json};
 use trace::Kind;
 
-use super::variant::Variant;
 use super::Args;
+use super::variant::Variant;
 use crate::{Failure, held, output, size};
 
 /// At most so many runs at once: what each spent, and its volume, stays in memory until all are told.
