@@ -35,7 +35,7 @@ def test_sums_are_the_ledgers_by_run_cause_and_component(recording: Path, option
         components: Counter[str] = Counter()
         causes: Counter[str] = Counter()
         for row in own:
-            components[f"{row['component']}_pj"] += row["pj"]
+            components[row["component"]] += row["pj"]
             causes[row["cause"]] += row["pj"]
         assert +components == +Counter(variant["components_pj"])
         assert causes == Counter({cause: energies["pj"] for cause, energies in variant["causes"].items()})

@@ -61,6 +61,8 @@ impl Timeline {
     /// Adds a look that somebody took.
     pub(super) fn add(&mut self, look: Look) {
         let at = look.at;
+        // Of two looks at one moment the later saw everything.
+        self.looks.pop_if(|last| last.at == at);
         self.looks.push(look);
         if self.looks.len() > MOST {
             let mut keep = false;

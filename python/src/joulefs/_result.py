@@ -60,11 +60,13 @@ class Part:
             "name": pa.array([place.name for place in at], pa.string()),
             "control": pa.array([place.control for place in at], pa.string()),
         }
-        if "control" not in table.column_names and any(place.control is not None for place in at) and "version" in table.column_names:
+        if "version" in table.column_names and "control" not in table.column_names:
             table = table.append_column("control", values["control"])
         for column, array in values.items():
             if column in table.column_names:
-                table = table.set_column(table.column_names.index(column), column, array)
+                place = table.column_names.index(column)
+                wanted = table.schema.field(column).type
+                table = table.set_column(place, column, array if pa.types.is_null(wanted) else array.cast(wanted))
         return table
 
 
@@ -79,7 +81,29 @@ def _joined(name: str, parts: Sequence[Part]) -> pa.Table:
         tables.append(table if all(fresh) else table.filter(pa.array(fresh, pa.bool_())))
         seen.update(keys)
     # Runs on different devices count different things.
-    return pa.concat_tables(tables, promote_options="permissive")
+    table = pa.concat_tables(tables, promote_options="permissive")
+    return table.select(sorted(table.column_names, key=_rank)) if name == "runs" else table
+
+
+#: With what a row of `runs` begins, and what follows what the run depends on; what the device's model counted comes last.
+_HEAD = ("run", "key", "name", "control", "version", "recording", "recording_digest", "kind", "owners")
+_MEASURED = (
+    *("total_pj", "cpu_pj", "dram_pj", "storage_pj", "board_pj", "idle_pj", "time_ns", "recorded_ns", "device_bytes"),
+    *("recorded_device", "requests", "calls", "read_bytes", "written_bytes", "generated_bytes", "of_others", "left_out"),
+    *("failed", "assumed_flushes", "most_at_once", "queued_at_most", "blocks_read", "blocks_written", "flushes", "deltas"),
+    *("sections_cleaned", "sections_cleaned_while_waited_for", "blocks_moved", "free_segments_held", "began_full"),
+    *("began_free_segments", "began_waits_for_age", "write_amplification_of_file_system"),
+    *("write_amplification_of_device", "said", "damage"),
+)
+
+
+def _rank(column: str) -> tuple[int, int, str]:
+    """Where a column of `runs` stands, whichever runs there are."""
+    if column in _HEAD:
+        return (0, _HEAD.index(column), "")
+    if column in _MEASURED:
+        return (2, _MEASURED.index(column), "")
+    return (3 if column.startswith("model_") else 1, 0, column)
 
 
 class Result:
@@ -102,7 +126,7 @@ class Result:
         return self._table(name).sort_by("run") if name == "runs" else self._table(name)
 
     def _frame(self, name: str) -> pd.DataFrame:
-        frame = self._table(name).to_pandas()
+        frame: pd.DataFrame = self._table(name).to_pandas()
         frame = frame.sort_values("run", kind="stable", ignore_index=True)
         return frame.rename(columns={"run": "number", "name": "run"})
 
@@ -137,8 +161,9 @@ class Result:
         """What was spent when: watts since the row before, joules up to then; of all components, or `by` each."""
         frame = self._frame("timeline")
         if by is None:
-            whole = frame.groupby(["number", "run", "key", "time_ns"], sort=False, as_index=False)
-            frame = whole.agg({"pj": "sum", "watts": lambda watts: watts.sum(min_count=1)})
+            of_moment = frame.groupby(["number", "run", "key", "time_ns"], sort=False)[["pj", "watts"]]
+            # The watts of the first row are not known, and so is their sum.
+            frame = of_moment.sum(min_count=1).reset_index()
         frame["time_s"] = frame["time_ns"] / 1e9
         frame["joules"] = frame["pj"] / 1e12
         first = ["run", "time_s", "watts", "joules"] if by is None else ["run", "time_s", "component", "watts", "joules"]
