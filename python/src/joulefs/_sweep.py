@@ -65,6 +65,11 @@ class Point:
         return True
 
 
+def _cache(cache: str | os.PathLike[str] | None) -> Path:
+    """Where results are kept."""
+    return Path(cache if cache is not None else os.environ.get("JOULEFS_CACHE", "runs")).absolute()
+
+
 def _is_done(place: Path) -> bool:
     return all((place / f"{name}.parquet").exists() for name in TABLES)
 
@@ -136,27 +141,29 @@ class Sweep:
                 key = by_key[key].control
         return replace(self, points=tuple(point for point in self.points if point.key in wanted))
 
-    def status(self, cache: str | os.PathLike[str] = "runs") -> pd.DataFrame:
+    def status(self, cache: str | os.PathLike[str] | None = None) -> pd.DataFrame:
         """A row for each run: its name, key and parameters, and whether the cache has it."""
-        done = [_is_done(Path(cache) / point.key) for point in self.points]
+        place = _cache(cache)
+        done = [_is_done(place / point.key) for point in self.points]
         head = pd.DataFrame({"run": [p.name for p in self.points], "done": done, "key": [p.key for p in self.points]})
         return pd.concat([head, pd.DataFrame([point.parameters for point in self.points])], axis=1)
 
     def run(
         self,
         engine: Engine = "joblib",
-        cache: str | os.PathLike[str] = "runs",
+        cache: str | os.PathLike[str] | None = None,
         *,
         jobs: int | None = None,
         told: Callable[[int, int], None] | None = None,
     ) -> Result:
         """Makes the runs that the cache has not, and gives the results of all.
 
+        `cache` is a directory, which is made if it is not there: what JOULEFS_CACHE names, or `runs`, without.
         `engine` is "joblib", which makes `jobs` at once (as many as there are processors without), "serial", or a Dask client,
         whose workers must see recording and cache under the same paths. `told` hears how many of how many are done. A run that
         fails stops no other: they are in the cache when the error is raised.
         """
-        place = Path(cache).absolute()
+        place = _cache(cache)
         place.mkdir(parents=True, exist_ok=True)
         _tidy(place)
         missing = [point for point in self.points if not _is_done(place / point.key)]
@@ -176,15 +183,16 @@ class Sweep:
             raise Error(f"{others}{point.name}: {first.message}", first.code, first.command) from first
         return self.result(place)
 
-    def result(self, cache: str | os.PathLike[str] = "runs") -> Result:
+    def result(self, cache: str | os.PathLike[str] | None = None) -> Result:
         """The results that the cache has; nothing is made."""
+        place = _cache(cache)
         parts = [
-            Part(Path(cache) / p.key, {p.key: Place(p.number, p.name, p.control)})
+            Part(place / p.key, {p.key: Place(p.number, p.name, p.control)})
             for p in self.points
-            if _is_done(Path(cache) / p.key)
+            if _is_done(place / p.key)
         ]
         if not parts:
-            raise Error(f"{os.fspath(cache)}: none of the {len(self.points)} runs is there")
+            raise Error(f"{place}: none of the {len(self.points)} runs is there")
         return Result(parts)
 
     def __len__(self) -> int:
