@@ -28,7 +28,7 @@ r.runs()[["run", "joules", "seconds", "flushes", "blocks_written", "write_amplif
 
 # %%
 e = r.energy()
-assert all(e.groupby("run")["pj"].sum() == r.runs().set_index("run")["total_pj"])
+assert all(e.groupby("run", sort=False)["pj"].sum() == r.runs().set_index("run")["total_pj"])
 e.pivot_table("joules", "cause", "run", "sum")[devices]
 
 # %%
@@ -37,8 +37,8 @@ shares = shares.div(shares.sum(axis=1), axis=0)
 shares.plot.barh(stacked=True, figsize=(8, 2.4), xlabel="share of the joules").legend(loc="upper left", bbox_to_anchor=(1, 1));
 
 # %% [markdown]
-# On flash most is spent on flushes, by processor and board that wait for them; on a disk it is the disk that turns. Which of
-# the database's files is it?
+# On the phones most is the board's, which waits, and the processor's. The profile of the disk has no host: all is the disk's,
+# which turns. Which of the database's files is it?
 
 # %%
 phone = e[e["run"] == "kirin9000-ufs31"]
