@@ -342,6 +342,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
         kind_of(&image, path, args.fs)
     };
+    if kind == Kind::Power {
+        return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+    }
     let variants = variants::all(args, args.image.as_ref().map(image).transpose()?)?;
     if kind == Kind::Calls && variants.iter().any(|v| v.flush_every.is_some()) {
         return Err(Failure::usage(
@@ -355,8 +358,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let made = |points: &[Point]| match kind {
         Kind::Blocks => blocks::on_device(args, points),
-        Kind::Calls => calls::on_volume(args, ours.as_ref(), points),
-        Kind::Power => Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls")),
+        _ => calls::on_volume(args, ours.as_ref(), points),
     };
     let outcomes = made(&points)?;
     let sensitivity = match points.first().filter(|_| args.sensitivity) {

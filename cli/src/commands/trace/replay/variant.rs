@@ -11,13 +11,16 @@ use super::given::Given;
 use crate::Failure;
 use crate::commands::mount::options::{meant_by, meant_by_name};
 
+/// Names and values of what is compared, in the order in which they were asked for.
+pub type Picks = Vec<(String, String)>;
+
 /// One run.
 #[derive(Clone)]
 pub struct Variant {
     /// What tells it from the others; empty if there are none.
     pub name: String,
-    /// What it was given of what is compared: names and values, in the order in which they were asked for.
-    pub picks: Vec<(String, String)>,
+    /// What it was given of what is compared.
+    pub picks: Picks,
     /// The run that it is to be compared with, by its place among all.
     pub control: Option<usize>,
     /// Its device.

@@ -12,7 +12,7 @@ use volume::{Kind, MountOptions};
 use super::Args;
 use super::compared::{Compared, percent, recipe};
 use super::given::Given;
-use super::variant::Variant;
+use super::variant::{Picks, Variant};
 use crate::Failure;
 
 /// At most so many combinations.
@@ -149,20 +149,20 @@ fn on_devices(all: &mut [Variant]) -> Result<(), Failure> {
 /// Says of each run which it is to be compared with: of those that differ in who cleans, the one of the first `controls` in
 /// which nobody does and all else is the same; then, where deltas are compared, the same without them.
 fn find_controls(all: &mut [Variant], controls: usize) {
-    let picks: Vec<Vec<(String, String)>> = all.iter().map(|v| v.picks.clone()).collect();
-    let places: BTreeMap<(bool, &[(String, String)]), usize> =
-        picks.iter().enumerate().map(|(n, picks)| ((n < controls, &**picks), n)).collect();
+    // By whether it is one of them, and what it was given.
+    let places: BTreeMap<(bool, Picks), usize> =
+        all.iter().enumerate().map(|(n, v)| ((n < controls, v.picks.clone()), n)).collect();
     for (n, variant) in all.iter_mut().enumerate() {
         let mut like = variant.picks.clone();
         if n >= controls && controls > 0 {
             like.retain(|(name, _)| !Compared::is_of_cleaning(name));
-            variant.control = places.get(&(true, &*like)).copied();
+            variant.control = places.get(&(true, like)).copied();
             continue;
         }
         let delta = like.iter_mut().find(|(name, value)| name == "delta" && value != "off");
         if let Some((_, value)) = delta {
             "off".clone_into(value);
-            variant.control = places.get(&(n < controls, &*like)).copied();
+            variant.control = places.get(&(n < controls, like)).copied();
         }
     }
 }
