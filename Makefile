@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep soak stress bench install package tools suites fmt clippy clean
+.PHONY: demo test deep soak stress bench install package wheel notebooks tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -49,6 +49,17 @@ install:
 # A Debian package and a static binary, in target/package.
 package:
 	scripts/package
+
+# The module for Python with the binary in it, in target/wheel: pip install target/wheel/joulefs-*.whl
+wheel:
+	@scripts/install-tools python
+	cd python && ../target/tools/python/bin/maturin build --release --out ../target/wheel
+
+# Runs the notebooks of docs/notebooks anew, and keeps what came out in them.
+notebooks:
+	@scripts/install-tools python
+	cargo build --release -p joulefs-cli
+	JOULEFS=$(CURDIR)/target/release/joulefs PYTHONPATH=$(CURDIR)/python/src target/tools/python/bin/python scripts/run-notebooks
 
 tools:
 	@scripts/install-tools

@@ -21,6 +21,8 @@ use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
 use super::source::{Making, Source};
 use super::state::{self, Began, Wanted};
+use super::timeline::Timeline;
+use super::watched::{Watch, Watched};
 use super::{Progress, ReplayError, Run, Speed, Stack, since};
 use crate::aging;
 use crate::error::LabError;
@@ -54,6 +56,8 @@ pub struct Options {
     /// The volume is mounted just before the calls, so that it has nothing in memory, neither nodes nor directories.
     /// Without, it knows what bringing it into its state left there, as the file system of a machine in use.
     pub cold: bool,
+    /// It is told when joules were spent.
+    pub watched: bool,
     /// How often the calls are made. Between two times, what they left is removed and what they need is put there
     /// again, which is on no account.
     pub times: NonZeroU32,
@@ -74,6 +78,7 @@ impl Default for Options {
             pauses: Pauses::default(),
             page_cache: None,
             cold: false,
+            watched: false,
             times: NonZeroU32::MIN,
         }
     }
@@ -104,6 +109,8 @@ pub struct OnVolumeDone {
     pub counts: CountSnapshot,
     /// What the device was asked the last time, by order.
     pub order: Order,
+    /// When joules were spent, if that is told.
+    pub timeline: Timeline,
     /// What cleaning did.
     pub cleaned: Cleaned,
     /// Segments that were free at the end, after the unmount's checkpoint, where there are segments.
@@ -218,7 +225,9 @@ pub fn run(
     let device_bytes = contents.blocks() * 4096;
     let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
     let counting = Arc::new(Counting::new(stack.device.clone()));
-    let ordered = Arc::new(Ordered::new(counting.clone()));
+    let watch = Watch { device: stack.device.clone(), clock: stack.clock.clone() };
+    let watched = Arc::new(Watched::new(counting.clone(), watch, options.watched));
+    let ordered = Arc::new(Ordered::new(watched.clone()));
     let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
     let device: Arc<dyn BlockDevice> = match &cache {
         Some(cache) => cache.clone(),
@@ -280,20 +289,28 @@ pub fn run(
         cache.clear();
     }
     let start = bench.counted();
+    watched.go_on();
     for time in 0..options.times.get() {
         if time > 0 {
             let gap = bench.counted();
+            watched.pause();
             state::remove_all_but(&*bench.volume, &there)?;
             prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
             if let Some(cache) = &cache {
                 cache.clear();
             }
             gaps.push(bench.counted().since(&gap));
+            watched.go_on();
         }
         ordered.take();
         let mut told = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
         let before = bench.counted();
-        let mut begins = || gaps.push(bench.counted().since(&before));
+        watched.pause();
+        watched.go_on();
+        let mut begins = || {
+            gaps.push(bench.counted().since(&before));
+            watched.begin_again();
+        };
         let mut making = bench.making(ahead, options, time + 1 == options.times.get(), &mut begins);
         let (once, whole) = source.replay(&*bench.volume, &mut making, &mut told)?;
         done.add(once);
@@ -314,6 +331,7 @@ pub fn run(
             deltas: all.deltas,
             counts: all.counts,
             order: ordered.take(),
+            timeline: watched.take(),
             cleaned: all.cleaned,
             free_segments: bench.mounted.f2fs().map(|volume| volume.state().free_segments.into()),
             device_bytes,

@@ -3,7 +3,7 @@
 //! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings, [`by_inode`]: of ours;
 //!   [`host_memory`]: what a host keeps above it.
 //! * [`state`]: what the volume is before them.
-//! * [`timeline`]: when the joules of requests were spent.
+//! * [`timeline`]: when the joules of requests, or of calls, were spent.
 //! * [`live`]: the same of requests that still come.
 //! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
 //!   requests.
@@ -22,6 +22,7 @@ mod room;
 pub mod source;
 pub mod state;
 pub mod timeline;
+mod watched;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -30,15 +30,21 @@ pub struct Timeline {
     looks: Vec<Look>,
     every: u64,
     next: u64,
+    of_owners: bool,
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Timeline { looks: Vec::new(), every: FIRST, next: 0 }
+        Timeline { looks: Vec::new(), every: FIRST, next: 0, of_owners: true }
     }
 }
 
 impl Timeline {
+    /// One that is not told who spent what: there may be many owners, and each look would go through all they did.
+    pub fn without_owners() -> Self {
+        Timeline { of_owners: false, ..Timeline::default() }
+    }
+
     /// True if it is time for a look.
     pub fn is_due(&self, at: u64) -> bool {
         at >= self.next
@@ -47,8 +53,17 @@ impl Timeline {
     /// Looks.
     pub fn look(&mut self, at: u64, ledger: &Ledger) {
         let components = Component::ALL.map(|c| ledger.component(c));
-        let owners = ledger.owners().into_iter().map(|(owner, parts)| (owner, parts.into_iter().sum())).collect();
-        self.looks.push(Look { at, components, owners });
+        let owners = if self.of_owners { ledger.owners() } else { BTreeMap::new() };
+        let owners = owners.into_iter().map(|(owner, parts)| (owner, parts.into_iter().sum())).collect();
+        self.add(Look { at, components, owners });
+    }
+
+    /// Adds a look that somebody took.
+    pub(super) fn add(&mut self, look: Look) {
+        let at = look.at;
+        // Of two looks at one moment the later saw everything.
+        self.looks.pop_if(|last| last.at == at);
+        self.looks.push(look);
         if self.looks.len() > MOST {
             let mut keep = false;
             self.looks.retain(|_| {
@@ -58,6 +73,12 @@ impl Timeline {
             self.every *= 2;
         }
         self.next = at.saturating_add(self.every);
+    }
+
+    /// Forgets what came after a moment.
+    pub(super) fn forget_after(&mut self, at: u64) {
+        self.looks.retain(|look| look.at <= at);
+        self.next = self.looks.last().map_or(0, |look| look.at.saturating_add(self.every));
     }
 
     /// All looks.

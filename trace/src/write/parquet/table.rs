@@ -36,7 +36,7 @@ enum Column {
     Long(Vec<i64>, Vec<i16>),
     Short(Vec<i32>),
     Real(Vec<f64>, Vec<i16>),
-    Truth(Vec<bool>),
+    Truth(Vec<bool>, Vec<i16>),
     Text(Vec<ByteArray>, Vec<i16>),
 }
 
@@ -72,7 +72,7 @@ impl<W: Write + Send> Table<W> {
             Type::INT64 => Column::Long(Vec::new(), Vec::new()),
             Type::INT32 => Column::Short(Vec::new()),
             Type::DOUBLE => Column::Real(Vec::new(), Vec::new()),
-            Type::BOOLEAN => Column::Truth(Vec::new()),
+            Type::BOOLEAN => Column::Truth(Vec::new(), Vec::new()),
             _ => Column::Text(Vec::new(), Vec::new()),
         });
         let columns = columns.collect();
@@ -119,8 +119,14 @@ impl<W: Write + Send> Table<W> {
 
     /// True or false.
     pub fn truth(&mut self, value: bool) {
-        if let Column::Truth(values) = self.column() {
-            values.push(value);
+        self.truth_if(Some(value));
+    }
+
+    /// True or false, or neither if it is not known.
+    pub fn truth_if(&mut self, value: Option<bool>) {
+        if let Column::Truth(values, levels) = self.column() {
+            values.extend(value);
+            levels.push(i16::from(value.is_some()));
         }
     }
 
@@ -161,7 +167,7 @@ impl<W: Write + Send> Table<W> {
                 Column::Long(values, levels) => write::<Int64Type>(of, values, levels),
                 Column::Short(values) => write::<Int32Type>(of, values, &mut Vec::new()),
                 Column::Real(values, levels) => write::<DoubleType>(of, values, levels),
-                Column::Truth(values) => write::<BoolType>(of, values, &mut Vec::new()),
+                Column::Truth(values, levels) => write::<BoolType>(of, values, levels),
                 Column::Text(values, levels) => write::<ByteArrayType>(of, values, levels),
             }
             .and_then(|()| writer.close())

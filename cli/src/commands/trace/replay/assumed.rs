@@ -9,7 +9,7 @@ use device::energy::{Energy, Nanos};
 use serde_json::{Value, json};
 
 use super::given::GIVEN;
-use super::variants::Variant;
+use super::variant::Variant;
 
 /// What moves the result by less is only counted, in percent.
 const LITTLE: f64 = 0.1;

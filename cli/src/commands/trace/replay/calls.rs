@@ -9,7 +9,6 @@ use std::time::Duration;
 use device::clock::RealClock;
 use device::{Access, open_image};
 use f2fs::gc::settings::Intervals;
-use lab::aging::Recipe;
 use lab::traces::by_inode::{self, ByInode};
 use lab::traces::source::{ByPath, Source};
 use lab::traces::state::Wanted;
@@ -25,8 +24,8 @@ use volume::MountOptions;
 
 use super::no_space::{no_call, told};
 use super::outcome::Outcome;
+use super::points::Point;
 use super::print;
-use super::variants::Variant;
 use super::{Args, at_once, said, share};
 use crate::file_system::size_of;
 use crate::session::{self, SessionArgs};
@@ -61,17 +60,13 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     Ok(Looked { needs, said, timing })
 }
 
-/// Makes the calls on a volume, once for each variant.
-pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
+/// Makes the calls on a volume, once for each run.
+pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
     let page_cache = args.cache(ours.is_some())?;
-    let full = args.full()?;
-    if args.paced && (full.is_some() || args.age.is_some()) {
+    if args.paced && points.iter().any(|p| p.variant.fill.is_some() || p.variant.age.is_some()) {
         return Err(Failure::usage(
             "--age and --fill with --paced: a volume is aged in virtual time; make an image of it first",
         ));
-    }
-    if let Some(recipe) = &args.age {
-        Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
     }
     let looked = match ours {
         Some(ours) => {
@@ -94,22 +89,23 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
             Some(traces::calls::Image { device: image, held })
         }
     };
-    at_once(variants, |variant, bar| {
+    at_once(points, |Point { variant, .. }, bar| {
         let fs = variant.fs;
         let options = traces::calls::Options {
             fs,
             mount: if args.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
             deltas: variant.deltas,
             compressed: variant.compressed,
-            bytes: args.size.as_deref().map(|text| size_of(fs, text)).transpose()?,
+            bytes: variant.size.as_deref().map(|text| size_of(fs, text)).transpose()?,
             image: image.clone(),
-            state: Wanted { recipe: args.age.clone(), full },
-            seed: args.seed.unwrap_or(1),
+            state: Wanted { recipe: variant.age.clone(), full: variant.fill },
+            seed: variant.seed,
             speed: args.speed(),
             pauses: args.pauses(),
             page_cache,
             cold: args.cold,
             times: args.repeat.unwrap_or(NonZeroU32::MIN),
+            watched: args.parquet.is_some(),
         };
         let mut moved = share(bar, 1000);
         let mut progress = |what: &str, part: f64| {
@@ -132,11 +128,11 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
                 traces::calls::run(&mut source, &mut before, &variant.profile, &options, &mut progress)
             }
         };
-        let run = run.map_err(|e| said(args, &e))?;
+        let run = run.map_err(|e| said(args, variant, &e))?;
         let idle = match args.compare.iter().any(|compared| compared.starts_with("fs=")) {
             true => {
                 let blocks = run.done.device_bytes / 4096;
-                Some(traces::idle(&variant.profile, blocks, run.took).map_err(|e| said(args, &e))?)
+                Some(traces::idle(&variant.profile, blocks, run.took).map_err(|e| said(args, variant, &e))?)
             }
             false => None,
         };

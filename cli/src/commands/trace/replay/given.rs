@@ -8,11 +8,21 @@ use crate::Failure;
 /// The source of a number that a person gave.
 pub const GIVEN: &str = "--assume";
 
+/// A number of a profile that a person gave.
+#[derive(Debug, Clone)]
+struct Assumed {
+    name: String,
+    value: f64,
+    unit: Option<String>,
+    /// The option that it was given by.
+    option: String,
+}
+
 /// What a person assumes.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
-    /// Numbers of the profile: name, number, unit.
-    numbers: Vec<(String, f64, Option<String>)>,
+    /// Numbers of the profile.
+    numbers: Vec<Assumed>,
     /// Flushes that no recording tells of come so long after the first write behind the last one.
     pub flush_every: Option<Nanos>,
 }
@@ -31,33 +41,47 @@ impl Given {
     pub fn parse(typed: &[String]) -> Result<Self, Failure> {
         let mut given = Given::default();
         for text in typed {
-            let wrong = |why: &str| Failure::Usage(format!("--assume {text}: {why}"));
-            let (name, value) =
-                text.split_once('=').ok_or_else(|| wrong("write NAME=NUMBER, e.g. device.ready=10mW or flush=5s"))?;
-            let (value, unit) = number(value).ok_or_else(|| wrong("no number with a unit, e.g. 10mW or 5s"))?;
-            if name != "flush" {
-                given.numbers.push((name.to_owned(), value, unit));
-                continue;
-            }
-            let factor = match unit.as_deref() {
-                Some("ms") => 1e6,
-                Some("s") | None => 1e9,
-                _ => return Err(wrong("a time in ms or s")),
-            };
-            let every = Nanos((value * factor) as u64);
-            if every < Nanos(1_000_000) {
-                return Err(wrong("flushes of which one comes every millisecond at most"));
-            }
-            given.flush_every = Some(every);
+            let option = format!("--assume {text}");
+            let (name, value) = text.split_once('=').ok_or_else(|| {
+                Failure::Usage(format!("{option}: write NAME=NUMBER, e.g. device.ready=10mW or flush=5s"))
+            })?;
+            given.add(&option, name, value)?;
         }
         Ok(given)
     }
 
+    /// Assumes one number more; `option` is what is named if it is none.
+    pub fn add(&mut self, option: &str, name: &str, value: &str) -> Result<(), Failure> {
+        let wrong = |why: &str| Failure::Usage(format!("{option}: {why}"));
+        let (value, unit) = number(value).ok_or_else(|| wrong("no number with a unit, e.g. 10mW or 5s"))?;
+        if name != "flush" {
+            let option = option.split('=').next().unwrap_or_default().to_owned();
+            self.numbers.push(Assumed { name: name.to_owned(), value, unit, option });
+            return Ok(());
+        }
+        let factor = match unit.as_deref() {
+            Some("ms") => 1e6,
+            Some("s") | None => 1e9,
+            _ => return Err(wrong("a time in ms or s")),
+        };
+        let every = Nanos((value * factor) as u64);
+        if every < Nanos(1_000_000) {
+            return Err(wrong("flushes of which one comes every millisecond at most"));
+        }
+        self.flush_every = Some(every);
+        Ok(())
+    }
+
+    /// True if a number of the profile was given.
+    pub fn has(&self, name: &str) -> bool {
+        self.numbers.iter().any(|assumed| assumed.name == name)
+    }
+
     /// A profile with these numbers.
     pub fn applied(&self, profile: Profile) -> Result<Profile, Failure> {
-        self.numbers.iter().try_fold(profile, |profile, (name, value, unit)| {
+        self.numbers.iter().try_fold(profile, |profile, Assumed { name, value, unit, option }| {
             let changed = profile.with(name, *value, unit.as_deref(), GIVEN);
-            changed.map_err(|e| Failure::Usage(format!("--assume {name}: {e}")))
+            changed.map_err(|e| Failure::Usage(format!("{option}: {e}")))
         })
     }
 }

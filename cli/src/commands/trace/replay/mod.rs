@@ -1,44 +1,49 @@
 //! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
 //!
-//! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `outcome` holds what came
-//! of them, `print` tells it and `policies` what it does not tell, `no_space` what is said of a volume that was too small, `requests` writes the
-//! table of requests.
+//! Here options are read; `variants` says which runs there are, `compared` what tells them from each other, `points` which of them
+//! are made and by which key they are known. `blocks` makes requests and `calls` calls. `outcome` holds what came of them, `print`
+//! tells it and `policies` what it does not tell, `no_space` what is said of a volume that was too small, `requests` writes the table
+//! of requests and `rows` tables of everything.
 
 mod assumed;
+mod blocks;
 mod calls;
+mod compared;
 mod flame;
 mod given;
 mod no_space;
 mod outcome;
 mod perfetto;
+mod points;
 mod policies;
 mod print;
 mod requests;
+mod rows;
+mod variant;
 mod variants;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use device::energy::{Energy, Meter};
+use device::energy::Energy;
 use device::{Access, open_image};
 use indicatif::ProgressBar;
 use lab::error::LabError;
 use lab::traces::by_inode::{self, ByInode};
-use lab::traces::timeline::Timeline;
-use lab::traces::{self, ReplayError, Speed};
-use trace::replay::blocks::{How, Made, When};
+use lab::traces::{ReplayError, Speed};
+use trace::Kind;
 use trace::replay::calls::Pauses;
-use trace::{Kind, Names};
 
 use crate::file_system::{Type, kind_of};
 use crate::flame::{Files, FlameArgs, Graph};
 use crate::session::SessionArgs;
-use crate::{Failure, of_devices, output, progress, recorded, size, whole};
+use crate::{Failure, output, progress, recorded, size, whole};
+use compared::Compared;
 use no_space::told;
 use outcome::Outcome;
-use requests::Table;
-use variants::Variant;
+use points::{Point, WhichArgs};
+use variant::Variant;
 
 /// Do once more what a recording tells of, on a simulated device, and say what it costs.
 ///
@@ -69,7 +74,8 @@ use variants::Variant;
 /// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
 /// mostly of waiting.
 ///
-/// --compare gives several runs side by side: of options of -o, of file systems, or of profiles. If they differ in who cleans (gc=, power=, clean=), the
+/// --compare gives several runs side by side: of options of -o, of file systems, of profiles or numbers of them, of states (age, seed,
+/// size, fill) or of how a device begins (full, queue). If they differ in who cleans (gc=, power=, clean=), the
 /// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
 /// cheapest, and a policy is worth the joules that it saves against it, or the free segments that it holds beyond it. With
 /// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none. With fs= it is told
@@ -83,6 +89,8 @@ use variants::Variant;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace --age phone-year --compare gc=atgc,fagc --compare seed=1,2,3 --parquet rows\n  \
+    joulefs trace replay app.strace --compare seed=1,2,3,4 --compare device.ready=5mW,10mW --shard 2/4 --parquet rows/2\n  \
     joulefs trace replay app.strace --profile laptop-disk-4200 --compare fs=f2fs,scherlfs\n  \
     joulefs trace replay app.strace --flame joules.html --flame joules.json\n  \
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
@@ -90,7 +98,8 @@ use variants::Variant;
     power=battery|powered, discard=on|off, inline=on|off, delta=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n    compress_extension=*, compress_algorithm=lz4|zstd|lzo|lzo-rle and the others of joulefs mount (contents are needed);\n  \
     of ScherlFS: sync=call|fsync, dirty=MIB, dir_cache=MIB, ifile_cache=MIB, writeback_seconds=N, checkpoint_bytes=SIZE,\n  \
     checkpoint_seconds=N, clean=auto|threading|copying|plugging|combined, power=battery|powered, undo=SIZE;\n  \
-    --compare also fs=f2fs,scherlfs and profile=NAME,...; every comparison of gc=, power= or clean= begins with the control \"none\"")]
+    --compare also fs=f2fs,scherlfs, profile=NAME,..., NUMBER=... of the profile (as --assume), seed=, size=, age= (none: a new\n  \
+    volume), fill=; of recordings of a block device profile=, NUMBER=, size=, full=off,on, queue= and flush=; every comparison of gc=, power= or clean= begins with the control \"none\"")]
 pub struct Args {
     /// The recording.
     file: PathBuf,
@@ -147,7 +156,7 @@ pub struct Args {
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
         "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
-        "by_file", "flame"])]
+        "by_file", "flame", "parquet", "shard", "only", "list"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
     #[arg(long)]
@@ -197,6 +206,12 @@ pub struct Args {
     /// Leave out the pauses.
     #[arg(long, conflicts_with = "paced")]
     back_to_back: bool,
+    /// Write what came of the runs to this directory, as rows: runs.parquet, energy.parquet (by run, owner, cause and component),
+    /// timeline.parquet and latency.parquet. It is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    #[command(flatten)]
+    which: WhichArgs,
     #[command(flatten)]
     session: SessionArgs,
 }
@@ -224,16 +239,6 @@ impl Args {
         Ok(Some((bytes / 4096) as usize))
     }
 
-    /// What part of the volume is in use when the calls begin.
-    fn full(&self) -> Result<Option<f64>, Failure> {
-        let Some(text) = &self.fill else { return Ok(None) };
-        let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
-        match percent.filter(|p| (1.0..=99.0).contains(p)) {
-            Some(p) => Ok(Some(p / 100.0)),
-            None => Err(Failure::Usage(format!("--fill {text}: write a number from 1% to 99%"))),
-        }
-    }
-
     fn pauses(&self) -> Pauses {
         if self.on_time { Pauses::Recorded } else { Pauses::Thinking }
     }
@@ -251,12 +256,6 @@ impl Args {
             flames.apart_from(what, read)?;
         }
         Ok(())
-    }
-
-    /// Bytes of a device for requests.
-    fn bytes(&self) -> Result<Option<u64>, Failure> {
-        let Some(text) = &self.size else { return Ok(None) };
-        size::within("--size", text, 1 << 20..=1 << 48).map(Some)
     }
 
     /// An option that was given and that a recording of this kind has no use for. It is refused, so that nobody takes it
@@ -297,8 +296,7 @@ impl Args {
 /// Fails if an option, a profile or a recipe that was asked for does not exist.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
-    variants::all(args, None)?;
-    args.age.iter().try_for_each(|recipe| lab::aging::Recipe::chain(recipe).map(drop).map_err(Failure::from))
+    variants::all(args, None).map(drop)
 }
 
 /// Runs it.
@@ -308,8 +306,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     args.apart(&flames)?;
     let recorded = recorded::open_part(&args.file, &args.session)?;
     let kind = recorded.opened.kind();
-    if kind == Kind::Blocks && args.compare.iter().any(|compared| !compared.starts_with("profile=")) {
-        return Err(no_policy(args));
+    for typed in &args.compare {
+        let compared = Compared::parse(typed)?;
+        if let Some(why) = compared.out_of_place(kind) {
+            let file = args.file.display();
+            return Err(Failure::Usage(format!("{file}: a recording of {kind}: {}: {why}", compared.given)));
+        }
     }
     if let Some(option) = args.out_of_place(kind) {
         let (is, wanted) = match kind {
@@ -343,26 +345,34 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
         kind_of(&image, path, args.fs)
     };
+    if kind == Kind::Power {
+        return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+    }
     let variants = variants::all(args, args.image.as_ref().map(image).transpose()?)?;
-    let made = |variants: &[Variant]| match kind {
-        Kind::Blocks => of_blocks(args, variants),
-        Kind::Calls => calls::on_volume(args, ours.as_ref(), variants),
-        Kind::Power => Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls")),
-    };
     if kind == Kind::Calls && variants.iter().any(|v| v.flush_every.is_some()) {
         return Err(Failure::usage(
             "--assume flush: calls tell of every fsync; it is for recordings of a block device",
         ));
     }
-    let outcomes = made(&variants)?;
+    let points = args.which.of(args, kind, ours.is_some(), variants)?;
+    if args.which.lists() {
+        points::list(args, &points, as_json);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let made = |points: &[Point]| match kind {
+        Kind::Blocks => blocks::on_device(args, points),
+        _ => calls::on_volume(args, ours.as_ref(), points),
+    };
+    let outcomes = made(&points)?;
     if let Some(empty) = outcomes.iter().find_map(|outcome| outcome.made_no_call(args)) {
         return Err(empty.into());
     }
-    let sensitivity = match variants.first().filter(|_| args.sensitivity) {
+    let sensitivity = match points.first().filter(|_| args.sensitivity) {
         None => None,
-        Some(variant) => {
-            let (tried, runs) = assumed::runs(variant);
-            let totals: Vec<Energy> = made(&runs)?.iter().map(Outcome::total).collect();
+        Some(point) => {
+            let (tried, runs) = assumed::runs(&point.variant);
+            let runs = runs.into_iter().map(|variant| Point { number: 0, variant, known: None });
+            let totals: Vec<Energy> = made(&runs.collect::<Vec<_>>())?.iter().map(Outcome::total).collect();
             Some((tried, totals))
         }
     };
@@ -373,6 +383,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let too_small = outcomes.iter().find_map(|outcome| outcome.too_small(args));
     let wrong = too_small.map(|why| format!("{}: {why}", args.file.display()));
+    if let (Some(dir), None) = (&args.parquet, &wrong) {
+        rows::write(args, kind, &points, &outcomes, dir)?;
+    }
     print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));
     if let Some(wrong) = wrong {
         return told(wrong, as_json);
@@ -380,21 +393,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
 }
 
-/// Each variant's result, in order; as many at once as there are processors.
+/// Each run's result, in order; as many at once as there are processors.
 fn at_once<T: Send>(
-    variants: &[Variant],
-    work: impl Fn(&Variant, &ProgressBar) -> Result<T, Failure> + Sync,
+    points: &[Point],
+    work: impl Fn(&Point, &ProgressBar) -> Result<T, Failure> + Sync,
 ) -> Result<Vec<T>, Failure> {
-    let bar = progress::steps(1000 * variants.len() as u64, "replaying");
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(variants.len());
+    let bar = progress::steps(1000 * points.len() as u64, "replaying");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(points.len());
     let next = std::sync::atomic::AtomicUsize::new(0);
     let mut done: Vec<(usize, Result<T, Failure>)> = std::thread::scope(|s| {
         let worker = || {
             let mut out = Vec::new();
             loop {
                 let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let Some(variant) = variants.get(n) else { return out };
-                let result = work(variant, &bar);
+                let Some(point) = points.get(n) else { return out };
+                let result = work(point, &bar);
                 let failed = result.is_err();
                 out.push((n, result));
                 if failed {
@@ -411,9 +424,9 @@ fn at_once<T: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn said(args: &Args, e: &ReplayError) -> Failure {
+fn said(args: &Args, variant: &Variant, e: &ReplayError) -> Failure {
     let file = args.file.display();
-    match (e, &args.of, &args.size) {
+    match (e, &args.of, &variant.size) {
         (ReplayError::NotRecorded { .. }, Some(of), _) => Failure::Usage(format!("--of {of}: {file}: {e}")),
         (ReplayError::TooSmall { .. }, _, Some(size)) => Failure::Usage(format!("--size {size}: {file}: {e}")),
         (ReplayError::Lab(LabError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
@@ -434,64 +447,6 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
         }
         _ => e.to_string().into(),
     }
-}
-
-/// Why a recording of a block device cannot tell policies of a file system apart.
-fn no_policy(args: &Args) -> Failure {
-    Failure::usage(format!(
-        "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...: such a \
-         recording holds what a file system wrote, its cleaning included, and another one would have written other blocks",
-        args.file.display()
-    ))
-}
-
-fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    if variants.iter().any(|v| v.of_volume) {
-        return Err(no_policy(args));
-    }
-    let blocks = args.bytes()?.map(|bytes| bytes / 4096);
-    let options = traces::blocks::Options { of: None, blocks, full: args.full, speed: args.speed() };
-    let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
-    let (plan, source) = planned.map_err(|e| said(args, &e))?;
-    at_once(variants, |variant, bar| {
-        let how = How {
-            when: if args.back_to_back { When::BackToBack } else { When::Recorded },
-            queue: args.queue.map(NonZeroUsize::get),
-            flush_every: variant.flush_every,
-        };
-        let (mut requests, length) = source.open()?;
-        let moved = share(bar, length);
-        let mut table = args.requests.as_deref().map(Table::create).transpose()?;
-        let (mut timeline, mut began) = (Timeline::default(), None);
-        let told = |made: &Made, names: &Names, meter: &Meter| {
-            if let Some(table) = &mut table {
-                table.add(made, names);
-            }
-            // A shared part of a recording's clock, whatever it counts from.
-            began.get_or_insert(made.request.time.saturating_sub(made.came));
-            if args.perfetto.is_some() && timeline.is_due(made.given) {
-                meter.look(|ledger| timeline.look(made.given, ledger));
-            }
-        };
-        let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), how, told, moved);
-        let run = run.map_err(|e| said(args, &e))?;
-        if let (Some(table), Some(file)) = (table, &args.requests) {
-            table.finish(file)?;
-        }
-        if let Some(file) = &args.perfetto {
-            timeline.look(run.took, &run.ledger);
-            let lines = perfetto::Lines {
-                recording: &args.file,
-                format: requests.events().format(),
-                began: began.unwrap_or(0),
-                timeline: &timeline,
-                names: requests.names(),
-                profile: &variant.profile.name,
-            };
-            perfetto::write(file, &lines)?;
-        }
-        Ok(Outcome::of_blocks(variant, &plan, run, &requests))
-    })
 }
 
 /// A function that moves a bar which several runs share.

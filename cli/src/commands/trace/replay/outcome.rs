@@ -5,16 +5,28 @@ use device::energy::profile::Profile;
 use lab::traces::Run;
 use lab::traces::blocks::Plan;
 use lab::traces::calls::OnVolumeDone;
+use lab::traces::timeline::Timeline;
 use serde_json::Value;
 use trace::replay::blocks::{self, Latency};
 use trace::requests::Requests;
 use trace::timing::Timing;
 use trace::{Names, Process, TraceError};
 
-use super::variants::Variant;
+use super::variant::Variant;
 use crate::metered::{deleted, name_of};
 use crate::spent::{self, Cause, FileLine, Spent, Words};
 use crate::{of_devices, output, recorded, session};
+
+/// Owner 0 of a recording of a block device.
+const NO_PROCESS: &str = "<no process>";
+
+/// The name of an owner in such a recording.
+fn process(names: &Names, owner: u64) -> String {
+    match names.name(Process(owner.saturating_sub(1) as u32)) {
+        "" => "<process not known>".to_owned(),
+        name => output::plain(name),
+    }
+}
 
 /// What a run replayed.
 pub(super) enum Done {
@@ -33,10 +45,18 @@ pub struct Outcome {
     /// What is to be known of the recording, in words, and its times.
     pub(super) said: Vec<String>,
     pub(super) timing: Timing,
+    /// When it was spent, if somebody asked.
+    pub(super) timeline: Timeline,
 }
 
 impl Outcome {
-    pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, requests: &Requests) -> Self {
+    pub fn of_blocks(
+        variant: &Variant,
+        plan: &Plan,
+        run: Run<blocks::Replayed>,
+        requests: &Requests,
+        timeline: Timeline,
+    ) -> Self {
         let Run { done, ledger, took, counters, damage } = run;
         let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
         let mut left_out = requests.left_out();
@@ -49,23 +69,26 @@ impl Outcome {
         let timing = requests.events().timing();
         let mut said = session::said(&timing);
         said.extend(of_devices::said(&left_out));
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done, said, timing)
+        let run = Run { done: (), ledger, took, counters, damage };
+        Outcome { timeline, ..Outcome::new(variant, run, done, said, timing) }
     }
 
     pub fn of_calls(
         variant: &Variant,
-        run: Run<OnVolumeDone>,
+        mut run: Run<OnVolumeDone>,
         idle: Option<Energy>,
         said: Vec<String>,
         timing: Timing,
     ) -> Self {
+        let timeline = std::mem::take(&mut run.done.timeline);
         let Run { done, ledger, took, counters, damage } = run;
         let run = Run { done: (), ledger, took, counters, damage };
-        Outcome { idle, ..Outcome::new(variant, run, Done::Calls(done), said, timing) }
+        Outcome { idle, timeline, ..Outcome::new(variant, run, Done::Calls(done), said, timing) }
     }
 
     fn new(variant: &Variant, run: Run<()>, done: Done, said: Vec<String>, timing: Timing) -> Self {
-        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done, idle: None, said, timing }
+        let (name, profile) = (variant.name.clone(), variant.profile.clone());
+        Outcome { name, profile, run, done, idle: None, said, timing, timeline: Timeline::default() }
     }
 
     /// Why the recording was left before its end.
@@ -115,14 +138,37 @@ impl Outcome {
             .then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
     }
 
+    /// What owners of the ledger are.
+    pub(super) fn owners(&self) -> &'static str {
+        if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" }
+    }
+
+    /// The name of an owner: a process or a file, or what has none.
+    pub(super) fn owner(&self, owner: u64) -> String {
+        match &self.done {
+            Done::Blocks { .. } if owner == 0 => NO_PROCESS.to_owned(),
+            Done::Blocks { names, .. } => process(names, owner),
+            Done::Calls(done) if owner == 0 => Words::of(&*done.volume).rest,
+            Done::Calls(done) => output::plain(&name_of(&*done.volume, owner)),
+        }
+    }
+
+    /// What each cause is called; those that have no name are called by their number.
+    pub(super) fn cause(&self) -> impl Fn(u8) -> Cause {
+        let words = match &self.done {
+            Done::Blocks { .. } => None,
+            Done::Calls(done) => Some(Words::of(&*done.volume)),
+        };
+        move |n: u8| match &words {
+            None => Cause::of_requests(n),
+            Some(words) => words.named(n),
+        }
+    }
+
     pub(super) fn files(&self, most: usize) -> Vec<FileLine> {
         match &self.done {
             Done::Blocks { names, .. } => {
-                let name = |owner: u64| match names.name(Process(owner.saturating_sub(1) as u32)) {
-                    "" => "<process not known>".to_owned(),
-                    name => output::plain(name),
-                };
-                spent::by_file(&self.run.ledger, most, "<no process>", |_| None, name)
+                spent::by_file(&self.run.ledger, most, NO_PROCESS, |_| None, |owner| process(names, owner))
             }
             Done::Calls(done) => spent::by_file(
                 &self.run.ledger,
@@ -135,21 +181,13 @@ impl Outcome {
     }
 
     pub(super) fn spent(&self, most: usize) -> Spent {
-        let words = match &self.done {
-            Done::Blocks { .. } => None,
-            Done::Calls(done) => Some(Words::of(&*done.volume)),
-        };
-        let name = |n: u8| match &words {
-            None => Cause::of_requests(n),
-            Some(words) => words.named(n),
-        };
         Spent {
             profile: self.profile.name.clone(),
             ledger: self.run.ledger.clone(),
             took: self.run.took,
-            causes: spent::by_cause(&self.run.ledger, name),
+            causes: spent::by_cause(&self.run.ledger, self.cause()),
             files: self.files(most),
-            owners: if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" },
+            owners: self.owners(),
             counters: self.run.counters.clone(),
         }
     }

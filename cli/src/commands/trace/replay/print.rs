@@ -141,7 +141,8 @@ impl Outcome {
         text
     }
 
-    fn recorded(&self) -> u64 {
+    /// Nanoseconds from the first request or call to the last when it was recorded.
+    pub(super) fn recorded(&self) -> u64 {
         match &self.done {
             Done::Blocks { done, .. } => done.span_ns,
             Done::Calls(done) => done.calls.span_ns,

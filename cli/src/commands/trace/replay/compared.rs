@@ -1,0 +1,149 @@
+//! What does `--compare NAME=A,B` change from run to run?
+
+use std::num::NonZeroUsize;
+
+use device::energy::profile::Profile;
+use lab::aging::Recipe;
+use lab::control::NOBODY;
+use trace::Kind;
+
+use super::Args;
+use super::variant::Variant;
+use crate::{Failure, size};
+
+/// No recipe: a new volume, beside aged ones.
+const NEW: &str = "none";
+
+/// What is compared: a name, and its values in the order in which they were asked for.
+pub struct Compared<'a> {
+    pub name: &'a str,
+    pub values: Vec<&'a str>,
+    /// As it was typed.
+    pub given: String,
+}
+
+impl<'a> Compared<'a> {
+    pub fn parse(typed: &'a str) -> Result<Self, Failure> {
+        let given = format!("--compare {typed}");
+        let (name, values) =
+            typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
+        let mut values: Vec<&str> = values.split(',').collect();
+        if matches!(name, "gc" | "clean") {
+            // It comes first wherever it was asked for.
+            values.retain(|value| *value != NOBODY);
+        }
+        if name == "delta" {
+            // The control of deltas is the same volume without them.
+            values.retain(|value| *value != "off");
+            values.insert(0, "off");
+        }
+        Ok(Compared { name, values, given })
+    }
+
+    /// True if runs that differ in it differ in who cleans.
+    pub fn is_of_cleaning(name: &str) -> bool {
+        matches!(name, "gc" | "power" | "clean")
+    }
+
+    /// True if its values differ in who cleans.
+    pub fn of_cleaning(&self) -> bool {
+        Self::is_of_cleaning(self.name)
+    }
+
+    /// True if a number of the device's profile is compared: their names have dots, and no other has.
+    fn is_number(&self) -> bool {
+        self.name.contains('.') || self.name == "flush"
+    }
+
+    /// True if another option says the same for every run.
+    pub fn is_given_besides(&self, args: &Args) -> bool {
+        let named = |options: &[String]| options.iter().any(|o| o.split('=').next() == Some(self.name));
+        named(&args.options)
+            || named(&args.assume)
+            || match self.name {
+                "profile" => args.profile.is_some(),
+                "fs" => args.fs.is_some(),
+                "size" => args.size.is_some(),
+                "age" => args.age.is_some(),
+                "seed" => args.seed.is_some(),
+                "fill" => args.fill.is_some(),
+                "full" => args.full,
+                "queue" => args.queue.is_some(),
+                _ => false,
+            }
+    }
+
+    /// Why a recording of this kind cannot tell runs apart that differ in it.
+    pub fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
+        let of_both = matches!(self.name, "profile" | "size") || self.name.contains('.');
+        let of_blocks = matches!(self.name, "full" | "queue" | "flush");
+        match kind {
+            Kind::Blocks if !of_both && !of_blocks => Some(
+                "what is compared is for recordings of calls, but for profile=, size=, full=, queue=, flush= and numbers of \
+                 the profile: such a recording holds what a file system wrote, its cleaning included, and another one would \
+                 have written other blocks",
+            ),
+            Kind::Calls if of_blocks => Some("it is for recordings of a block device"),
+            _ => None,
+        }
+    }
+
+    /// Gives a run one of the values.
+    pub fn put(&self, variant: &mut Variant, value: &str) -> Result<(), Failure> {
+        let (name, given) = (self.name, &self.given);
+        let wrong = |why: &str| Failure::Usage(format!("{given}: {value:?}: {why}"));
+        match name {
+            "profile" => {
+                Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
+                value.clone_into(&mut variant.chosen);
+            }
+            "fs" => variant.fs = value.parse().map_err(|why| Failure::Usage(format!("{given}: {why}")))?,
+            "seed" => variant.seed = value.parse().map_err(|_| wrong("not a whole number"))?,
+            "age" if value == NEW => variant.age = None,
+            "age" => {
+                recipe(given, value)?;
+                variant.age = Some(value.to_owned());
+            }
+            "size" => {
+                size::of(given, value)?;
+                variant.size = Some(value.to_owned());
+            }
+            "fill" => variant.fill = Some(percent(given, value)?),
+            "full" => variant.full = truth(value).ok_or_else(|| wrong("write on or off"))?,
+            "queue" => {
+                let queue = value.parse::<NonZeroUsize>().map_err(|_| wrong("not a number from 1"))?;
+                variant.queue = Some(queue);
+            }
+            _ if self.is_number() => variant.given.add(given, name, value)?,
+            _ => variant.set(&format!("{name}={value}"), given)?,
+        }
+        // A number says nothing without its name.
+        let is_bare = matches!(name, "delta" | "seed" | "age" | "size" | "fill" | "full" | "queue") || self.is_number();
+        let told = if is_bare { format!("{name}={value}") } else { value.to_owned() };
+        variant.name = if variant.name.is_empty() { told } else { format!("{} {told}", variant.name) };
+        variant.picks.push((name.to_owned(), value.to_owned()));
+        Ok(())
+    }
+}
+
+fn truth(value: &str) -> Option<bool> {
+    match value {
+        "on" | "true" => Some(true),
+        "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// A part of a volume, such as 90%.
+pub fn percent(option: &str, text: &str) -> Result<f64, Failure> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+    match percent.filter(|p| (1.0..=99.0).contains(p)) {
+        Some(p) => Ok(p / 100.0),
+        None => Err(Failure::Usage(format!("{option} {text}: write a number from 1% to 99%"))),
+    }
+}
+
+/// Fails if there is no such recipe.
+pub fn recipe(option: &str, name: &str) -> Result<(), Failure> {
+    Recipe::chain(name).map(drop).map_err(|e| Failure::from(e).named(option))
+}
