@@ -202,7 +202,9 @@ impl Extents {
     /// Says where blocks are that are a part by themselves and stay one, which is what random updates do.
     fn swap(&mut self, part: Part) -> Option<Freed> {
         let n = self.leaves.of(part.from);
-        let i = self.leaves[n].swaps(&part)?;
+        // A leaf that loses its only part is taken in by the one before it.
+        let alone = n > 0 && self.leaves[n].parts.len() == 1;
+        let i = if alone { None } else { self.leaves[n].swaps(&part) }?;
         let was = self.leaves.edit(n, |leaf| std::mem::replace(&mut leaf.parts[i].place, part.place));
         let Place::At(start) = was else { return None };
         Some(Freed { runs: vec![Run { start, blocks: u32::try_from(part.blocks).ok()? }], reserved: 0 })
