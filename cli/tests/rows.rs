@@ -9,7 +9,7 @@ use ::parquet::record::{Field, Row};
 use serde_json::Value;
 
 use crate::room::Room;
-use crate::typed::{done, joulefs, misused, refused};
+use crate::typed::{done, misused, refused};
 
 fn here(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).display().to_string()
