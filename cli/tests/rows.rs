@@ -88,7 +88,7 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
         }
         let causes = variant["causes"].as_object().unwrap();
         let told = causes.iter().map(|(cause, energy)| (cause.clone(), pj(&energy["pj"])));
-        assert_eq!(sums(&energy, |r| text(r, "cause")), told.collect(), "run {n}");
+        assert_eq!(sums(&energy, |r| text(r, "cause_key")), told.collect(), "run {n}");
         // Of owners that the answer names; it puts deleted files of one name together.
         let by_owner = sums(&energy, |r| whole(r, "owner").to_string());
         for file in variant["files"].as_array().unwrap().iter().filter(|f| f["inode"].is_u64()) {

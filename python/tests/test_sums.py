@@ -36,7 +36,7 @@ def test_sums_are_the_ledgers_by_run_cause_and_component(recording: Path, option
         causes: Counter[str] = Counter()
         for row in own:
             components[row["component"]] += row["pj"]
-            causes[row["cause"]] += row["pj"]
+            causes[row["cause_key"]] += row["pj"]
         assert +components == +Counter(variant["components_pj"])
         assert causes == Counter({cause: energies["pj"] for cause, energies in variant["causes"].items()})
         assert len({(row["owner"], row["cause_number"], row["component"]) for row in own}) == len(own)

@@ -11,7 +11,8 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::Extents;
-use crate::inode::{self, Inode, Page, own_blocks_but};
+use crate::inode::{self, Inode, own_blocks_but};
+use crate::page::Page;
 use crate::path::{Path, Slot};
 use crate::plan::{Laid, Plan, Written};
 use crate::space::Blocks;

@@ -11,8 +11,9 @@ use vfs::{DirEntry, Error, FileKind, Flow, Result};
 
 use crate::cause::Cause;
 use crate::extents::Place;
-use crate::inode::{Inode, Page};
+use crate::inode::Inode;
 use crate::known_names::{Names, Spot, number, spots};
+use crate::page::Page;
 use crate::volume::State;
 
 /// Positions of a listing: `.`, `..`, then entries by where they begin.

@@ -13,7 +13,8 @@ use vfs::{Allocate, Error, Result, Seek, WriteFlags};
 
 use crate::cause::Cause;
 use crate::extents::Place;
-use crate::inode::{Inode, Page};
+use crate::inode::Inode;
+use crate::page::Page;
 use crate::volume::State;
 
 const B: u64 = BLOCK as u64;

@@ -1,21 +1,16 @@
 //! An inode in memory: what the volume knows of a file, and what of it waits to be written.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use device::clock;
 use rustc_hash::FxHashSet;
 use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexes};
-use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, IFILE, Ino, ROOT, Run};
+use scherlfs_format::{Addr, BLOCK, FIRST_INO, IFILE, Ino, ROOT, Run};
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use crate::extents::Extents;
 use crate::known_names::Names;
-
-/// A block of contents in memory.
-///
-/// It is shared with a transaction on its way to the disk.
-pub(crate) type Page = Arc<Block>;
+use crate::page::Page;
 
 /// Which of an inode's times is which.
 pub(crate) const ACCESSED: usize = 0;

@@ -9,7 +9,7 @@ use scherlfs_format::directory::{self, Entries, largest_room};
 use scherlfs_format::{Block, Ino};
 use vfs::FileKind;
 
-use crate::inode::Page;
+use crate::page::Page;
 
 /// Where a name stands and where it leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -29,6 +29,7 @@ mod mount;
 mod names;
 mod order;
 mod pace;
+mod page;
 mod path;
 mod placement;
 mod plan;

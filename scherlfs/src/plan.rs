@@ -11,7 +11,8 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::{Continuation, Extents, Freed, Place};
-use crate::inode::{self, Inode, Page};
+use crate::inode::{self, Inode};
+use crate::page::Page;
 use crate::path::{Path, Slot};
 use crate::volume::State;
 

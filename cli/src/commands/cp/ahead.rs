@@ -10,8 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Out, Reader, Source};
-use super::walk::join;
+use super::item::{Glance, Item, Out, Reader, Source, join};
 
 /// Contents of so many bytes are read ahead.
 const SMALL: u64 = 256 << 10;

@@ -86,6 +86,16 @@ pub trait Reader {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize>;
 }
 
+/// The path of a name in a directory.
+pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut out = dir.to_vec();
+    if !out.ends_with(b"/") {
+        out.push(b'/');
+    }
+    out.extend_from_slice(name);
+    out
+}
+
 /// Where things come from. Paths are bytes with `/` between the names.
 pub trait Source {
     fn glance(&self, path: &[u8]) -> Out<Glance>;

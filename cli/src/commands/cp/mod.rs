@@ -30,9 +30,9 @@ use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
 use crate::{Failure, output, progress};
-use item::Sink;
 pub use item::{Glance, Item, Out, Reader, Source};
-use walk::{Copy, Done, Survey, base, join};
+use item::{Sink, join};
+use walk::{Copy, Done, Survey, base};
 pub use walk::{Filled, copy_tree, fill, survey};
 
 /// Copy files into, out of and between images.

@@ -8,7 +8,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Made, Out, Sink, Source};
+use super::item::{Glance, Item, Made, Out, Sink, Source, join};
 use super::{ahead, below, inside};
 use crate::failure::one_line;
 use crate::image::Image;
@@ -46,15 +46,6 @@ impl Done {
         }
         self.failed.push(why);
     }
-}
-
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut out = dir.to_vec();
-    if !out.ends_with(b"/") {
-        out.push(b'/');
-    }
-    out.extend_from_slice(name);
-    out
 }
 
 pub fn base(path: &[u8]) -> Option<&[u8]> {
