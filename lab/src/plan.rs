@@ -412,10 +412,13 @@ mod tests {
 
     #[test]
     fn variants_override_the_plan_and_a_quick_run_overrides_both() {
+        let all = experiment().jobs(&Changes::default()).unwrap();
+        assert_eq!(all.len(), 4, "two variants, two seeds");
+        assert_eq!((all[3].variant.as_str(), all[3].profile.as_str(), all[3].seed), ("b", "q", 2));
         let jobs = experiment().jobs(&Changes { quick: true, ..Changes::default() }).unwrap();
-        assert_eq!(jobs.len(), 4, "two variants, two seeds");
-        assert_eq!((jobs[3].variant.as_str(), jobs[3].profile.as_str(), jobs[3].seed), ("b", "q", 2));
-        assert_eq!(jobs[3].parameters, "n = 2\nm = 7".parse().unwrap());
+        assert_eq!(jobs.len(), 2, "two variants, the first seed");
+        assert_eq!((jobs[1].variant.as_str(), jobs[1].profile.as_str(), jobs[1].seed), ("b", "q", 1));
+        assert_eq!(jobs[1].parameters, "n = 2\nm = 7".parse().unwrap());
         assert_eq!(jobs[0].parameters, "n = 2\nm = 1".parse().unwrap());
     }
 
