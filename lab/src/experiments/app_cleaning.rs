@@ -23,7 +23,7 @@ use vfs::FileSystem;
 
 use super::afterwards::{self, Afterwards};
 use super::app_noted::{self, Kept, Times, distribution};
-use super::cleaned::{self, Cleaned};
+use super::cleaned::{self, Cleaned, Who};
 use super::given::OnVolume;
 use super::keeping::Keeping;
 use super::{Measured, parameters};
@@ -36,16 +36,6 @@ use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Stage};
-
-/// Who cleans.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Who {
-    /// Who chooses; `none` if nobody cleans ahead of time.
-    policy: String,
-    /// Where the power comes from, for policies that ask.
-    power: String,
-}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +68,7 @@ impl Parameters {
     /// Refuses what is not there.
     pub fn check(&self) -> Result<(), LabError> {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
-        cleaned::evenly(&self.cleaning.policy, &self.cleaning.power, Duration::ZERO)?;
+        self.cleaning.check()?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
             return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less".into()));
         }

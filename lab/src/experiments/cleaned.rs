@@ -73,6 +73,23 @@ impl Cleaned {
     }
 }
 
+/// Who cleans.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Who {
+    /// Who chooses; `none` if nobody cleans ahead of time.
+    pub policy: String,
+    /// Where the power comes from, for policies that ask.
+    pub power: String,
+}
+
+impl Who {
+    /// Refuses what is not there.
+    pub fn check(&self) -> Result<(), LabError> {
+        evenly(&self.policy, &self.power, Duration::ZERO).map(drop)
+    }
+}
+
 /// Cleaning in the background before something else is measured.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

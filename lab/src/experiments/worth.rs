@@ -24,7 +24,7 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use super::afterwards::Afterwards;
 use super::app_cleaning::fill;
 use super::app_noted::distribution;
-use super::cleaned::{self, Cleaned};
+use super::cleaned::{self, Cleaned, Who};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, Recorder};
@@ -43,16 +43,6 @@ enum Work {
     Downloads,
     /// Pages of one file are overwritten, four of five in a fifth of it, with an fsync after every eighth.
     Pages,
-}
-
-/// Who cleans.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Who {
-    /// Who chooses; `none` if nobody cleans in the background.
-    policy: String,
-    /// Where the power comes from, for policies that ask.
-    power: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -81,7 +71,7 @@ pub(super) struct Parameters {
 impl Parameters {
     /// Refuses what is not there.
     pub fn check(&self) -> Result<(), LabError> {
-        cleaned::evenly(&self.cleaning.policy, &self.cleaning.power, Duration::ZERO)?;
+        self.cleaning.check()?;
         if self.turns == 0 || self.turn_mib == 0 || self.live_mib < 2 * LARGE >> 20 || self.fill_percent > 99 {
             return Err(LabError::Parameters(
                 "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less".into(),

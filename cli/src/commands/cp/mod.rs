@@ -30,8 +30,8 @@ use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
 use crate::{Failure, output, progress};
-pub use item::{Glance, Item, Out, Reader, Source};
-use item::{Sink, join};
+use item::Sink;
+pub use item::{Glance, Item, Out, Reader, Source, join};
 use walk::{Copy, Done, Survey, base};
 pub use walk::{Filled, copy_tree, fill, survey};
 

@@ -31,15 +31,6 @@ pub struct Found<'r> {
     lenient: Vec<Vec<u8>>,
 }
 
-pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut out = dir.to_vec();
-    if !out.ends_with(b"/") {
-        out.push(b'/');
-    }
-    out.extend_from_slice(name);
-    out
-}
-
 pub fn say(e: RescueError) -> String {
     e.to_string()
 }

@@ -3,9 +3,10 @@
 use format::Ino;
 use rescue::{Loose, Rescue};
 
-use super::found::{At, Holding, join, say};
+use super::found::{At, Holding, say};
 use super::tell::{Group, Row};
 use crate::Failure;
+use crate::commands::cp::join;
 use crate::interrupt::Interrupt;
 
 const UNPLACED: &str = "rescue-unplaced";
