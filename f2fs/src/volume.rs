@@ -391,8 +391,10 @@ pub struct State {
     pub inodes: u32,
     /// Nodes in use.
     pub nodes: u32,
-    /// Segments without a valid block.
+    /// Segments without a valid block that may be written.
     pub free_segments: u32,
+    /// Segments without a valid block that become free with the next checkpoint.
+    pub prefree_segments: u32,
     /// Segments with valid and invalid blocks.
     pub dirty_segments: u32,
     /// Segments kept back for cleaning.
@@ -427,6 +429,7 @@ impl Volume {
             inodes: self.space.inodes(),
             nodes: self.space.nodes(),
             free_segments: seg.table.free_segments(),
+            prefree_segments: seg.table.prefree_segments(),
             dirty_segments: seg.table.dirty_count(),
             reserved_segments: seg.reserved_segs,
             checkpoint_version,

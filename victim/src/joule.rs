@@ -1,4 +1,4 @@
-//! Joule: what a victim costs now against what its free space saves later, in picojoules.
+//! Joule: which section has the cheapest free blocks, and are they worth their price now? In picojoules.
 //!
 //! Our own policy; no paper. A unit of `C` blocks has `v` valid blocks, and `l` *loose* blocks (free ones in
 //! fragments) in `n` fragments. The volume does not keep `n`; it keeps `l` and `f` = sum of 16,002 / X over the
@@ -6,13 +6,12 @@
 //! have one size. The valid blocks lie in about `r` = min(v, n + 1) runs. Prices are those of the device below, per
 //! block or per request ([`Prices`]).
 //!
-//! *What cleaning costs now* (pJ) is three things. The cleaner reads the runs of valid blocks; it reads the fragments
-//! between them too, where that is cheaper than another request (the code that moves the blocks decides so at each
-//! gap). It writes the blocks in order to the cold log. And one node block changes for each run:
+//! *What cleaning a unit costs.* The cleaner reads the runs of valid blocks; it reads the fragments between them too,
+//! where that is cheaper than another request (the code that moves the blocks decides so at each gap). It writes the
+//! blocks in order to the cold log. And one node block changes for each run:
 //!
 //! ```text
 //! cost = v (read_block + write_block_sequential)
-//!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
 //!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
 //! ```
 //!
@@ -20,56 +19,54 @@
 //! takes no free segment, but a request for each hole. On the phone's flash a request costs as much as writing ten
 //! blocks, so cleaning twice as many sections costs less.
 //!
-//! *What its free space saves, once a log uses it* (pJ): a log that threads into the uncleaned segment makes a
-//! request for each fragment, and the fragment's first block is as far from the block before as a random one. The log
-//! also needs a page of the device's map for this segment alone, and a log that writes in order needs half of one too.
-//! And a section that was not cleaned ahead of time is cleaned in the foreground, with a checkpoint of about eight
-//! blocks for each unit:
+//! *Which unit*: the one whose C - v free blocks are the cheapest. What was written lately will soon be fewer blocks, so
+//! the old come first: of the units that are worth it, the greatest
 //!
 //! ```text
-//! saved = (n - 1) (request + write_block_random - write_block_sequential) + map_miss / 2, if n > 0
-//!       + 8 (request + write_block_sequential)
+//! (C - v) (age + 1) / cost
 //! ```
 //!
-//! *How likely a log uses it.* If `s` of `S` sections are free, with probability
+//! *Whether.* Blocks die while the cleaner waits, and waiting costs nothing; so nothing is cleaned that the next use of the
+//! volume ([`Outlook`]) does not pay for. A free block is worth two things to it:
+//!
+//! * *Requests*, if the next use takes more sections than are free beyond those kept back. Then its logs will fill holes, and
+//!   a file that would lie in one piece is cut at each. How often, no policy can tell from the segments: it depends on how
+//!   long the writes are, and on which segments the logs choose. So the logs count it while they fill holes, and a block is
+//!   worth `cuts / 1024 (request + write_block_random - write_block_sequential)`. A volume whose holes are long fills them at
+//!   no cost, and is left alone.
+//! * *Room for the flash*, which has to copy less inside. A device of `T` blocks (its spare ones among them), of which the
+//!   volume has told it to keep `U`, copies about `T / (2 (T - U)) - 1` blocks for each written one (Agarwal and Marrow,
+//!   A closed-form expression for write amplification in NAND flash, GLOBECOM Workshops 2010). One block less to keep saves
 //!
 //! ```text
-//! p = 1 / (1 + 5 s / S)
+//! writes copy_inside T / (2 (T - U)^2)
 //! ```
 //!
-//! which is 1 if no section is free, 1/2 at 20 % and 1/6 on an empty volume.
+//! in a use that writes so much. A block that the next use does not take yet goes on saving: it is counted for as many uses as
+//! the free sections will last, at most [`USES`].
 //!
-//! *What waiting saves.* Blocks that become invalid before the cleaning need not be moved. Free space lasts about
-//! t = s / S x (seconds the volume was ever mounted), as if all of it had been written once in that time. Lifetimes of
-//! blocks have long tails: of the blocks that lived for `a` seconds, a share of d = t / (t + a) is invalid `t` seconds
-//! later. A section that is used is cleaned sooner or later, and cleaning it then costs (1 - d) cost. So the joules
-//! that cleaning now wins are
+//! On a charger a unit is worth it if its free blocks are worth what it costs. On battery they must be worth 5/4 of it, for
+//! the next use may not come, or not be like the last ones.
 //!
-//! ```text
-//! gain = p saved - w cost,    w = 1 - p (1 - d)
-//! ```
+//! *If fewer sections are free than a user asked for* (`gc_keep_free`), any unit will do that has a free block, the cheapest
+//! first.
 //!
-//! where w cost is what cleaning now costs more than waiting. The policy chooses the unit with the greatest gain, of
-//! equals the oldest. On a charger it takes any gain. On battery it cleans nothing while more than 10 % of the sections
-//! are free, and below that only a unit that saves at least [`BATTERY_FACTOR`] times what it costs. The cost it prints
-//! is 2^32 - 1 less the gain in microjoules.
-//!
-//! `p` and `w` are counted in 1/1024. All numbers are integers; sums and products saturate.
+//! The cost that a choice prints is its price per free block in nanojoules. All numbers are integers; sums and products
+//! saturate.
 
 use crate::Power;
 use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::outlook::Outlook;
 use crate::view::{Bounds, Candidate, View};
 
-/// On battery, cleaning a unit must save this many times what it costs.
-pub const BATTERY_FACTOR: u64 = 3;
-/// On battery, the policy cleans nothing while more than one section in this many is free.
-const PLENTY: u64 = 10;
-/// Blocks that a checkpoint writes beside those of the logs: packs, tables, a node of each log.
-const CHECKPOINT_BLOCKS: u64 = 8;
-/// The denominator of `p` and `w`.
-const WHOLE: u64 = 1024;
+/// A free block is room for the flash during so many uses at most.
+pub const USES: u64 = 16;
+/// What the free blocks of a unit must be worth on battery, in quarters of its cost.
+const BATTERY_QUARTERS: u64 = 5;
 /// Longer times are counted as this many seconds, 34,000 years.
 const LONG: u64 = 1 << 40;
+/// The scale of a rank: prices per block and second are small fractions.
+const SCALE: u128 = 1 << 20;
 
 /// What operations cost, in picojoules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,8 +79,10 @@ pub struct Prices {
     pub write_block_random: u64,
     /// A request of any size.
     pub request: u64,
-    /// Fetching a page of the device's map.
-    pub map_miss: u64,
+    /// Copying 4 KiB inside the device, to make room for what is written; 0 for a device that overwrites in place.
+    pub copy_inside: u64,
+    /// Room that the device has beyond what the host sees, in 1/1024 of that.
+    pub spare: u64,
 }
 
 impl Default for Prices {
@@ -94,7 +93,8 @@ impl Default for Prices {
             write_block_sequential: 12_614_000,
             write_block_random: 12_614_000,
             request: 121_949_000,
-            map_miss: 39_312_000,
+            copy_inside: 6_000_000,
+            spare: 72,
         }
     }
 }
@@ -102,12 +102,13 @@ impl Default for Prices {
 /// What all candidates of one choice share.
 struct Weights<'a> {
     prices: &'a Prices,
-    /// Probability that a log uses the space, in 1/1024.
-    p: u64,
-    /// Seconds until the free space is used up, t.
-    lasts: u64,
+    /// Blocks of a unit.
+    unit: u64,
+    /// What a free block is worth, in pJ.
+    worth: u64,
+    /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
+    quarters: u64,
     now: u64,
-    power: Power,
 }
 
 impl Weights<'_> {
@@ -121,51 +122,49 @@ impl Weights<'_> {
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
-    fn saved(&self, fragments: u64) -> u64 {
-        let p = self.prices;
-        let far = p.request.saturating_add(p.write_block_random.saturating_sub(p.write_block_sequential));
-        let split = match fragments {
-            0 => 0,
-            n => (n - 1).saturating_mul(far).saturating_add(p.map_miss / 2),
-        };
-        split.saturating_add(CHECKPOINT_BLOCKS.saturating_mul(p.request.saturating_add(p.write_block_sequential)))
-    }
-    /// The share of its cost that cleaning now costs more than waiting, in 1/1024.
-    fn w(&self, mtime: u64) -> u64 {
-        let age = self.now.saturating_sub(mtime).min(LONG);
-        let both = (age + self.lasts.min(LONG)).max(1);
-        let product = self.p * age;
-        // A division of doubles is off by one at most, and faster than one of integers.
-        let mut stays = (product as f64 / both as f64) as u64;
-        if stays * both > product {
-            stays -= 1;
-        } else if product - stays * both >= both {
-            stays += 1;
+    /// The rank of a unit; 0 if it is not worth it.
+    fn rank(&self, valid: u32, fragments: u64, loose: u32, mtime: u64) -> u64 {
+        let free = self.unit.saturating_sub(valid.into());
+        let cost = self.cost(valid, fragments, loose);
+        if free.saturating_mul(self.worth).saturating_mul(4) < cost.saturating_mul(self.quarters) {
+            return 0;
         }
-        WHOLE - stays.min(WHOLE)
+        let age = self.now.saturating_sub(mtime).min(LONG) + 1;
+        // In nanojoules: no product passes 2^20 x 2^64 x 2^41.
+        let rank = SCALE * u128::from(free) * u128::from(age) / u128::from((cost / 1000).max(1));
+        rank.clamp(1, u64::MAX.into()) as u64
     }
-    /// The gain in 1/1024 pJ; 0 if the power source allows no such cleaning.
-    fn gain(&self, saved: u64, cost: u64, w: u64) -> u64 {
-        let (saved, cost) = (self.p.saturating_mul(saved), w.saturating_mul(cost));
-        let wanted = match self.power {
-            Power::Powered => cost,
-            Power::Battery => cost.saturating_mul(BATTERY_FACTOR),
-        };
-        if saved < wanted { 0 } else { saved - cost }
-    }
-    /// The gain of a candidate with `fragments` fragments.
+    /// The rank of a candidate with `fragments` fragments.
     fn of(&self, c: &Candidate, fragments: u32) -> u64 {
-        let n = fragments.into();
-        self.gain(self.saved(n), self.cost(c.valid, n, c.loose), self.w(c.mtime))
+        self.rank(c.valid, fragments.into(), c.loose, c.mtime)
     }
-    /// The most that a unit within the bounds could gain: fewest valid blocks in fewest runs, oldest, most fragments.
+    /// The highest rank that a unit within the bounds could have: fewest valid blocks in fewest runs, oldest.
     fn limit(&self, b: &Bounds) -> u64 {
-        let (few, many) = (b.fragments.0.into(), b.fragments.1.into());
-        self.gain(self.saved(many), self.cost(b.valid.0, few, b.loose.0), self.w(b.mtime.0))
+        self.rank(b.valid.0, b.fragments.0.into(), b.loose.0, b.mtime.0)
     }
 }
 
-/// The unit that wins most joules if cleaned now; `None` if no unit wins any. `free` sections are free.
+/// What a free block is worth to the next use, in pJ. The volume has `sections` sections of `section` blocks.
+fn worth(prices: &Prices, outlook: &Outlook, sections: u64, section: u64) -> u64 {
+    let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
+    let requests = match outlook.is_short(section) {
+        true => (u128::from(far) * u128::from(outlook.cuts) / 1024).min(u64::MAX.into()) as u64,
+        false => 0,
+    };
+    let all = sections.saturating_mul(section);
+    let spare = (u128::from(all) * u128::from(prices.spare) / 1024) as u64;
+    let kept = all.saturating_sub(u64::from(outlook.free).saturating_mul(section));
+    let whole = all.saturating_add(spare);
+    let erased = (whole - kept.min(whole)).max(1);
+    let takes = outlook.takes.max(1);
+    let uses = (outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES);
+    let copied = u128::from(outlook.writes.saturating_mul(uses)) * u128::from(prices.copy_inside);
+    // Divided twice, as the square of a large device's blocks times a price may not fit.
+    let room = copied.saturating_mul(whole.into()) / u128::from(erased) / (2 * u128::from(erased));
+    requests.saturating_add(room.min(u64::MAX.into()) as u64)
+}
+
+/// The unit whose free blocks are the cheapest, if they are worth it; `None` if those of none are.
 pub fn choose(
     view: &dyn View,
     memory: &Memory,
@@ -173,25 +172,22 @@ pub fn choose(
     ask: Ask<'_>,
     prices: &Prices,
     power: Power,
-    free: u32,
+    outlook: &Outlook,
 ) -> (Option<Choice>, Memory) {
-    let sections = u64::from(ask.end.0 / ask.unit.max(1)).max(1);
-    let free = u64::from(free).min(sections);
-    if power == Power::Battery && free * PLENTY > sections {
-        return (None, *memory);
-    }
-    let lasts = u128::from(memory.max_mtime) * u128::from(free) / u128::from(sections);
-    let weights = Weights {
-        prices,
-        p: WHOLE * sections / (sections + 5 * free),
-        lasts: lasts as u64,
-        now: memory.max_mtime,
-        power,
+    let unit = u64::from(ask.unit.max(1));
+    let (sections, section) = (u64::from(ask.end.0) / unit, unit * 512);
+    let quarters = match power {
+        _ if outlook.is_owed() => 0,
+        Power::Powered => 4,
+        Power::Battery => BATTERY_QUARTERS,
     };
+    let worth = worth(prices, outlook, sections, section);
+    let weights = Weights { prices, unit: section, worth, quarters, now: memory.max_mtime };
     let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
-    let choice = best.and_then(|victim| {
-        let gain = weights.of(&victim, victim.fragments()) / WHOLE / 1_000_000;
-        (gain > 0).then(|| Choice { victim, cost: u32::MAX - gain.min(u32::MAX.into()) as u32 })
+    let choice = best.map(|victim| {
+        let cost = weights.cost(victim.valid, victim.fragments().into(), victim.loose);
+        let each = cost / 1000 / section.saturating_sub(victim.valid.into()).max(1);
+        Choice { victim, cost: each.min(u32::MAX.into()) as u32 }
     });
     (choice, *memory)
 }
@@ -210,17 +206,21 @@ mod tests {
     }
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
     const DAY: u64 = 86_400;
+    /// Nothing is expected, and nothing asked for.
+    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0 };
+    /// More is expected than there is room for, and holes cut a request at every fourth block.
+    const SHORT: Outlook = Outlook { free: 10, takes: 5120, cuts: 256, ..REST };
 
-    /// Victim and gain in microjoules, on a volume of 1000 sections that was mounted for 100 days.
-    fn chosen(state: &[Candidate], power: Power, free: u32) -> Option<(u32, u32)> {
+    /// Victim and price of a free block in nanojoules, on a volume of 1000 sections that was mounted for 100 days.
+    fn chosen(state: &[Candidate], power: Power, outlook: &Outlook) -> Option<(u32, u32)> {
         let memory = Memory::at_mount(100 * DAY, 0);
         let view = Plain::new(1, state.into());
-        let (choice, after) = choose(&view, &memory, &Tuning::default(), ASK, &Prices::default(), power, free);
+        let (choice, after) = choose(&view, &memory, &Tuning::default(), ASK, &Prices::default(), power, outlook);
         assert_eq!(after, memory);
-        choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
+        choice.map(|c| (c.victim.seg.0, c.cost))
     }
-    fn victim(state: &[Candidate], power: Power, free: u32) -> Option<u32> {
-        chosen(state, power, free).map(|c| c.0)
+    fn victim(state: &[Candidate], outlook: &Outlook) -> Option<u32> {
+        chosen(state, Power::Powered, outlook).map(|c| c.0)
     }
 
     #[test]
@@ -235,100 +235,116 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_stays_is_rounded_down_exactly() {
-        let mut rng = device::Rng::new(5);
-        for _ in 0..100_000 {
-            let any = |rng: &mut device::Rng| rng.next_u64() >> (24 + rng.below(40));
-            let lasts = any(&mut rng);
-            let weights =
-                Weights { p: rng.below(1025), lasts, now: u64::MAX, power: Power::Battery, prices: &Prices::default() };
-            let age = any(&mut rng);
-            let stays = weights.p * age / (age + lasts).max(1);
-            assert_eq!(weights.w(u64::MAX - age), WHOLE - stays);
-        }
-    }
-
-    #[test]
-    fn of_equally_full_ones_the_most_fragmented_is_cleaned_first() {
-        let state = [seg(1, 256, 32, 8, 0), seg(2, 256, 128, 2, 0), seg(3, 256, 64, 4, 0)];
-        assert_eq!(victim(&state, Power::Powered, 10), Some(2));
-    }
-
-    #[test]
-    fn of_equally_fragmented_ones_the_emptiest_is() {
+    fn of_equally_old_ones_the_emptiest_is_cleaned_first_and_of_equally_full_ones_the_oldest() {
         let state = [seg(1, 300, 100, 1, 0), seg(2, 150, 100, 1, 0), seg(3, 200, 100, 1, 0)];
-        assert_eq!(victim(&state, Power::Powered, 10), Some(2));
+        assert_eq!(victim(&state, &SHORT), Some(2));
+        let state = [seg(1, 150, 64, 2, 50 * DAY), seg(2, 150, 64, 2, DAY), seg(3, 150, 64, 2, 60 * DAY)];
+        assert_eq!(victim(&state, &SHORT), Some(2));
     }
 
     #[test]
-    fn of_equals_the_oldest_is_and_the_young_may_wait() {
-        let state = [seg(1, 256, 128, 2, 50 * DAY), seg(2, 256, 128, 2, DAY), seg(3, 256, 128, 2, 60 * DAY)];
-        assert_eq!(victim(&state, Power::Powered, 50), Some(2));
-        // What was written a minute ago will soon be fewer blocks.
-        assert_eq!(victim(&[seg(1, 256, 85, 3, 100 * DAY - 60)], Power::Powered, 100), None);
-        assert_eq!(victim(&[seg(1, 256, 85, 3, DAY)], Power::Powered, 100), Some(1));
+    fn of_equally_full_ones_that_in_the_fewest_pieces_is_the_cheapest() {
+        let state = [seg(1, 128, 60, 3, 0), seg(2, 128, 10, 18, 0), seg(3, 128, 30, 6, 0)];
+        assert_eq!(victim(&state, &SHORT), Some(2));
     }
 
     #[test]
-    fn nothing_is_cleaned_where_nothing_is_won() {
-        // Free space in one piece.
-        assert_eq!(victim(&[seg(1, 300, 0, 0, 0)], Power::Powered, 100), None);
-        assert_eq!(victim(&[], Power::Powered, 0), None);
-        // The same, nearly empty, and free space is short: foreground cleaning would come.
-        assert_eq!(victim(&[seg(1, 8, 0, 0, 0)], Power::Powered, 10), Some(1));
+    fn nothing_is_cleaned_for_a_use_that_has_room_or_whose_holes_cost_nothing() {
+        let state = [seg(1, 8, 4, 2, 0), seg(2, 256, 128, 2, 0)];
+        assert_eq!(victim(&state, &SHORT), Some(1));
+        for none in [REST, Outlook { free: 22, ..SHORT }, Outlook { cuts: 0, ..SHORT }] {
+            assert_eq!(victim(&state, &none), None, "{none:?}");
+        }
+        assert_eq!(victim(&[], &SHORT), None);
     }
 
     #[test]
-    fn on_battery_nothing_is_cleaned_while_free_space_suffices() {
-        let worst = [seg(1, 256, 256, 1, 0)];
-        assert_eq!(victim(&worst, Power::Battery, 101), None);
-        assert_eq!(victim(&worst, Power::Battery, 20), Some(1));
-        assert_eq!(victim(&worst, Power::Powered, 101), Some(1));
+    fn the_dearer_holes_are_the_fuller_ones_are_cleaned() {
+        let fullest = |cuts| (1..512).rev().find(|valid| victim(&[seg(1, *valid, 0, 0, 0)], &Outlook { cuts, ..SHORT }).is_some());
+        let all: Vec<_> = [1, 16, 64, 256, 1024].map(fullest).into_iter().flatten().collect();
+        assert!(all.is_sorted() && all.len() > 3 && all[0] < 100 && all[all.len() - 1] > 400, "{all:?}");
     }
 
     #[test]
-    fn what_a_charger_pays_for_a_battery_does_not() {
-        let middling = [seg(1, 256, 40, 6, 20 * DAY)];
-        assert_eq!(victim(&middling, Power::Powered, 50), Some(1));
-        assert_eq!(victim(&middling, Power::Battery, 50), None);
-        let counted = |power| {
-            let all = (0..400u32).map(|n| seg(n, 100 + n / 2, 1 + n % 100, 2, u64::from(n) * DAY / 5));
-            all.filter(|c| victim(&[*c], power, 60).is_some()).count()
+    fn a_unit_costs_on_battery_what_five_quarters_of_it_are_on_a_charger() {
+        let fullest = |power| {
+            let worth = |valid: &u32| chosen(&[seg(1, *valid, 0, 0, 0)], power, &SHORT).is_some();
+            (1..512).rev().find(worth).unwrap()
         };
-        let (battery, powered) = (counted(Power::Battery), counted(Power::Powered));
-        assert!(0 < battery && battery * 2 < powered && powered < 400, "{battery} {powered}");
+        let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
+        let price = |valid| {
+            let weights = Weights { prices: &Prices::default(), unit: 512, worth: 0, quarters: 0, now: 0 };
+            weights.cost(valid, 0, 0) as f64 / f64::from(512 - valid)
+        };
+        let ratio = price(powered) / price(battery);
+        assert!((1.2..1.3).contains(&ratio), "{battery} {powered}: {ratio}");
     }
 
     #[test]
-    fn the_gain_is_what_the_formulas_say() {
+    fn a_full_flash_is_worth_room_to_a_volume_that_overwrites_in_place() {
+        let empty = [seg(1, 20, 0, 0, 0)];
+        let writes = Outlook { free: 50, takes: 100_000, writes: 20_000, ..REST };
+        assert_eq!(victim(&empty, &writes), Some(1));
+        // On an emptier volume, where less is written, and on a disk it is not.
+        assert_eq!(victim(&empty, &Outlook { free: 600, ..writes }), None);
+        assert_eq!(victim(&empty, &Outlook { writes: 200, ..writes }), None);
+        let disk = Prices { copy_inside: 0, spare: 0, ..Prices::default() };
+        assert_eq!(worth(&disk, &writes, 1000, 512), 0);
+    }
+
+    #[test]
+    fn room_that_the_next_use_takes_is_worth_what_it_saves_in_that_use() {
+        let prices = Prices::default();
+        let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, 1000, 512);
+        // 40 sections are spare: they last for 2, 4 and 8 uses, and 16 are the most that count.
+        let once = all(39 * 512);
+        assert!([(20, 3), (10, 5), (5, 9), (1, USES), (0, USES)].iter().all(|(n, uses)| {
+            let ratio = all(n * 512) as f64 / once as f64;
+            (ratio / *uses as f64 * 2.0 - 1.0).abs() < 0.01
+        }));
+    }
+
+    #[test]
+    fn what_a_user_wants_held_is_cleaned_at_any_price() {
+        let dear = [seg(1, 511, 1, 1, 100 * DAY)];
+        assert_eq!(victim(&dear, &SHORT), None);
+        assert_eq!(victim(&dear, &Outlook { asked: 11, free: 10, ..REST }), Some(1));
+        assert_eq!(victim(&dear, &Outlook { asked: 10, free: 10, ..REST }), None);
+    }
+
+    #[test]
+    fn the_price_is_what_the_formula_says() {
         let prices = Prices {
             read_block: 3_000_000,
             write_block_sequential: 5_000_000,
             write_block_random: 7_000_000,
             request: 100_000_000,
-            map_miss: 40_000_000,
+            copy_inside: 4_000_000,
+            spare: 1024,
         };
         let memory = Memory::at_mount(1000, 0);
-        // s / S = 1/10: p = 682/1024, lasts 100 s; age 900: w = 1024 - 682 x 900 / 1000.
         let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
-        let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, 100);
-        let saved = 99 * 102 + 20 + 8 * 105;
+        let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, &SHORT);
         // Reading the hundred holes along costs 100 + 100 * 3.
         let cost = 100 * 8 + 400 + 100 * 5 + 100;
-        let gain = (682 * saved - (1024 - 613) * cost) / 1024;
-        assert_eq!(choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost)), Some((7, gain)));
+        assert_eq!(choice.map(|c| (c.victim.seg.0, c.cost)), Some((7, cost * 1000 / 412)));
+        // Requests: (100 + 7 - 5) / 4. Room: T = 2000 sections, T - U = 1010; once, as nothing is spare.
+        let wanted = Outlook { writes: 1_000_000, ..SHORT };
+        let room = 4e12 * 2000.0 / (2.0 * 1010.0 * 1010.0 * 512.0);
+        assert_eq!(worth(&prices, &wanted, 1000, 512), 25_500_000 + room as u64);
     }
 
     #[test]
     fn no_candidate_ranks_above_the_limit_of_bounds_it_lies_within() {
         let mut rng = device::Rng::new(3);
+        let mut worth_it = 0;
         for _ in 0..300 {
             let weights = Weights {
                 prices: &Prices::default(),
-                p: rng.below(1025),
-                lasts: rng.below(10_000),
+                unit: 512,
+                worth: rng.below(60_000_000),
+                quarters: rng.below(6),
                 now: 10_000,
-                power: if rng.chance(1, 2) { Power::Battery } else { Power::Powered },
             };
             let few: Vec<_> = (0..rng.below(6) + 1)
                 .map(|n| {
@@ -339,25 +355,34 @@ mod tests {
             let mut bounds = Bounds::NONE;
             few.iter().for_each(|c| bounds.add(c));
             for c in &few {
-                assert!(weights.of(c, c.fragments()) <= weights.limit(&bounds), "{c:?}");
+                let rank = weights.of(c, c.fragments());
+                worth_it += u32::from(rank > 0);
+                assert!(rank <= weights.limit(&bounds), "{c:?}");
             }
         }
+        assert!(worth_it > 100, "{worth_it} were worth it");
     }
 
     #[test]
-    fn absurd_prices_and_times_do_no_harm() {
+    fn absurd_prices_times_and_uses_do_no_harm() {
+        let most = u64::MAX;
         let prices = Prices {
-            read_block: u64::MAX,
-            write_block_sequential: u64::MAX,
-            write_block_random: u64::MAX,
-            request: u64::MAX,
-            map_miss: u64::MAX,
+            read_block: most,
+            write_block_sequential: most,
+            write_block_random: most,
+            request: most,
+            copy_inside: most,
+            spare: most,
         };
         let memory = Memory { max_mtime: u64::MAX, ..Memory::at_mount(u64::MAX, 0) };
         let view = Plain::new(1, vec![seg(1, 256, 256, 1, 0), seg(2, 1, 0, 0, u64::MAX)]);
         for power in [Power::Battery, Power::Powered] {
-            for free in [0, 50, u32::MAX] {
-                choose(&view, &memory, &Tuning::default(), ASK, &prices, power, free);
+            for n in [0, 50, u32::MAX] {
+                let all = Outlook { free: n, kept_back: n, asked: n, takes: n.into(), writes: n.into(), cuts: n };
+                let more = Outlook { takes: most, writes: most, ..all };
+                for outlook in [all, more, Outlook { free: 0, ..more }] {
+                    choose(&view, &memory, &Tuning::default(), ASK, &prices, power, &outlook);
+                }
             }
         }
     }

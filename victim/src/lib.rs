@@ -16,6 +16,7 @@
 //! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's policies, equal to the integer.
 //! * [`oldest`]: the candidates that policies by age compare. [`similar`]: segments of similar age.
 //! * [`mwhfb`], [`fagc`]: policies from papers. [`joule`]: our own.
+//! * [`Outlook`]: the free space and the next use of the volume, for a policy that looks ahead.
 //! * [`chooser`]: which of these policies chooses on which occasion.
 //!
 //! [`Memory`]: memory::Memory
@@ -34,6 +35,7 @@ pub mod joule;
 pub mod memory;
 pub mod mwhfb;
 pub mod oldest;
+mod outlook;
 pub mod plain;
 mod policy;
 pub mod similar;
@@ -41,6 +43,7 @@ pub mod view;
 
 pub use chooser::{Chooser, Hurry};
 pub use index::Index;
+pub use outlook::Outlook;
 pub use policy::Policy;
 pub use vfs::Power;
 pub use view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit, end_of};

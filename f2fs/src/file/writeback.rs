@@ -197,6 +197,7 @@ impl Volume {
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
         let mut run = Run::default();
+        self.seg.lock().tally.begin_request();
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
             let place = match self.make(inode, first) {

@@ -1,7 +1,8 @@
 //! How does the background clean one section after another?
 //!
-//! It empties a section in small steps ([`Settings::step_blocks`]); other operations run between the steps. The longest
-//! step is recorded, since during a step other operations wait.
+//! A turn of it cleans one victim, or goes on for as long as its pace says ([`Pace`]) and nobody asks anything. It empties a
+//! section in small steps ([`Settings::step_blocks`]), or larger ones while nobody asks anything; other operations run between
+//! the steps. The longest step is recorded, since during a step other operations wait.
 //!
 //! Left out on purpose: when a section is due (`pacer`), cleaning because space is short (`pace`), which section to
 //! clean (the `victim` crate).
@@ -13,10 +14,12 @@ use parking_lot::RwLockWriteGuard;
 use victim::Hurry;
 
 use super::pacer::Situation;
-use super::settings::{Settings, Urgency};
+use super::settings::{Pace, Settings, Urgency};
+use super::uses::Amounts;
 use super::work::{Into, When, Work};
 use crate::error::Result;
 use crate::pack::PackState;
+use crate::segment::Expected;
 use crate::volume::Volume;
 
 impl Volume {
@@ -33,6 +36,9 @@ impl Volume {
         let now = self.clock.monotonic();
         let used = self.used.swap(false, Ordering::Relaxed);
         let situation = Situation { now, used, much_to_gain: self.much_to_gain() };
+        if used {
+            self.cleaner.uses.lock().note();
+        }
         let mut pacer = self.cleaner.pacer.lock();
         let turn = pacer.turn(situation);
         if !settings.on {
@@ -42,11 +48,40 @@ impl Volume {
             return Ok(pacer.sleep(now));
         }
         drop(pacer);
-        let found = self.clean_in_background(&settings)?;
+        if settings.urgency == Urgency::Normal {
+            self.note_rest();
+        }
+        let found = self.clean_for_a_turn(&settings)?;
         let now = self.clock.monotonic();
         let mut pacer = self.cleaner.pacer.lock();
         pacer.cleaned(now, found);
         Ok(pacer.sleep(now))
+    }
+
+    /// The volume rests: what it took since it last did was one use.
+    fn note_rest(&self) {
+        let placed = self.seg.lock().tally.placed();
+        // Cleaning is no use.
+        let takes = placed.saturating_sub(self.counters.moved_blocks());
+        let writes = takes + self.counters.in_place.load(Ordering::Relaxed);
+        self.cleaner.uses.lock().rest(Amounts { takes, writes });
+    }
+
+    /// Cleans as much as a turn may; false if no section was worth it.
+    fn clean_for_a_turn(&self, settings: &Settings) -> Result<bool> {
+        let free = || self.seg.lock().free_soon();
+        let enough = free().saturating_add(settings.pace.sections);
+        let mut found = false;
+        for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
+            if !self.clean_in_background(settings)? {
+                break;
+            }
+            found = true;
+            if free() >= enough || self.used.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth it.
@@ -73,7 +108,11 @@ impl Volume {
             // A writer that was short of space may have finished the section meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
             self.changed.store(true, Ordering::Release);
-            let rest = self.clean_step(&mut alone, work, settings.step_blocks.max(1))?;
+            let most = match self.used.load(Ordering::Relaxed) {
+                true => settings.step_blocks,
+                false => settings.step_blocks.max(settings.pace.quiet_step),
+            };
+            let rest = self.clean_step(&mut alone, work, most.max(1))?;
             *self.cleaner.begun.lock() = rest;
             self.counters.held_off(self.clock.monotonic().saturating_sub(from));
             // Fair: a waiting operation gets the lock before the next step does.
@@ -92,9 +131,11 @@ impl Volume {
             Urgency::Low | Urgency::Mid => Hurry::Urgent,
         };
         let now = self.mounted_seconds();
+        let Amounts { takes, writes } = self.cleaner.uses.lock().next();
+        let asked = (u64::from(self.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
         let (victim, into) = {
             let mut seg = self.seg.lock();
-            let victim = seg.choose_victim(hurry, now)?;
+            let victim = seg.choose_victim(hurry, now, Expected { takes, writes, asked })?;
             let aged = seg.chooser.moves_by_age() && settings.urgency != Urgency::High;
             (victim, if aged { Into::SimilarAge } else { Into::ColdLog })
         };

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 use parking_lot::Mutex;
 
 use super::pacer::Pacer;
+use super::uses::Uses;
 use super::work::Work;
 
 /// What cleaning remembers from round to round.
@@ -17,11 +18,13 @@ pub(crate) struct Cleaner {
     pub(super) begun: Mutex<Option<Work>>,
     /// When the background cleans next.
     pub(super) pacer: Mutex<Pacer>,
+    /// What the volume was used for, as far as that concerns cleaning.
+    pub(super) uses: Mutex<Uses>,
 }
 
 impl Cleaner {
     pub(crate) fn new(pacer: Pacer) -> Self {
-        Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer) }
+        Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer), uses: Mutex::default() }
     }
     /// True if, as far as the pacer was told, nobody uses the volume.
     pub(crate) fn is_idle(&self, now: std::time::Duration) -> bool {

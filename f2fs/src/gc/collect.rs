@@ -242,6 +242,7 @@ impl Volume {
         let mut out = Ok(());
         {
             let mut seg = self.seg.lock();
+            seg.tally.begin_request();
             for (l, owner) in live.iter().zip(owners) {
                 let placed = match work.into {
                     Into::ColdLog => seg.allocate(LogType::ColdData, owner, l.from, age),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use victim::memory::Memory;
 use victim::{Policy, Power};
 
-use super::settings::{Intervals, Settings, Urgency};
+use super::settings::{Intervals, Pace, Settings, Urgency};
 use crate::segment::Segments;
 use crate::volume::Volume;
 
@@ -23,6 +23,9 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
     ("gc_no_gc_sleep_time", "milliseconds", "after nothing was found to clean"),
     ("gc_idle_interval", "milliseconds", "without a request until a volume counts as idle"),
     ("gc_step_blocks", "1-512", "blocks moved before others are let in"),
+    ("gc_quiet_step_blocks", "0-512", "the same while nobody asks anything, if that is more"),
+    ("gc_turn_sections", "0-1024", "sections won at a time while nobody asks anything; 0: one victim cleaned"),
+    ("gc_keep_free", "0-90", "percent of the sections that joule holds free whatever they are worth"),
     ("atgc_age_threshold", "seconds", "age from which ATGC and FAGC clean"),
     ("max_victim_search", "segments", "looked at for one choice in the background"),
     ("power", "battery|powered", "where the power comes from"),
@@ -43,10 +46,13 @@ impl Settings {
         match name {
             "gc" => {
                 let (before, policy) = (Intervals::of(self.policy), Policy::parse(value)?);
-                // An interval that no user has set follows the policy.
+                // Intervals and a pace that no user has set follow the policy.
                 if (*min, *max) == (before.min, before.max) {
                     let own = Intervals::of(policy);
                     (*min, *max) = (own.min, own.max);
+                }
+                if self.pace == Pace::of(self.policy) {
+                    self.pace = Pace::of(policy);
                 }
                 self.policy = policy;
             }
@@ -77,6 +83,9 @@ impl Settings {
                     .filter(|n| (1..=512).contains(n))
                     .ok_or_else(|| "is a number from 1 to 512".to_owned())? as usize;
             }
+            "gc_quiet_step_blocks" => self.pace.quiet_step = up_to(value, 512)? as usize,
+            "gc_turn_sections" => self.pace.sections = up_to(value, 1024)?,
+            "gc_keep_free" => self.keep_free = up_to(value, 90)?,
             "power" => self.power = Power::parse(value)?,
             _ => return Err(unknown()),
         }
@@ -86,6 +95,11 @@ impl Settings {
 
 fn whole(value: &str) -> Result<u64, String> {
     value.parse().map_err(|_| "is a whole number".to_owned())
+}
+
+fn up_to(value: &str, most: u32) -> Result<u32, String> {
+    let n = whole(value).ok().and_then(|n| u32::try_from(n).ok()).filter(|n| *n <= most);
+    n.ok_or_else(|| format!("is a number from 0 to {most}"))
 }
 
 fn unknown() -> String {
@@ -177,6 +191,9 @@ impl Volume {
             ("gc_no_gc_sleep_time", ms(s.intervals.none)),
             ("gc_idle_interval", ms(s.intervals.idle)),
             ("gc_step_blocks", s.step_blocks.to_string()),
+            ("gc_quiet_step_blocks", s.pace.quiet_step.to_string()),
+            ("gc_turn_sections", s.pace.sections.to_string()),
+            ("gc_keep_free", s.keep_free.to_string()),
             ("atgc_age_threshold", tuning.age_threshold.to_string()),
             ("max_victim_search", tuning.max_victim_search.to_string()),
             ("gc_background_calls", n(&c.background_gc)),

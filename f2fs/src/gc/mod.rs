@@ -3,6 +3,7 @@
 //! * `collect`: moves the valid blocks of a section elsewhere.
 //! * `pace`: foreground cleaning, when space is short: when it runs, and how much it does.
 //! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
+//! * `uses`: what the next use of the volume will take.
 //! * [`settings`]: what a user can set. `cleaner`, `work`: what cleaning remembers, and the section being emptied.
 //! * [`control`]: the settings and counters of a mounted volume.
 //! * `room`: sections are cleaned for blocks that are to lie together.
@@ -19,4 +20,5 @@ pub mod pacer;
 pub mod prices;
 mod room;
 pub mod settings;
+mod uses;
 mod work;

@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::file::writeback::or_wait;
 use crate::node::write::Mark;
 use crate::pack::{PackState, Reason};
+use crate::segment::Expected;
 use crate::volume::Volume;
 
 /// How many sections beyond the need a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
@@ -217,7 +218,7 @@ impl Volume {
         let now = self.mounted_seconds();
         let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
-        seg.choose_victim(Hurry::Foreground, now)
+        seg.choose_victim(Hurry::Foreground, now, Expected::default())
             .filter(|c| full - c.valid > full / 128)
             .map(|c| self.sb.section_of(c.seg))
     }

@@ -2,7 +2,7 @@
 //!
 //! Left out on purpose: how a policy weighs them (`victim::joule`), and what is really spent (`device::energy`).
 
-use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
+use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile, Quantity};
 use device::energy::{Energy, Nanos};
 use victim::joule::Prices;
 
@@ -17,13 +17,20 @@ pub fn of(profile: &Profile) -> Prices {
     }
 }
 
-/// Flash writes out of place: near and far blocks differ only by the request and the map, which have prices of their
-/// own.
+fn mean(times: &[Quantity<Nanos>]) -> u64 {
+    times.iter().map(|t| t.value.0).sum::<u64>() / (times.len() as u64).max(1)
+}
+
+/// Flash writes out of place: near and far blocks differ only by the request, which has a price of its own.
 fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let link = &d.link;
     let wait = |time| wait(time) + d.busy.as_ref().map_or(Energy::ZERO, |power| power.value.over(time));
     let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
     let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
+    let nand = &d.nand;
+    // All planes of all dies copy at once.
+    let row_blocks = nand.page.value / 4096 * nand.planes.value * nand.dies.value * nand.channels.value;
+    let row = mean(&nand.read) + mean(&nand.program);
     let request = link.write_request.as_ref().unwrap_or(&link.request).value;
     let write = (block + write + wait(link.write.value.of(4096))).0;
     Prices {
@@ -31,7 +38,8 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
         write_block_sequential: write,
         write_block_random: write,
         request: (cpu + link.request_energy.value + wait(request)).0,
-        map_miss: (d.map.access_energy.value + wait(d.map.access.value)).0,
+        copy_inside: (nand.read_energy.value.of(4096) + nand.program_energy.value.of(4096) + wait(Nanos(row / row_blocks.max(1)))).0,
+        spare: (nand.spare.value * 1024.0) as u64,
     }
 }
 
@@ -47,7 +55,8 @@ fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Ene
         write_block_sequential: write.0,
         write_block_random: (write + far).0,
         request: (cpu + d.idle_power.value.over(d.request.value) + wait(d.request.value)).0,
-        map_miss: 0,
+        copy_inside: 0,
+        spare: 0,
     }
 }
 #[cfg(test)]
@@ -60,7 +69,7 @@ mod tests {
             let prices = of(&Profile::parse(text, name).unwrap());
             assert!(prices.request > 0 && prices.read_block > 0 && prices.write_block_sequential > 0, "{name}");
             assert!(prices.write_block_random >= prices.write_block_sequential, "{name}");
-            assert_eq!(prices.map_miss > 0, prices.write_block_random == prices.write_block_sequential, "{name}");
+            assert_eq!(prices.copy_inside > 0, prices.write_block_random == prices.write_block_sequential, "{name}");
         }
         let phone = of(&Profile::find("kirin9000-ufs31").unwrap());
         let rounded = |n: u64| (n + 500) / 1000 * 1000;
@@ -69,7 +78,8 @@ mod tests {
             write_block_sequential: rounded(phone.write_block_sequential),
             write_block_random: rounded(phone.write_block_random),
             request: rounded(phone.request),
-            map_miss: rounded(phone.map_miss),
+            copy_inside: rounded(phone.copy_inside),
+            spare: phone.spare,
         };
         assert_eq!(phone, Prices::default());
     }

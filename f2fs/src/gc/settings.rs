@@ -37,6 +37,33 @@ impl Intervals {
     }
 }
 
+/// How much background cleaning does at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// A turn goes on until it has won so many sections, nothing more is worth it, or somebody asks something; 0: it
+    /// cleans one victim.
+    pub sections: u32,
+    /// How many blocks a step moves while nobody asks anything, if that is more than [`Settings::step_blocks`].
+    pub quiet_step: usize,
+}
+
+impl Pace {
+    /// One victim, as in Linux.
+    pub const VICTIM: Pace = Pace { sections: 0, quiet_step: 0 };
+    /// Turns of several sections in large steps: few requests, and few checkpoints to free what was emptied.
+    pub const TURNS: Pace = Pace { sections: 16, quiet_step: 512 };
+    /// At most so many victims a turn for each section that it is to win.
+    pub const VICTIMS: u32 = 16;
+
+    /// A policy's pace, unless a user sets another: a policy that stops by itself may go on until it does.
+    pub fn of(policy: Policy) -> Self {
+        match policy {
+            Policy::Joule => Pace::TURNS,
+            _ => Pace::VICTIM,
+        }
+    }
+}
+
 /// How urgent background cleaning is (kernel `gc_urgent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
@@ -66,6 +93,10 @@ pub struct Settings {
     pub power: Power,
     /// How many blocks a step moves before other operations run.
     pub step_blocks: usize,
+    /// How much is cleaned at a time.
+    pub pace: Pace,
+    /// Percent of the sections that a policy which asks what cleaning is worth holds free whatever it is worth.
+    pub keep_free: u32,
 }
 
 impl Default for Settings {
@@ -77,6 +108,8 @@ impl Default for Settings {
             urgency: Urgency::Normal,
             power: Power::Battery,
             step_blocks: 64,
+            pace: Pace::VICTIM,
+            keep_free: 0,
         }
     }
 }

@@ -79,6 +79,7 @@ impl Volume {
     fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
         let cp_ver = self.cp_ver();
         let age = self.mounted_seconds();
+        self.seg.lock().tally.begin_request();
         // The buffer of a run that was written serves the next one.
         let mut spare = None;
         for node in nodes {

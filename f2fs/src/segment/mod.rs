@@ -2,6 +2,7 @@
 //!
 //! * [`table`]: valid maps, counts, ages; which segments are free, dirty, prefree.
 //! * [`log`]: the six logs, and how each finds its next segment.
+//! * `tally`: how many blocks the logs placed, and what holes among them cost.
 //! * `windows`: blocks set aside for files that grow.
 //! * [`migration`]: where cleaning by age moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
@@ -22,6 +23,7 @@ mod pieces;
 pub mod summary;
 pub mod sums;
 pub mod table;
+pub(crate) mod tally;
 pub(crate) mod windows;
 mod word_set;
 
@@ -36,7 +38,7 @@ use format::superblock::SuperBlock;
 use format::{BlockAddr, SegNo};
 
 use victim::chooser::Moment;
-use victim::{Candidate, Chooser, Hurry};
+use victim::{Candidate, Chooser, Hurry, Outlook};
 
 use crate::error::{Error, Result};
 use crate::invariant::Violation;
@@ -44,6 +46,7 @@ use candidates::Candidates;
 use log::Log;
 use summary::PendingSummaries;
 use table::SegmentTable;
+use tally::Tally;
 
 /// Dirty blocks held in memory that will need room in the log; read by the allocation rules.
 #[derive(Debug, Default)]
@@ -71,6 +74,17 @@ pub struct Placed {
     pub next: BlockAddr,
 }
 
+/// What cleaning is to make room for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Expected {
+    /// Blocks the next use will place.
+    pub takes: u64,
+    /// Blocks it will give to the device.
+    pub writes: u64,
+    /// Free sections a user wants held.
+    pub asked: u32,
+}
+
 /// The state behind the segment mutex.
 pub struct Segments {
     pub(crate) sb: Arc<SuperBlock>,
@@ -96,6 +110,8 @@ pub struct Segments {
     /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
+    /// What the logs placed.
+    pub(crate) tally: Tally,
     /// True if the last node of the warm node log names no next block, since the log found no segment to go on in.
     /// Roll-forward stops at that node: until the next checkpoint, it finds no node written later.
     pub(crate) chain_ends: bool,
@@ -128,6 +144,7 @@ impl Segments {
             chooser,
             threads_always: false,
             pressure,
+            tally: Tally::default(),
             chain_ends: false,
             violated: None,
         }
@@ -223,6 +240,8 @@ impl Segments {
         l.record(owner);
         self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
+        let addr = self.sb.seg_start(seg).plus(off.into());
+        self.tally.place(log, addr, self.logs[log.index()].threaded);
         if old.is_real() {
             self.invalidate(old, age)?;
         }
@@ -238,7 +257,7 @@ impl Segments {
         let l = &self.logs[log.index()];
         self.chain_ends |= log == LogType::WarmNode && l.is_full();
         let next = if l.is_full() { BlockAddr::NULL } else { self.sb.seg_start(l.seg).plus(l.next.into()) };
-        Ok(Placed { addr: self.sb.seg_start(seg).plus(off.into()), next })
+        Ok(Placed { addr, next })
     }
 
     /// Refuses a block that is about to be handed out though the last checkpoint or an fsync since may need it.
@@ -327,12 +346,25 @@ impl Segments {
     }
 
     /// The section to clean next; `None` if none is worth it. `now` is in seconds of mounted time.
-    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64) -> Option<Candidate> {
+    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<Candidate> {
+        let outlook = Outlook {
+            free: self.free_soon(),
+            kept_back: self.kept_back().min(u32::MAX.into()) as u32,
+            asked: next.asked,
+            takes: next.takes,
+            writes: next.writes,
+            cuts: self.tally.cuts(),
+        };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
-        let free = self.table.free_sections();
-        self.chooser.victim(view, Moment { hurry, now, passed: &passed, free })
+        self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })
     }
+
+    /// Sections that are free, or will be with the next checkpoint.
+    pub(crate) fn free_soon(&self) -> u32 {
+        self.table.free_sections() + self.table.prefree_segments() / self.sb.segs_per_sec
+    }
+
     /// Excludes a section for good.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.candidates.give_up(section);

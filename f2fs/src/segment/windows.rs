@@ -70,6 +70,7 @@ impl Segments {
         self.windows.by_file.insert(ino, Window { next: addr.plus(1), ..window });
         // As roll-forward does with a block behind the log.
         self.adopt(addr, log, owner, age)?;
+        self.tally.place_aside();
         Ok(Some(Placed { addr, next: BlockAddr::NULL }))
     }
 

@@ -103,7 +103,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(super::CLEANING)?;
     p.check()?;
-    let gc = cleaned::evenly(&p.cleaning.policy, &p.cleaning.power, Duration::ZERO)?;
+    let even = cleaned::evenly(&p.cleaning.policy, &p.cleaning.power, Duration::ZERO)?;
+    let gc = Settings { pace: p.cleaning.pace.pace(even.policy), keep_free: p.keep_free_percent, ..even };
     let (features, options) = p.keeping.of();
     let aging = MountOptions { delta: false, gc, ..MountOptions::default() };
     let (mut bench, (mut phases, mut histograms)) =

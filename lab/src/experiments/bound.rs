@@ -2,8 +2,8 @@
 //!
 //! A file is written in order until the volume is so full, then blocks of it are overwritten at random, some
 //! far more often than others, in batches that a sync ends. After each batch a policy cleans sections until
-//! so many segments are free again: all policies clean at the same pace, and differ only in what they
-//! choose and where they put it.
+//! so many segments are free again, either one victim at a time or in turns, as a plan says: policies that clean at the same
+//! pace differ only in what they choose and where they put it.
 //!
 //! Beside what a policy moved stand two numbers of cleaners that know the future:
 //!
@@ -25,7 +25,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::cause::Cause;
-use f2fs::gc::settings::Settings;
+use f2fs::gc::settings::{Pace, Settings};
 use f2fs::{MountOptions, Volume};
 use format::sit::LogType;
 use schemars::JsonSchema;
@@ -36,7 +36,7 @@ use clairvoyant::Into;
 use overwrites::Overwrites;
 
 use super::afterwards::{self, Afterwards};
-use super::cleaned::{self, Cleaned};
+use super::cleaned::{self, AtATime, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
@@ -73,6 +73,9 @@ pub(super) struct Parameters {
     policy: String,
     /// Where the power comes from.
     power: String,
+    /// How much is cleaned at a time.
+    #[serde(default)]
+    pace: AtATime,
     /// Seconds of age from which policies with a threshold clean.
     age_threshold: u64,
     /// The work after.
@@ -121,7 +124,8 @@ struct Seen {
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(super::CLEANING)?;
-    let gc = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
+    let even = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
+    let gc = Settings { pace: p.pace.pace(even.policy), keep_free: p.keep_free_percent, ..even };
     let options = MountOptions { gc, ..MountOptions::default() };
     let parts = if given.is_aged() { 4 } else { 3 };
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
@@ -230,14 +234,33 @@ fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
     let mut free = volume.state().free_segments;
     while free < keep && nothing() == start && idle < PATIENCE {
         volume.set_cleaning(Settings { on: true, ..gc });
-        for _ in free..keep {
-            volume.tick()?;
+        match gc.pace {
+            Pace::VICTIM => (free..keep).try_for_each(|_| volume.tick().map(drop))?,
+            _ => turns(volume, keep, nothing)?,
         }
         volume.set_cleaning(gc);
         volume.sync()?;
         let now = volume.state().free_segments;
         idle = if now > free { 0 } else { idle + 1 };
         free = now;
+    }
+    Ok(())
+}
+
+/// Turns of cleaning until so many segments will be free, nothing is worth it, or a turn wins nothing.
+fn turns(volume: &Volume, keep: u32, nothing: impl Fn() -> u64) -> Result<(), LabError> {
+    let soon = || {
+        let state = volume.state();
+        state.free_segments + state.prefree_segments
+    };
+    let (start, mut before) = (nothing(), soon());
+    while before < keep && nothing() == start {
+        volume.tick()?;
+        let now = soon();
+        if now <= before {
+            break;
+        }
+        before = now;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use f2fs::Volume;
-use f2fs::gc::settings::Settings;
+use f2fs::gc::settings::{Pace, Settings};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::FileSystem;
@@ -73,6 +73,30 @@ impl Cleaned {
     }
 }
 
+/// How much is cleaned at a time.
+#[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum AtATime {
+    /// As the policy does on a mount.
+    #[default]
+    Own,
+    /// One victim, as in Linux.
+    Victim,
+    /// Sixteen sections won, in steps of whole segments.
+    Turns,
+}
+
+impl AtATime {
+    /// That of a policy.
+    pub fn pace(self, policy: Policy) -> Pace {
+        match self {
+            AtATime::Own => Pace::of(policy),
+            AtATime::Victim => Pace::VICTIM,
+            AtATime::Turns => Pace::TURNS,
+        }
+    }
+}
+
 /// Who cleans.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +105,9 @@ pub(super) struct Who {
     pub policy: String,
     /// Where the power comes from, for policies that ask.
     pub power: String,
+    /// How much at a time.
+    #[serde(default)]
+    pub pace: AtATime,
 }
 
 impl Who {

@@ -84,8 +84,8 @@ impl Parameters {
     fn settings(&self) -> Result<Settings, LabError> {
         let policy = cleaned::policy(&self.cleaning.policy)?;
         let power = cleaned::power(&self.cleaning.power)?;
-        let on = cleaned::cleans(&self.cleaning.policy);
-        Ok(Settings { on, policy, power, intervals: Intervals::of(policy), ..Settings::default() })
+        let (on, pace) = (cleaned::cleans(&self.cleaning.policy), self.cleaning.pace.pace(policy));
+        Ok(Settings { on, policy, power, pace, intervals: Intervals::of(policy), ..Settings::default() })
     }
 }
 

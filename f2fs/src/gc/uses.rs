@@ -1,0 +1,86 @@
+//! What will the next use of the volume take?
+//!
+//! A *use* lasts from one rest to the next. The last eight are remembered, and the next one is expected to be as large as the
+//! largest but one: a single large one, such as a restored backup, says nothing of what comes, and neither does the first
+//! after a mount. Left out on purpose: when the volume rests (`pacer`), and what follows for cleaning (the `victim` crate).
+
+/// How many uses are remembered.
+const REMEMBERED: usize = 8;
+
+/// Amounts of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Amounts {
+    /// Those for which logs found places.
+    pub takes: u64,
+    /// Those given to the device, those written in place among them.
+    pub writes: u64,
+}
+
+/// The last uses.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    /// What there was altogether at the last rest.
+    at_rest: Amounts,
+    /// True if somebody has asked something since.
+    used: bool,
+    takes: [u64; REMEMBERED],
+    writes: [u64; REMEMBERED],
+}
+
+impl Uses {
+    /// Somebody asked something.
+    pub fn note(&mut self) {
+        self.used = true;
+    }
+
+    /// The volume rests; so much there was altogether since the mount.
+    pub fn rest(&mut self, so_far: Amounts) {
+        if std::mem::take(&mut self.used) {
+            for (last, most, least) in [
+                (&mut self.takes, so_far.takes, self.at_rest.takes),
+                (&mut self.writes, so_far.writes, self.at_rest.writes),
+            ] {
+                last.rotate_right(1);
+                last[0] = most.saturating_sub(least);
+            }
+        }
+        self.at_rest = so_far;
+    }
+
+    /// What the next one is expected to take.
+    pub fn next(&self) -> Amounts {
+        let of = |mut all: [u64; REMEMBERED]| {
+            all.sort_unstable();
+            all[REMEMBERED - 2]
+        };
+        Amounts { takes: of(self.takes), writes: of(self.writes) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(uses: &[u64]) -> u64 {
+        let (mut all, mut so_far) = (Uses::default(), Amounts::default());
+        for n in uses {
+            all.note();
+            (so_far.takes, so_far.writes) = (so_far.takes + n, so_far.writes + 2 * n);
+            all.rest(so_far);
+            // What happens at rest is no use.
+            so_far.takes += 1_000_000;
+            all.rest(so_far);
+        }
+        assert_eq!(all.next().writes, 2 * all.next().takes);
+        all.next().takes
+    }
+
+    #[test]
+    fn the_largest_but_one_of_the_last_eight_is_expected() {
+        assert_eq!(after(&[]), 0);
+        assert_eq!(after(&[5000]), 0);
+        assert_eq!(after(&[5000, 10]), 10);
+        assert_eq!(after(&[5000, 10, 30, 20]), 30);
+        assert_eq!(after(&[5000, 4000, 1, 2, 3, 1, 2, 3, 2]), 3);
+    }
+}

@@ -1,0 +1,61 @@
+//! What does a policy that looks ahead know of the free space and of the volume's next use?
+//!
+//! A *use* lasts from one rest of the volume to the next. Left out on purpose: how uses are measured (the file system), and
+//! what follows (the policies).
+
+/// The free space, and what the next use of the volume will do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outlook {
+    /// Sections that are free, or will be with the next checkpoint.
+    pub free: u32,
+    /// With no more free sections than these, logs fill holes.
+    pub kept_back: u32,
+    /// Free sections that a user wants held, whatever they cost.
+    pub asked: u32,
+    /// Blocks for which the logs will find places.
+    pub takes: u64,
+    /// Blocks that the device will be given, those written in place among them.
+    pub writes: u64,
+    /// Requests that 1,024 blocks in holes cost more than as many behind each other, as the logs that filled holes
+    /// last found it.
+    pub cuts: u32,
+}
+
+/// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.
+const EDGES: u64 = 2;
+
+impl Outlook {
+    /// True if fewer sections are free than a user asked for.
+    pub fn is_owed(&self) -> bool {
+        self.free < self.asked
+    }
+    /// True if the next use will fill holes; `section` is the number of blocks in one.
+    pub fn is_short(&self, section: u64) -> bool {
+        let wanted = u64::from(self.kept_back) + self.takes.div_ceil(section.max(1)) + EDGES;
+        u64::from(self.free) < wanted
+    }
+    /// Free blocks that no log will take as long as it can help it.
+    pub fn spare(&self, section: u64) -> u64 {
+        u64::from(self.free.saturating_sub(self.kept_back)).saturating_mul(section)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_use_that_fits_is_not_short_and_one_block_more_is() {
+        let fits = Outlook { free: 20, kept_back: 8, takes: 10 * 512, ..Outlook::default() };
+        assert!(!fits.is_short(512));
+        assert!(Outlook { takes: 10 * 512 + 1, ..fits }.is_short(512));
+        assert!(Outlook { free: 19, ..fits }.is_short(512));
+        assert!(!Outlook { free: 19, takes: 9 * 512, ..fits }.is_short(512));
+    }
+
+    #[test]
+    fn what_is_kept_back_is_not_spare() {
+        let some = Outlook { free: 20, kept_back: 8, ..Outlook::default() };
+        assert_eq!((some.spare(512), Outlook { free: 7, ..some }.spare(512)), (12 * 512, 0));
+    }
+}
