@@ -11,9 +11,13 @@
 //! blocks in order to the cold log. And one node block changes for each run:
 //!
 //! ```text
-//! cost = v (read_block + write_block_sequential)
-//!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
+//! cost = v (read_block + write) + min(r request, request + l read_block) + r write + ceil(v / 512) request
+//! write = write_block_sequential + copy_inside (T / (2 (T - U)) - 1)
 //! ```
+//!
+//! The second part of `write` is what the flash copies inside for a block it is given. It has `T` blocks (its spare ones among
+//! them), of which the volume has not told it to forget `U` (Agarwal and Marrow, A closed-form expression for write
+//! amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full volume it doubles the price of moving.
 //!
 //! *Where the blocks go*: to the end of the cold log. FAGC fills the holes of a segment of similar age instead: that
 //! takes no free segment, but a request for each hole. On the phone's flash a request costs as much as writing ten
@@ -34,16 +38,9 @@
 //!   long the writes are, and on which segments the logs choose. So the logs count it while they fill holes, and a block is
 //!   worth `cuts / 1024 (request + write_block_random - write_block_sequential)`. A volume whose holes are long fills them at
 //!   no cost, and is left alone.
-//! * *Room for the flash*, which has to copy less inside. A device of `T` blocks (its spare ones among them), of which the
-//!   volume has told it to keep `U`, copies about `T / (2 (T - U)) - 1` blocks for each written one (Agarwal and Marrow,
-//!   A closed-form expression for write amplification in NAND flash, GLOBECOM Workshops 2010). One block less to keep saves
-//!
-//! ```text
-//! writes copy_inside T / (2 (T - U)^2)
-//! ```
-//!
-//! in a use that writes so much. A block that the next use does not take yet goes on saving: it is counted for as many uses as
-//! the free sections will last, at most [`USES`].
+//! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
+//!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies. A block that the next use does not take yet goes
+//!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`].
 //!
 //! On a charger a unit is worth it if its free blocks are worth what it costs. On battery they must be worth 5/4 of it, for
 //! the next use may not come, or not be like the last ones.
@@ -104,6 +101,8 @@ struct Weights<'a> {
     prices: &'a Prices,
     /// Blocks of a unit.
     unit: u64,
+    /// What the device copies inside for a block that it is given, in pJ.
+    inside: u64,
     /// What a free block is worth, in pJ.
     worth: u64,
     /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
@@ -114,11 +113,12 @@ struct Weights<'a> {
 impl Weights<'_> {
     fn cost(&self, valid: u32, fragments: u64, loose: u32) -> u64 {
         let (p, valid) = (self.prices, u64::from(valid));
+        let write = p.write_block_sequential.saturating_add(self.inside);
         let runs = valid.min(fragments + 1);
-        let blocks = valid.saturating_mul(p.read_block.saturating_add(p.write_block_sequential));
+        let blocks = valid.saturating_mul(p.read_block.saturating_add(write));
         let along = p.request.saturating_add(u64::from(loose).saturating_mul(p.read_block));
         let reads = runs.saturating_mul(p.request).min(along);
-        let nodes = runs.saturating_mul(p.write_block_sequential);
+        let nodes = runs.saturating_mul(write);
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
@@ -144,24 +144,49 @@ impl Weights<'_> {
     }
 }
 
-/// What a free block is worth to the next use, in pJ. The volume has `sections` sections of `section` blocks.
-fn worth(prices: &Prices, outlook: &Outlook, sections: u64, section: u64) -> u64 {
+/// The flash behind a volume, in blocks.
+struct Flash {
+    /// T: all it has.
+    whole: u64,
+    /// T - U: what it need not keep.
+    erased: u64,
+    copy_inside: u64,
+}
+
+impl Flash {
+    fn new(prices: &Prices, free: u64, all: u64) -> Flash {
+        let spare = (u128::from(all) * u128::from(prices.spare) / 1024).min(u64::MAX.into()) as u64;
+        let whole = all.saturating_add(spare);
+        let kept = all.saturating_sub(free);
+        Flash { whole, erased: (whole - kept.min(whole)).max(1), copy_inside: prices.copy_inside }
+    }
+    /// What it copies for a block that is written, in pJ.
+    fn for_a_write(&self) -> u64 {
+        let more = self.whole.saturating_sub(self.erased.saturating_mul(2));
+        capped(u128::from(more) * u128::from(self.copy_inside) / u128::from(self.erased) / 2)
+    }
+    /// What one block less to keep saves it while so many are written, in pJ.
+    fn saved(&self, writes: u64) -> u64 {
+        let copied = u128::from(writes) * u128::from(self.copy_inside);
+        // Divided twice, as the square of a large device's blocks times a price may not fit.
+        capped(copied.saturating_mul(self.whole.into()) / u128::from(self.erased) / (2 * u128::from(self.erased)))
+    }
+}
+
+fn capped(n: u128) -> u64 {
+    n.min(u64::MAX.into()) as u64
+}
+
+/// What a free block is worth to the next use, in pJ.
+fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64 {
     let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
     let requests = match outlook.is_short(section) {
-        true => (u128::from(far) * u128::from(outlook.cuts) / 1024).min(u64::MAX.into()) as u64,
+        true => capped(u128::from(far) * u128::from(outlook.cuts) / 1024),
         false => 0,
     };
-    let all = sections.saturating_mul(section);
-    let spare = (u128::from(all) * u128::from(prices.spare) / 1024) as u64;
-    let kept = all.saturating_sub(u64::from(outlook.free).saturating_mul(section));
-    let whole = all.saturating_add(spare);
-    let erased = (whole - kept.min(whole)).max(1);
     let takes = outlook.takes.max(1);
     let uses = (outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES);
-    let copied = u128::from(outlook.writes.saturating_mul(uses)) * u128::from(prices.copy_inside);
-    // Divided twice, as the square of a large device's blocks times a price may not fit.
-    let room = copied.saturating_mul(whole.into()) / u128::from(erased) / (2 * u128::from(erased));
-    requests.saturating_add(room.min(u64::MAX.into()) as u64)
+    requests.saturating_add(flash.saved(outlook.writes.saturating_mul(uses)))
 }
 
 /// The unit whose free blocks are the cheapest, if they are worth it; `None` if those of none are.
@@ -181,8 +206,15 @@ pub fn choose(
         Power::Powered => 4,
         Power::Battery => BATTERY_QUARTERS,
     };
-    let worth = worth(prices, outlook, sections, section);
-    let weights = Weights { prices, unit: section, worth, quarters, now: memory.max_mtime };
+    let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
+    let weights = Weights {
+        prices,
+        unit: section,
+        inside: flash.for_a_write(),
+        worth: worth(prices, outlook, &flash, section),
+        quarters,
+        now: memory.max_mtime,
+    };
     let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
     let choice = best.map(|victim| {
         let cost = weights.cost(victim.valid, victim.fragments().into(), victim.loose);
@@ -260,7 +292,9 @@ mod tests {
 
     #[test]
     fn the_dearer_holes_are_the_fuller_ones_are_cleaned() {
-        let fullest = |cuts| (1..512).rev().find(|valid| victim(&[seg(1, *valid, 0, 0, 0)], &Outlook { cuts, ..SHORT }).is_some());
+        let fullest = |cuts| {
+            (1..512).rev().find(|valid| victim(&[seg(1, *valid, 0, 0, 0)], &Outlook { cuts, ..SHORT }).is_some())
+        };
         let all: Vec<_> = [1, 16, 64, 256, 1024].map(fullest).into_iter().flatten().collect();
         assert!(all.is_sorted() && all.len() > 3 && all[0] < 100 && all[all.len() - 1] > 400, "{all:?}");
     }
@@ -273,7 +307,7 @@ mod tests {
         };
         let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
         let price = |valid| {
-            let weights = Weights { prices: &Prices::default(), unit: 512, worth: 0, quarters: 0, now: 0 };
+            let weights = Weights { prices: &Prices::default(), unit: 512, inside: 0, worth: 0, quarters: 0, now: 0 };
             weights.cost(valid, 0, 0) as f64 / f64::from(512 - valid)
         };
         let ratio = price(powered) / price(battery);
@@ -289,13 +323,15 @@ mod tests {
         assert_eq!(victim(&empty, &Outlook { free: 600, ..writes }), None);
         assert_eq!(victim(&empty, &Outlook { writes: 200, ..writes }), None);
         let disk = Prices { copy_inside: 0, spare: 0, ..Prices::default() };
-        assert_eq!(worth(&disk, &writes, 1000, 512), 0);
+        let flash = Flash::new(&disk, 50 * 512, 512_000);
+        assert_eq!((worth(&disk, &writes, &flash, 512), flash.for_a_write()), (0, 0));
     }
 
     #[test]
     fn room_that_the_next_use_takes_is_worth_what_it_saves_in_that_use() {
         let prices = Prices::default();
-        let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, 1000, 512);
+        let flash = Flash::new(&prices, 50 * 512, 512_000);
+        let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, &flash, 512);
         // 40 sections are spare: they last for 2, 4 and 8 uses, and 16 are the most that count.
         let once = all(39 * 512);
         assert!([(20, 3), (10, 5), (5, 9), (1, USES), (0, USES)].iter().all(|(n, uses)| {
@@ -325,13 +361,31 @@ mod tests {
         let memory = Memory::at_mount(1000, 0);
         let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
         let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, &SHORT);
-        // Reading the hundred holes along costs 100 + 100 * 3.
+        // T = 2000 sections, U = 990: less than one block is copied for a written one. Reading the hundred holes along costs
+        // 100 + 100 * 3.
         let cost = 100 * 8 + 400 + 100 * 5 + 100;
         assert_eq!(choice.map(|c| (c.victim.seg.0, c.cost)), Some((7, cost * 1000 / 412)));
-        // Requests: (100 + 7 - 5) / 4. Room: T = 2000 sections, T - U = 1010; once, as nothing is spare.
+        // Requests: (100 + 7 - 5) / 4. Room: once, as nothing is spare.
         let wanted = Outlook { writes: 1_000_000, ..SHORT };
+        let flash = Flash::new(&prices, 10 * 512, 512_000);
         let room = 4e12 * 2000.0 / (2.0 * 1010.0 * 1010.0 * 512.0);
-        assert_eq!(worth(&prices, &wanted, 1000, 512), 25_500_000 + room as u64);
+        assert_eq!(worth(&prices, &wanted, &flash, 512), 25_500_000 + room as u64);
+    }
+
+    #[test]
+    fn what_is_moved_on_a_full_flash_costs_what_it_copies_too() {
+        let prices = Prices { copy_inside: 4_000_000, spare: 102, ..Prices::default() };
+        // T = 1099.6 and T - U = 149.6 sections: 2.68 blocks are copied for a written one.
+        let flash = Flash::new(&prices, 50 * 512, 512_000);
+        assert!((10_690_000..10_710_000).contains(&flash.for_a_write()), "{}", flash.for_a_write());
+        let price = |free| {
+            let memory = Memory::at_mount(1000, 0);
+            let view = Plain::new(1, vec![seg(7, 256, 0, 0, 100)]);
+            let asked = Outlook { free, asked: 999, ..REST };
+            choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, &asked).0.unwrap().cost
+        };
+        let ratio = f64::from(price(50)) / f64::from(price(900));
+        assert!((1.4..1.5).contains(&ratio), "{ratio}");
     }
 
     #[test]
@@ -342,6 +396,7 @@ mod tests {
             let weights = Weights {
                 prices: &Prices::default(),
                 unit: 512,
+                inside: rng.below(20_000_000),
                 worth: rng.below(60_000_000),
                 quarters: rng.below(6),
                 now: 10_000,

@@ -18,9 +18,12 @@ use super::settings::{Pace, Settings, Urgency};
 use super::uses::Amounts;
 use super::work::{Into, When, Work};
 use crate::error::Result;
-use crate::pack::PackState;
+use crate::pack::{PackState, Reason};
 use crate::segment::Expected;
 use crate::volume::Volume;
+
+/// Emptied sections that wait for a checkpoint in a turn, if without it what is moved would fill holes.
+const WAITING: u32 = 8;
 
 impl Volume {
     /// Notes that a caller asked something of the volume, which is therefore not idle.
@@ -80,8 +83,17 @@ impl Volume {
             if free() >= enough || self.used.load(Ordering::Relaxed) {
                 break;
             }
+            if self.would_fill_holes() {
+                self.checkpoint(Reason::Running)?;
+            }
         }
         Ok(found)
+    }
+
+    /// True if what is moved next would fill holes, and a checkpoint frees sections enough to be worth it.
+    fn would_fill_holes(&self) -> bool {
+        let seg = self.seg.lock();
+        seg.need_threading() && seg.table.prefree_segments() / self.sb.segs_per_sec >= WAITING
     }
 
     /// Cleans one section in steps, between which other operations run; false if no section is worth it.

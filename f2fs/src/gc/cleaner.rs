@@ -24,7 +24,12 @@ pub(crate) struct Cleaner {
 
 impl Cleaner {
     pub(crate) fn new(pacer: Pacer) -> Self {
-        Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer), uses: Mutex::default() }
+        Cleaner {
+            gave_up_at: AtomicU32::new(u32::MAX),
+            begun: Mutex::default(),
+            pacer: Mutex::new(pacer),
+            uses: Mutex::default(),
+        }
     }
     /// True if, as far as the pacer was told, nobody uses the volume.
     pub(crate) fn is_idle(&self, now: std::time::Duration) -> bool {

@@ -38,7 +38,10 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
         write_block_sequential: write,
         write_block_random: write,
         request: (cpu + link.request_energy.value + wait(request)).0,
-        copy_inside: (nand.read_energy.value.of(4096) + nand.program_energy.value.of(4096) + wait(Nanos(row / row_blocks.max(1)))).0,
+        copy_inside: (nand.read_energy.value.of(4096)
+            + nand.program_energy.value.of(4096)
+            + wait(Nanos(row / row_blocks.max(1))))
+        .0,
         spare: (nand.spare.value * 1024.0) as u64,
     }
 }
