@@ -31,6 +31,7 @@ mod gc_moved;
 mod gc_pause;
 mod gc_policies;
 mod gc_space;
+mod gc_turns;
 mod kept_pages;
 mod locked;
 mod lying_sizes;

@@ -11,7 +11,7 @@ use format::sit::LogType;
 use victim::Index;
 use victim::memory::{Ask, Choice, Memory, Tuning};
 use victim::similar::{self, Moved};
-use victim::{Candidate, Power, View, atgc, cost_benefit, fagc, greedy, joule};
+use victim::{Candidate, Outlook, Power, View, atgc, cost_benefit, fagc, greedy, joule};
 
 use super::in_process::Measured;
 use super::{Stopwatch, median};
@@ -77,9 +77,10 @@ fn moved(rng: &mut device::Rng) -> Moved {
     Moved { kind: LogType::WarmData, mtime: rng.below(YEAR) }
 }
 
-/// Of so many segments, so many are free.
+/// So many segments are free, fewer than the next use takes, and holes cost it a request at every fourth block.
 fn by_joules(view: &Index, memory: &Memory, power: Power, free: u32) -> (Option<Choice>, Memory) {
-    joule::choose(view, memory, &Tuning::default(), ASK, &joule::Prices::default(), power, free)
+    let outlook = Outlook { free, kept_back: free, asked: 0, takes: 8192, writes: 8192, cuts: 256 };
+    joule::choose(view, memory, &Tuning::default(), ASK, &joule::Prices::default(), power, &outlook)
 }
 
 /// All kinds of choices.

@@ -99,7 +99,6 @@ impl Volume {
     /// Cleans one section in steps, between which other operations run; false if no section is worth it.
     pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
-        self.balance()?;
         let begun = {
             let mut alone = self.cp.write();
             let mut begun = self.cleaner.begun.lock();
@@ -112,6 +111,8 @@ impl Volume {
             self.counters.nothing_to_clean.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
+        // Only now: where nothing is worth it, nothing is written. If space is short, this may empty the section.
+        self.balance()?;
         loop {
             let mut alone = self.cp.write();
             // Between two steps the volume may have been unmounted, or have failed.
