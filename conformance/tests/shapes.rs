@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use device::Memory;
 use f2fs::MountOptions;
+use f2fs::gc::settings::{Pace, Settings};
 use f2fs::mkfs::Options;
 use format::superblock::Features;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
@@ -163,7 +164,8 @@ pub const SCHERLFS: &[Scherl] = &[
 const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
 
 fn by(policy: Policy) -> MountOptions {
-    let gc = f2fs::gc::settings::Settings { policy, ..MountOptions::default().gc };
+    // `joule` cleans at any price until so much is free.
+    let gc = Settings { policy, pace: Pace::of(policy), keep_free: 90, ..MountOptions::default().gc };
     MountOptions { gc, ..MountOptions::default() }
 }
 

@@ -74,7 +74,7 @@ fn among_holes() -> (Memory, Ino) {
 }
 
 fn cleaned_of_all_that_moves(vol: &Volume, policy: Policy) {
-    let settings = Settings { policy, on: false, ..Settings::default() };
+    let settings = Settings { policy, keep_free: 90, on: false, ..Settings::default() };
     let mut turns = 0;
     while vol.clean_in_background(&settings).unwrap() {
         vol.sync().unwrap();
@@ -95,8 +95,8 @@ fn cleaning_leaves_a_pinned_files_blocks_where_they_are() {
         let before = places(&image, 1);
         assert!(before.iter().all(Option::is_some));
         let dev = Arc::new(image);
-        let options = MountOptions { gc: Settings { policy, on: false, ..Settings::default() }, ..Default::default() };
-        let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
+        let gc = Settings { policy, keep_free: 90, on: false, ..Settings::default() };
+        let vol = Volume::mount(dev.clone(), clock(), MountOptions { gc, ..Default::default() }).unwrap();
         cleaned_of_all_that_moves(&vol, policy);
         vol.audit_segments().unwrap();
         vol.unmount().unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use device::{Memory, RealClock, Rng};
 use f2fs::MountOptions;
 use f2fs::delta::Places;
-use f2fs::gc::settings::{Intervals, Settings, Urgency};
+use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
 use f2fs::mkfs::Options;
 use format::superblock::Features;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
@@ -236,8 +236,12 @@ fn a_volume_cleaned_all_the_time_answers_as_the_model() {
         none: Duration::ZERO,
         idle: Duration::ZERO,
     };
-    for (policy, urgency) in [(Policy::Fagc, Urgency::Normal), (Policy::Greedy, Urgency::High)] {
-        let gc = Settings { policy, urgency, intervals: at_once, step_blocks: 7, ..Settings::default() };
+    let normal = Urgency::Normal;
+    for (policy, urgency) in [(Policy::Fagc, normal), (Policy::Greedy, Urgency::High), (Policy::Joule, normal)] {
+        // `joule` cleans at any price until so much is free.
+        let (pace, keep_free) = (Pace::of(policy), 90);
+        let gc =
+            Settings { policy, urgency, pace, keep_free, intervals: at_once, step_blocks: 7, ..Settings::default() };
         lockstep(64, &Options::modern(), &MountOptions { gc, ..MountOptions::default() });
     }
 }
