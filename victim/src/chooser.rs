@@ -82,6 +82,14 @@ impl Chooser {
         }
     }
 
+    /// True if the cleaner moves the data of this victim into holes of segments of similar age.
+    pub fn fills_holes(&self, victim: &Candidate, outlook: &Outlook) -> bool {
+        match self.policy {
+            Policy::Joule => joule::fills_holes(victim, &self.prices, outlook, self.end, self.per_section),
+            _ => self.moves_by_age(),
+        }
+    }
+
     /// True if the policy goes by age and cannot yet: then cost-benefit chooses in its place in the background.
     pub fn waits_for_age(&self) -> bool {
         self.policy == Policy::Atgc && !self.moves_by_age()

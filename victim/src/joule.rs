@@ -51,6 +51,8 @@
 //! The cost that a choice prints is its price per free block in nanojoules. All numbers are integers; sums and products
 //! saturate.
 
+use format::SegNo;
+
 use crate::Power;
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::outlook::Outlook;
@@ -103,6 +105,8 @@ struct Weights<'a> {
     unit: u64,
     /// What the device copies inside for a block that it is given, in pJ.
     inside: u64,
+    /// What a block that is moved into holes costs more than one behind the one before, in pJ.
+    hole: u64,
     /// What a free block is worth, in pJ.
     worth: u64,
     /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
@@ -110,7 +114,19 @@ struct Weights<'a> {
     now: u64,
 }
 
-impl Weights<'_> {
+impl<'a> Weights<'a> {
+    fn new(prices: &'a Prices, outlook: &Outlook, sections: u64, section: u64, quarters: u64, now: u64) -> Weights<'a> {
+        let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
+        Weights {
+            prices,
+            unit: section,
+            inside: flash.for_a_write(),
+            hole: cut(prices, outlook.moved_cuts).saturating_add(flash.for_a_write()),
+            worth: worth(prices, outlook, &flash, section),
+            quarters,
+            now,
+        }
+    }
     fn cost(&self, valid: u32, fragments: u64, loose: u32) -> u64 {
         let (p, valid) = (self.prices, u64::from(valid));
         let write = p.write_block_sequential.saturating_add(self.inside);
@@ -122,10 +138,19 @@ impl Weights<'_> {
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
+    /// What cleaning costs and how many blocks are free then, the cheaper way; and whether that is into holes.
+    fn cheaper(&self, valid: u32, fragments: u64, loose: u32) -> (u64, u64, bool) {
+        let cost = self.cost(valid, fragments, loose);
+        let behind = (cost, self.unit.saturating_sub(valid.into()), false);
+        let holes = (cost.saturating_add(u64::from(valid).saturating_mul(self.hole)), self.unit, true);
+        match u128::from(holes.0) * u128::from(behind.1) < u128::from(behind.0) * u128::from(holes.1) {
+            true => holes,
+            false => behind,
+        }
+    }
     /// The rank of a unit; 0 if it is not worth it.
     fn rank(&self, valid: u32, fragments: u64, loose: u32, mtime: u64) -> u64 {
-        let free = self.unit.saturating_sub(valid.into());
-        let cost = self.cost(valid, fragments, loose);
+        let (cost, free, _) = self.cheaper(valid, fragments, loose);
         if free.saturating_mul(self.worth).saturating_mul(4) < cost.saturating_mul(self.quarters) {
             return 0;
         }
@@ -177,11 +202,16 @@ fn capped(n: u128) -> u64 {
     n.min(u64::MAX.into()) as u64
 }
 
+/// What a block in holes costs more than one behind the one before, if among 1,024 there are so many cuts.
+fn cut(prices: &Prices, cuts: u32) -> u64 {
+    let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
+    capped(u128::from(far) * u128::from(cuts) / 1024)
+}
+
 /// What a free block is worth to the next use, in pJ.
 fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64 {
-    let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
     let requests = match outlook.is_short(section) {
-        true => capped(u128::from(far) * u128::from(outlook.cuts) / 1024),
+        true => cut(prices, outlook.cuts),
         false => 0,
     };
     let takes = outlook.takes.max(1);
@@ -200,28 +230,25 @@ pub fn choose(
     outlook: &Outlook,
 ) -> (Option<Choice>, Memory) {
     let unit = u64::from(ask.unit.max(1));
-    let (sections, section) = (u64::from(ask.end.0) / unit, unit * 512);
     let quarters = match power {
         _ if outlook.is_owed() => 0,
         Power::Powered => 4,
         Power::Battery => BATTERY_QUARTERS,
     };
-    let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
-    let weights = Weights {
-        prices,
-        unit: section,
-        inside: flash.for_a_write(),
-        worth: worth(prices, outlook, &flash, section),
-        quarters,
-        now: memory.max_mtime,
-    };
+    let weights = Weights::new(prices, outlook, u64::from(ask.end.0) / unit, unit * 512, quarters, memory.max_mtime);
     let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
     let choice = best.map(|victim| {
-        let cost = weights.cost(victim.valid, victim.fragments().into(), victim.loose);
-        let each = cost / 1000 / section.saturating_sub(victim.valid.into()).max(1);
-        Choice { victim, cost: each.min(u32::MAX.into()) as u32 }
+        let (cost, free, _) = weights.cheaper(victim.valid, victim.fragments().into(), victim.loose);
+        Choice { victim, cost: (cost / 1000 / free.max(1)).min(u32::MAX.into()) as u32 }
     });
     (choice, *memory)
+}
+
+/// Whether the blocks of a unit of so many segments go into holes for less, on a volume of `end` segments.
+pub fn fills_holes(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> bool {
+    let unit = u64::from(unit.max(1));
+    let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, 0, 0);
+    weights.cheaper(victim.valid, victim.fragments().into(), victim.loose).2
 }
 
 #[cfg(test)]
@@ -307,7 +334,15 @@ mod tests {
         };
         let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
         let price = |valid| {
-            let weights = Weights { prices: &Prices::default(), unit: 512, inside: 0, worth: 0, quarters: 0, now: 0 };
+            let weights = Weights {
+                prices: &Prices::default(),
+                unit: 512,
+                inside: 0,
+                hole: u64::MAX / 4096,
+                worth: 0,
+                quarters: 0,
+                now: 0,
+            };
             weights.cost(valid, 0, 0) as f64 / f64::from(512 - valid)
         };
         let ratio = price(powered) / price(battery);
@@ -397,6 +432,7 @@ mod tests {
                 prices: &Prices::default(),
                 unit: 512,
                 inside: rng.below(20_000_000),
+                hole: rng.below(100_000_000),
                 worth: rng.below(60_000_000),
                 quarters: rng.below(6),
                 now: 10_000,

@@ -19,6 +19,8 @@ pub struct Outlook {
     /// Requests that 1,024 blocks in holes cost more than as many behind each other, as the logs that filled holes
     /// last found it.
     pub cuts: u32,
+    /// The same of blocks that cleaning moved into holes.
+    pub moved_cuts: u32,
 }
 
 /// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.

@@ -148,9 +148,8 @@ impl Volume {
         let asked = (u64::from(self.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
         let (victim, into) = {
             let mut seg = self.seg.lock();
-            let victim = seg.choose_victim(hurry, now, Expected { takes, writes, asked })?;
-            let aged = seg.chooser.moves_by_age() && settings.urgency != Urgency::High;
-            (victim, if aged { Into::SimilarAge } else { Into::ColdLog })
+            let (victim, holes) = seg.choose_victim(hurry, now, Expected { takes, writes, asked })?;
+            (victim, if holes && settings.urgency != Urgency::High { Into::SimilarAge } else { Into::ColdLog })
         };
         Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))
     }

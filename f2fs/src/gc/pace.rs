@@ -219,6 +219,7 @@ impl Volume {
         let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
         seg.choose_victim(Hurry::Foreground, now, Expected::default())
+            .map(|(victim, _)| victim)
             .filter(|c| full - c.valid > full / 128)
             .map(|c| self.sb.section_of(c.seg))
     }

@@ -45,6 +45,8 @@ impl Segments {
             log.next = next;
         }
         let here = self.sb.seg_start(seg).plus(off.into());
+        let threaded = self.moved.as_ref().is_some_and(|log| log.threaded);
+        self.tally.place_moved(here, threaded);
         Ok(Placed { addr: here, next: BlockAddr::NULL })
     }
 
@@ -66,6 +68,7 @@ impl Segments {
                 let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
                 let log = self.table.segment(seg).log;
                 self.table.take_threaded(seg, log);
+                self.tally.open_moved();
                 self.moved = Some(Log { seg, next, threaded: true, summary });
                 return Ok(());
             }

@@ -346,7 +346,8 @@ impl Segments {
     }
 
     /// The section to clean next; `None` if none is worth it. `now` is in seconds of mounted time.
-    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<Candidate> {
+    /// And whether its data goes into holes.
+    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<(Candidate, bool)> {
         let outlook = Outlook {
             free: self.free_soon(),
             kept_back: self.kept_back().min(u32::MAX.into()) as u32,
@@ -354,10 +355,12 @@ impl Segments {
             takes: next.takes,
             writes: next.writes,
             cuts: self.tally.cuts(),
+            moved_cuts: self.tally.moved_cuts(),
         };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
-        self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })
+        let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
+        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
     }
 
     /// Sections that are free, or will be with the next checkpoint.

@@ -1,7 +1,8 @@
 //! How many blocks did the logs place, and how many requests more did those in holes cost?
 //!
 //! Blocks that a writer places one behind the other go to the device in one request, unless a log fills holes and goes on
-//! elsewhere: a *cut*. Left out on purpose: what a cut is worth (the `victim` crate).
+//! elsewhere: a *cut*. The six logs and the log of moved blocks fill other holes, and are told apart. Left out on purpose:
+//! what a cut is worth (the `victim` crate).
 
 use format::BlockAddr;
 use format::sit::LogType;
@@ -9,15 +10,46 @@ use format::sit::LogType;
 /// Blocks in holes after which the older ones count half.
 const MEMORY: u64 = 8192;
 
-/// What the logs placed since the mount.
+/// Cuts among the last blocks in holes.
 #[derive(Debug, Default)]
+struct Holes {
+    blocks: u64,
+    cuts: u64,
+}
+
+impl Holes {
+    fn place(&mut self, cut: bool) {
+        self.blocks += 1;
+        self.cuts += u64::from(cut);
+        if self.blocks > MEMORY {
+            self.blocks /= 2;
+            self.cuts /= 2;
+        }
+    }
+    /// Among 1,024.
+    fn cuts(&self) -> u32 {
+        // OK to cast: no more than a few a block.
+        (self.cuts * 1024 / self.blocks.max(1)) as u32
+    }
+}
+
+/// What the logs placed since the mount.
+#[derive(Debug)]
 pub(crate) struct Tally {
     placed: u64,
-    /// Of late: those in holes, and cuts among them.
-    in_holes: u64,
-    cuts: u64,
-    /// Where the next block of a log would lie behind the one before, if it is of the same request.
-    next: [BlockAddr; 6],
+    written: Holes,
+    moved: Holes,
+    /// Where the next block of a log would lie behind the one before, if it is of the same request; at last that of the log
+    /// of moved blocks.
+    next: [BlockAddr; 7],
+}
+
+impl Default for Tally {
+    /// Nothing is known. Of moved blocks every second one is taken to be a cut, as policies by age fill the fullest segments.
+    fn default() -> Self {
+        let moved = Holes { blocks: 64, cuts: 32 };
+        Tally { placed: 0, written: Holes::default(), moved, next: Default::default() }
+    }
 }
 
 impl Tally {
@@ -29,16 +61,24 @@ impl Tally {
     /// A log placed a block, `threaded` if it fills holes.
     pub fn place(&mut self, log: LogType, addr: BlockAddr, threaded: bool) {
         self.placed += 1;
-        let next = &mut self.next[log.index()];
+        let next = std::mem::replace(&mut self.next[log.index()], addr.plus(1));
         if threaded {
-            self.in_holes += 1;
-            self.cuts += u64::from(next.is_real() && *next != addr);
-            if self.in_holes > MEMORY {
-                self.in_holes /= 2;
-                self.cuts /= 2;
-            }
+            self.written.place(next.is_real() && next != addr);
         }
-        *next = addr.plus(1);
+    }
+
+    /// The log of moved blocks did.
+    pub fn place_moved(&mut self, addr: BlockAddr, threaded: bool) {
+        self.placed += 1;
+        let next = std::mem::replace(&mut self.next[6], addr.plus(1));
+        if threaded {
+            self.moved.place(next.is_real() && next != addr);
+        }
+    }
+
+    /// The log of moved blocks goes on in the holes of another segment, whose summary is read and written.
+    pub fn open_moved(&mut self) {
+        self.moved.cuts += 2;
     }
 
     /// A block was placed that no log placed: it was set aside.
@@ -51,10 +91,14 @@ impl Tally {
         self.placed
     }
 
-    /// Cuts among 1,024 blocks in holes.
+    /// Cuts among 1,024 blocks that the logs put into holes.
     pub fn cuts(&self) -> u32 {
-        // OK to cast: no more than one a block.
-        (self.cuts * 1024 / self.in_holes.max(1)) as u32
+        self.written.cuts()
+    }
+
+    /// The same of moved blocks.
+    pub fn moved_cuts(&self) -> u32 {
+        self.moved.cuts()
     }
 }
 
@@ -88,6 +132,17 @@ mod tests {
         }
         tally.place_aside();
         assert_eq!((tally.placed(), tally.cuts()), (11, 3 * 1024 / 7));
+    }
+
+    #[test]
+    fn moved_blocks_are_counted_by_themselves() {
+        let mut tally = Tally::default();
+        assert_eq!((tally.cuts(), tally.moved_cuts()), (0, 512));
+        for at in 0..20_000 {
+            tally.place_moved(BlockAddr(1000 + at + at / 4), true);
+        }
+        assert!((250..260).contains(&tally.moved_cuts()), "{}", tally.moved_cuts());
+        assert_eq!((tally.cuts(), tally.placed()), (0, 20_000));
     }
 
     #[test]
