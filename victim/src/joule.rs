@@ -19,16 +19,20 @@
 //! them), of which the volume has not told it to forget `U` (Agarwal and Marrow, A closed-form expression for write
 //! amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full volume it doubles the price of moving.
 //!
-//! *Where the blocks go*: to the end of the cold log. FAGC fills the holes of a segment of similar age instead: that
-//! takes no free segment, but a request for each hole. On the phone's flash a request costs as much as writing ten
-//! blocks, so cleaning twice as many sections costs less.
-//!
-//! *Which unit*: the one whose C - v free blocks are the cheapest. What was written lately will soon be fewer blocks, so
-//! the old come first: of the units that are worth it, the greatest
+//! *Where the blocks go*, whichever makes free blocks cheaper: to the end of the cold log, which wins C - v of them; or into
+//! the holes of used segments of similar age (as under ATGC, the fullest), which takes no room and wins all C, but for each
+//! block costs a share of the requests more that such holes were last found to cost, and what the flash copies once more, since
+//! what lies in holes does not die in the order of the flash's blocks. On a full volume holes are the cheaper, on an
+//! emptier one never. Both on measurement: `docs/cleaning.md`.
 //!
 //! ```text
-//! (C - v) (age + 1) / cost
+//! price behind the log = cost / (C - v)
+//! price in holes       = (cost + v (moved_cuts / 1024 far + copy_inside (T / (2 (T - U)) - 1))) / C
+//! far                  = request + write_block_random - write_block_sequential
 //! ```
+//!
+//! *Which unit*: the one whose free blocks are the cheapest. What was written lately will soon be fewer blocks, so the old come
+//! first: of the units that are worth it, the greatest (age + 1) / price.
 //!
 //! *Whether.* Blocks die while the cleaner waits, and waiting costs nothing; so nothing is cleaned that the next use of the
 //! volume ([`Outlook`]) does not pay for. A free block is worth two things to it:
@@ -36,7 +40,7 @@
 //! * *Requests*, if the next use takes more sections than are free beyond those kept back. Then its logs will fill holes, and
 //!   a file that would lie in one piece is cut at each. How often, no policy can tell from the segments: it depends on how
 //!   long the writes are, and on which segments the logs choose. So the logs count it while they fill holes, and a block is
-//!   worth `cuts / 1024 (request + write_block_random - write_block_sequential)`. A volume whose holes are long fills them at
+//!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
 //!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies. A block that the next use does not take yet goes

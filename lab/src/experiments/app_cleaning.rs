@@ -104,7 +104,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     given.check(super::CLEANING)?;
     p.check()?;
     let even = cleaned::evenly(&p.cleaning.policy, &p.cleaning.power, Duration::ZERO)?;
-    let gc = Settings { pace: p.cleaning.pace.pace(even.policy), keep_free: p.keep_free_percent, ..even };
+    let gc = Settings { pace: p.cleaning.pace.pace(even.policy), ..even };
     let (features, options) = p.keeping.of();
     let aging = MountOptions { delta: false, gc, ..MountOptions::default() };
     let (mut bench, (mut phases, mut histograms)) =
