@@ -112,6 +112,16 @@ fn settings_are_shown_and_changed_by_name() {
         (&s["atgc_age_threshold"], &s["max_victim_search"], &s["gc_step_blocks"]),
         (&5.into(), &17.into(), &512.into())
     );
+    // The pace follows the policy, until a user sets another.
+    let pace = |m: &Mount| {
+        let s = m.stat();
+        ["gc_turn_sections", "gc_quiet_step_blocks", "gc_keep_free"].map(|name| s[name].as_u64().unwrap())
+    };
+    assert_eq!(pace(&m), [0, 0, 0]);
+    m.ctl(&["gc=joule", "gc_keep_free=12"]);
+    assert_eq!(pace(&m), [16, 512, 12]);
+    m.ctl(&["gc_turn_sections=4", "gc=atgc"]);
+    assert_eq!(pace(&m), [4, 512, 12]);
 }
 
 #[test]
@@ -126,6 +136,9 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     misused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
     misused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
     misused(&["ctl", m.dir(), "gc_step_blocks=0"], &["gc_step_blocks", "1 to 512"]);
+    misused(&["ctl", m.dir(), "gc_keep_free=91"], &["gc_keep_free", "0 to 90"]);
+    misused(&["ctl", m.dir(), "gc_turn_sections=many"], &["gc_turn_sections", "0 to 1024"]);
+    misused(&["ctl", m.dir(), "gc_quiet_step_blocks=513"], &["gc_quiet_step_blocks", "0 to 512"]);
     misused(&["ctl", m.dir(), "gc_min_sleep_time=soon"], &["gc_min_sleep_time", "number"]);
     misused(&["ctl", m.dir(), "gc_min_sleep_time=-1"], &["gc_min_sleep_time", "number"]);
     misused(&["ctl", m.dir(), "max_victim_search=99999999999"], &["max_victim_search", "large"]);

@@ -13,7 +13,7 @@ use crate::plan::{Experiment, Kind, Plan, PlanError};
 pub const NOBODY: &str = "none";
 
 /// Parameters that say how it is cleaned, and not what else is done.
-const OF_CLEANING: [&str; 5] = ["policy", "power", "mode", "gcs", "cleaning"];
+const OF_CLEANING: [&str; 6] = ["policy", "power", "pace", "mode", "gcs", "cleaning"];
 
 /// Who cleans in a variant, by all that tells one from another; none if it is not about cleaning.
 fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {
@@ -23,7 +23,7 @@ fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {
         None => return None,
     };
     let word = |name: &str| of.get(name).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-    Some(["policy", "power", "mode"].map(word).into())
+    Some(["policy", "power", "pace", "mode"].map(word).into())
 }
 
 fn is_nobody(cleaner: &[String]) -> bool {

@@ -55,7 +55,8 @@ fn aged() -> Vec<Step> {
 /// The background cleans; files whose blocks it just moved are synced as they are, overwritten, removed.
 fn cleaned_by(policy: &'static str) -> Vec<Step> {
     let mut rng = Rng::new(9);
-    let mut steps = vec![Tune("gc", policy), Tune("atgc_age_threshold", "0")];
+    // `joule` cleans at any price until so much is free; others do not ask.
+    let mut steps = vec![Tune("gc", policy), Tune("gc_keep_free", "90"), Tune("atgc_age_threshold", "0")];
     // Nobody asks for anything: it comes to clean by itself.
     steps.extend([Create("begin".into()), Tick(20), Tick(61), Tick(61)]);
     for i in 0..24u64 {
