@@ -36,6 +36,7 @@ use clairvoyant::Into;
 use overwrites::Overwrites;
 
 use super::afterwards::{self, Afterwards};
+use super::app_noted::distribution;
 use super::cleaned::{self, AtATime, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -118,6 +119,9 @@ struct Seen {
     free: Vec<u32>,
     /// The log was always where overwriting in order puts it.
     in_order: bool,
+    /// How long writes and syncs took, in nanoseconds.
+    writes: Vec<u64>,
+    syncs: Vec<u64>,
 }
 
 /// Measures it.
@@ -137,9 +141,11 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 3, parts))?);
     let work = Overwrites::draw(&p, blocks, &mut Rng::new(job.seed));
     let before = Cleaned::so_far(volume);
-    let (mut phase, seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 2, parts))?;
+    let (mut phase, mut seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 2, parts))?;
     let cleaned = Cleaned::so_far(volume).since(before);
     notes(&mut phase, cleaned, &seen);
+    distribution(&mut phase, "write", &mut seen.writes);
+    distribution(&mut phase, "sync", &mut seen.syncs);
     if !given.is_aged() && seen.in_order {
         compare(volume, &mut phase, cleaned.moved as f64, &work, &seen);
     }
@@ -203,9 +209,13 @@ fn overwrite(
         for (n, batch) in work.batches.iter().enumerate() {
             for b in batch {
                 generate(seed ^ (n as u64 + 1), *b, &mut block);
+                let from = bench.clock().monotonic();
                 fs.write(ino, u64::from(*b) * BLOCK as u64, &block, WriteFlags::empty())?;
+                seen.writes.push((bench.clock().monotonic() - from).as_nanos() as u64);
             }
+            let from = bench.clock().monotonic();
             fs.sync()?;
+            seen.syncs.push((bench.clock().monotonic() - from).as_nanos() as u64);
             written += batch.len() as u64;
             seen.in_order &= log_is_at(bench, written)?;
             bench.clock().advance(Duration::from_secs(p.batch_seconds));
