@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use device::{BLOCK, Rng, generate};
+use device::{BLOCK, Clock, Rng, generate};
 use f2fs::cause::Cause;
 use f2fs::gc::settings::{Pace, Settings};
 use f2fs::{MountOptions, Volume};
