@@ -270,7 +270,7 @@ mod tests {
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
     const DAY: u64 = 86_400;
     /// Nothing is expected, and nothing asked for.
-    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0 };
+    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0, moved_cuts: 512 };
     /// More is expected than there is room for, and holes cut a request at every second block.
     const SHORT: Outlook = Outlook { free: 10, takes: 5120, cuts: 512, ..REST };
 
@@ -428,6 +428,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_full_unit_holds_goes_into_holes_unless_they_are_too_small() {
+        let holes = |valid, moved_cuts| {
+            let outlook = Outlook { moved_cuts, ..SHORT };
+            fills_holes(&seg(1, valid, 0, 0, 0), &Prices::default(), &outlook, SegNo(1000), 1)
+        };
+        assert!(!holes(100, 512) && holes(480, 512));
+        assert!(holes(400, 128) && !holes(400, 3072));
+        // The price is that of the cheaper way, which wins the whole unit.
+        let price = |moved_cuts| {
+            let asked = Outlook { asked: 999, moved_cuts, ..SHORT };
+            chosen(&[seg(1, 480, 0, 0, 0)], Power::Powered, &asked).unwrap().1
+        };
+        assert!(price(512) * 3 < price(u32::MAX), "{} {}", price(512), price(u32::MAX));
+    }
+
+    #[test]
     fn no_candidate_ranks_above_the_limit_of_bounds_it_lies_within() {
         let mut rng = device::Rng::new(3);
         let mut worth_it = 0;
@@ -473,7 +489,15 @@ mod tests {
         let view = Plain::new(1, vec![seg(1, 256, 256, 1, 0), seg(2, 1, 0, 0, u64::MAX)]);
         for power in [Power::Battery, Power::Powered] {
             for n in [0, 50, u32::MAX] {
-                let all = Outlook { free: n, kept_back: n, asked: n, takes: n.into(), writes: n.into(), cuts: n };
+                let all = Outlook {
+                    free: n,
+                    kept_back: n,
+                    asked: n,
+                    takes: n.into(),
+                    writes: n.into(),
+                    cuts: n,
+                    moved_cuts: n,
+                };
                 let more = Outlook { takes: most, writes: most, ..all };
                 for outlook in [all, more, Outlook { free: 0, ..more }] {
                     choose(&view, &memory, &Tuning::default(), ASK, &prices, power, &outlook);
