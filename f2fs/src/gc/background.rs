@@ -99,6 +99,11 @@ impl Volume {
     /// Cleans one section in steps, between which other operations run; false if no section is worth it.
     pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
+        // The first change since the mount costs a checkpoint, which waits until something is worth it.
+        let untouched = self.untouched.load(Ordering::Acquire);
+        if !untouched {
+            self.balance()?;
+        }
         let begun = {
             let mut alone = self.cp.write();
             let mut begun = self.cleaner.begun.lock();
@@ -111,8 +116,10 @@ impl Volume {
             self.counters.nothing_to_clean.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
-        // Only now: where nothing is worth it, nothing is written. If space is short, this may empty the section.
-        self.balance()?;
+        if untouched {
+            // If space is short, this may empty the section.
+            self.balance()?;
+        }
         loop {
             let mut alone = self.cp.write();
             // Between two steps the volume may have been unmounted, or have failed.
