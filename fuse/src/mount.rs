@@ -353,6 +353,8 @@ impl Mounted {
         // The order matters: no background work while the volume ends.
         if let Some((stop, thread)) = self.ticker.take() {
             drop(stop);
+            // Whoever cleans for as long as nobody asks anything ends with what it has begun.
+            let _ = self.fs.getattr(self.fs.root());
             let _ = thread.join();
         }
         let clean = self.fs.unmount();

@@ -22,8 +22,7 @@
 //! *Where the blocks go*, whichever makes free blocks cheaper: to the end of the cold log, which wins C - v of them; or into
 //! the holes of used segments of similar age (as under ATGC, the fullest), which takes no room and wins all C, but for each
 //! block costs a share of the requests more that such holes were last found to cost, and what the flash copies once more, since
-//! what lies in holes does not die in the order of the flash's blocks. On a full volume holes are the cheaper, on an
-//! emptier one never. Both on measurement: `docs/cleaning.md`.
+//! what lies in holes does not die in the order of the flash's blocks. The fuller the unit, the more holes win by.
 //!
 //! ```text
 //! price behind the log = cost / (C - v)
@@ -43,7 +42,7 @@
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
-//!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies. A block that the next use does not take yet goes
+//!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
 //!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`].
 //!
 //! On a charger a unit is worth it if its free blocks are worth what it costs. On battery they must be worth 5/4 of it, for
@@ -96,8 +95,8 @@ impl Default for Prices {
             write_block_sequential: 12_614_000,
             write_block_random: 12_614_000,
             request: 121_949_000,
-            copy_inside: 6_000_000,
-            spare: 72,
+            copy_inside: 5_889_000,
+            spare: 71,
         }
     }
 }
@@ -196,6 +195,9 @@ impl Flash {
     }
     /// What one block less to keep saves it while so many are written, in pJ.
     fn saved(&self, writes: u64) -> u64 {
+        if self.whole <= self.erased.saturating_mul(2) {
+            return 0;
+        }
         let copied = u128::from(writes) * u128::from(self.copy_inside);
         // Divided twice, as the square of a large device's blocks times a price may not fit.
         capped(copied.saturating_mul(self.whole.into()) / u128::from(self.erased) / (2 * u128::from(self.erased)))
@@ -338,16 +340,9 @@ mod tests {
         };
         let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
         let price = |valid| {
-            let weights = Weights {
-                prices: &Prices::default(),
-                unit: 512,
-                inside: 0,
-                hole: u64::MAX / 4096,
-                worth: 0,
-                quarters: 0,
-                now: 0,
-            };
-            weights.cost(valid, 0, 0) as f64 / f64::from(512 - valid)
+            let prices = Prices::default();
+            let (cost, free, _) = Weights::new(&prices, &SHORT, 1000, 512, 0, 0).cheaper(valid, 0, 0);
+            cost as f64 / free as f64
         };
         let ratio = price(powered) / price(battery);
         assert!((1.2..1.3).contains(&ratio), "{battery} {powered}: {ratio}");
@@ -395,20 +390,26 @@ mod tests {
             write_block_random: 7_000_000,
             request: 100_000_000,
             copy_inside: 4_000_000,
-            spare: 1024,
+            spare: 103,
         };
         let memory = Memory::at_mount(1000, 0);
         let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
         let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, &SHORT);
-        // T = 2000 sections, U = 990: less than one block is copied for a written one. Reading the hundred holes along costs
-        // 100 + 100 * 3.
-        let cost = 100 * 8 + 400 + 100 * 5 + 100;
-        assert_eq!(choice.map(|c| (c.victim.seg.0, c.cost)), Some((7, cost * 1000 / 412)));
+        // T = 1100 sections, T - U = 110: four blocks are copied for a written one. Reading the hundred holes along costs 100 +
+        // 100 * 3.
+        let cost = 100 * (8 + 16) + 400 + 100 * (5 + 16) + 100;
+        let (seg, price) = choice.map(|c| (c.victim.seg.0, f64::from(c.cost))).unwrap();
+        let ratio = price * 412.0 / f64::from(cost * 1000);
+        assert!(seg == 7 && (0.99..1.01).contains(&ratio), "{ratio}");
         // Requests: (100 + 7 - 5) / 2. Room: once, as nothing is spare.
         let wanted = Outlook { writes: 1_000_000, ..SHORT };
         let flash = Flash::new(&prices, 10 * 512, 512_000);
-        let room = 4e12 * 2000.0 / (2.0 * 1010.0 * 1010.0 * 512.0);
-        assert_eq!(worth(&prices, &wanted, &flash, 512), 51_000_000 + room as u64);
+        let room = 4e12 * 1100.6 / (2.0 * 110.6 * 110.6 * 512.0);
+        let ratio = (worth(&prices, &wanted, &flash, 512) - 51_000_000) as f64 / room;
+        assert!((0.999..1.001).contains(&ratio), "{ratio}");
+        // Half of a flash that is erased copies nothing, and has room.
+        let half = Flash::new(&prices, 460 * 512, 512_000);
+        assert_eq!((half.for_a_write(), half.saved(1_000_000)), (0, 0));
     }
 
     #[test]

@@ -74,13 +74,15 @@ impl Volume {
     fn clean_for_a_turn(&self, settings: &Settings) -> Result<bool> {
         let free = || self.seg.lock().free_soon();
         let enough = free().saturating_add(settings.pace.sections);
+        // A turn keeps nobody's changes from their checkpoint.
+        let end = self.clock.monotonic() + self.options.checkpoint_after;
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
             if !self.clean_in_background(settings)? {
                 break;
             }
             found = true;
-            if free() >= enough || self.used.load(Ordering::Relaxed) {
+            if free() >= enough || self.used.load(Ordering::Relaxed) || self.clock.monotonic() >= end {
                 break;
             }
             if self.would_fill_holes() {

@@ -1,6 +1,6 @@
 //! What will the next use of the volume take?
 //!
-//! A *use* lasts from one rest to the next. The last eight are remembered, and the next one is expected to be as large as the
+//! A *use* lasts from one rest to the next, as far as the cleaner looks: uses between two looks are one. The last eight are remembered, and the next one is expected to be as large as the
 //! largest but one: a single large one, such as a restored backup, says nothing of what comes, and neither does the first
 //! after a mount. Left out on purpose: when the volume rests (`pacer`), and what follows for cleaning (the `victim` crate).
 
@@ -35,7 +35,8 @@ impl Uses {
 
     /// The volume rests; so much there was altogether since the mount.
     pub fn rest(&mut self, so_far: Amounts) {
-        if std::mem::take(&mut self.used) {
+        // One that only reads says nothing of what the next one writes.
+        if std::mem::take(&mut self.used) && so_far != self.at_rest {
             for (last, most, least) in [
                 (&mut self.takes, so_far.takes, self.at_rest.takes),
                 (&mut self.writes, so_far.writes, self.at_rest.writes),
@@ -73,6 +74,17 @@ mod tests {
         }
         assert_eq!(all.next().writes, 2 * all.next().takes);
         all.next().takes
+    }
+
+    #[test]
+    fn uses_that_only_read_are_forgotten() {
+        let mut all = Uses::default();
+        for writes in [500, 600, 0, 0, 0, 0, 0, 0, 0, 0] {
+            all.note();
+            let so_far = Amounts { takes: all.at_rest.takes + writes, writes: all.at_rest.writes + writes };
+            all.rest(so_far);
+        }
+        assert_eq!(all.next(), Amounts { takes: 500, writes: 500 });
     }
 
     #[test]

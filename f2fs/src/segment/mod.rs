@@ -345,8 +345,8 @@ impl Segments {
         self.candidates.victim = victim.map(|v| self.sb.section_of(v));
     }
 
-    /// The section to clean next; `None` if none is worth it. `now` is in seconds of mounted time.
-    /// And whether its data goes into holes.
+    /// The section to clean next, and whether its data goes into holes; `None` if none is worth it. `now` is in seconds of
+    /// mounted time.
     pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<(Candidate, bool)> {
         let outlook = Outlook {
             free: self.free_soon(),
