@@ -13,7 +13,7 @@ use super::tree::Tree;
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Where the last search of each policy ended.
-    pub last: [u32; 3],
+    pub last: [u32; 5],
     /// The youngest age seen by a search by age.
     pub youngest: u64,
 }
@@ -73,7 +73,7 @@ fn tree(scene: &Scene<'_>, order: &[Unit], youngest: &mut u64) -> (Vec<Unit>, us
     for unit in order {
         oldest = oldest.min(unit.mtime);
         *youngest = (*youngest).max(unit.mtime);
-        if *youngest - unit.mtime >= scene.knob("atgc_age_threshold") {
+        if !scene.refused(unit) && *youngest - unit.mtime >= scene.knob("atgc_age_threshold") {
             tree.push(*unit);
         }
     }
@@ -172,6 +172,8 @@ pub fn expected(scene: &Scene<'_>, memory: &mut Memory) -> Vec<(u32, u64)> {
         (Purpose::Clean, Policy::Greedy) => least(valid(), 2 * 512 * u64::from(scene.per_section())),
         (Purpose::Clean, Policy::CostBenefit) => cost_benefit(scene, &order),
         (Purpose::Clean, Policy::AgeThreshold) => age_threshold(scene, &order, &mut memory.youngest),
+        // Of these there is no other formula here than their own in crate `victim`.
+        (Purpose::Clean, Policy::Fagc | Policy::Joule) => Vec::new(),
         (Purpose::Fill, _) => least(valid(), 512),
         (Purpose::FillByAge, _) => {
             let mut fill = |&source| fill_by_age(scene, &order, source, Start::Tree, &mut memory.youngest);

@@ -7,7 +7,7 @@ use std::fmt;
 
 use format::sit::{LogType, MAP_BYTES};
 
-use super::{Fixture, Gc, LogState, Mount, Policy, Purpose, Round, Segment, Shape, State, Step, Victim};
+use super::{Fixture, Gc, LogState, Looked, Mount, Policy, Purpose, Round, Segment, Shape, State, Step, Victim};
 
 /// First line of every recording.
 const MAGIC: &str = "joulefs-victims 1";
@@ -27,8 +27,13 @@ const LOGS: [&str; 6] = ["hot-data", "warm-data", "cold-data", "hot-node", "warm
 const GCS: [(&str, Gc); 2] = [("background", Gc::Background), ("foreground", Gc::Foreground)];
 const PURPOSES: [(&str, Purpose); 3] =
     [("clean", Purpose::Clean), ("fill", Purpose::Fill), ("fill-by-age", Purpose::FillByAge)];
-const POLICIES: [(&str, Policy); 3] =
-    [("greedy", Policy::Greedy), ("cost-benefit", Policy::CostBenefit), ("age-threshold", Policy::AgeThreshold)];
+const POLICIES: [(&str, Policy); 5] = [
+    ("greedy", Policy::Greedy),
+    ("cost-benefit", Policy::CostBenefit),
+    ("age-threshold", Policy::AgeThreshold),
+    ("fagc", Policy::Fagc),
+    ("joule", Policy::Joule),
+];
 
 fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     table.iter().find(|(_, v)| v == value).map_or("?", |(name, _)| name)
@@ -90,6 +95,7 @@ impl fmt::Display for Fixture {
                     Step::Begin(round) => write_round(f, "begin", round)?,
                     Step::End(round) => write_round(f, "end", round)?,
                     Step::Victim(victim) => writeln!(f, "{victim}")?,
+                    Step::Looked(looked) => writeln!(f, "{looked}")?,
                     Step::Checkpoint { at } => writeln!(f, "checkpoint at={at}")?,
                 }
             }
@@ -147,6 +153,30 @@ impl fmt::Display for Victim {
             or_dash(self.at_section),
             self.prefree,
             self.free
+        )
+    }
+}
+
+impl fmt::Display for Looked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "looked at={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
+             free_sections={} now={} battery={}",
+            self.at,
+            name_of(&GCS, &self.gc),
+            name_of(&PURPOSES, &self.purpose),
+            name_of(&POLICIES, &self.policy),
+            or_dash(self.segment),
+            self.valid,
+            self.factor,
+            self.loose,
+            self.fragments,
+            self.candidates,
+            self.refused,
+            self.free_sections,
+            self.now,
+            u8::from(self.on_battery)
         )
     }
 }
@@ -222,6 +252,25 @@ fn victim(fields: &Fields<'_>) -> Result<Victim, String> {
         at_section: fields.optional("at_section")?,
         prefree: fields.number("prefree")?,
         free: fields.number("free")?,
+    })
+}
+
+fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
+    Ok(Looked {
+        at: fields.number("at")?,
+        gc: fields.one_of("gc", &GCS)?,
+        purpose: fields.one_of("for", &PURPOSES)?,
+        policy: fields.one_of("policy", &POLICIES)?,
+        segment: fields.optional("segment")?,
+        valid: fields.number("valid")?,
+        factor: fields.number("f")?,
+        loose: fields.number("loose")?,
+        fragments: fields.number("fragments")?,
+        candidates: fields.number("candidates")?,
+        refused: fields.number("refused")?,
+        free_sections: fields.number("free_sections")?,
+        now: fields.number("now")?,
+        on_battery: fields.number::<u8>("battery")? == 1,
     })
 }
 
@@ -363,6 +412,7 @@ impl Reader {
             "failed" => self.step(Step::Failed(rest.to_owned()))?,
             "begin" => self.step(Step::Begin(round(&fields)?))?,
             "victim" => self.step(Step::Victim(victim(&fields)?))?,
+            "looked" => self.step(Step::Looked(looked(&fields)?))?,
             "end" => self.step(Step::End(round(&fields)?))?,
             "checkpoint" => self.step(Step::Checkpoint { at: fields.number("at")? })?,
             "unmount" => {}
