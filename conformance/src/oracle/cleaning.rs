@@ -266,6 +266,20 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     .collect()
 }
 
+/// A temperature; `Some(None)` stands for any.
+fn log(text: &str) -> Option<Option<LogType>> {
+    Some(match text {
+        "Hot DATA" => Some(LogType::HotData),
+        "Warm DATA" => Some(LogType::WarmData),
+        "Cold DATA" => Some(LogType::ColdData),
+        "Hot NODE" => Some(LogType::HotNode),
+        "Warm NODE" => Some(LogType::WarmNode),
+        "Cold NODE" => Some(LogType::ColdNode),
+        "No TYPE" => None,
+        _ => return None,
+    })
+}
+
 /// `(WHO, WHAT FOR, BY WHAT)`.
 fn who(text: &str) -> Option<(Gc, Purpose, Policy)> {
     let [gc, purpose, policy] = text.trim_matches(['(', ')']).split(", ").collect::<Vec<_>>()[..] else { return None };
@@ -299,6 +313,7 @@ fn looked(at: u64, text: &str) -> Option<Looked> {
     let (gc, purpose, policy) = who(get("policy")?)?;
     Some(Looked {
         at,
+        log: log(get("type")?)?,
         gc,
         purpose,
         policy,
@@ -323,16 +338,7 @@ fn victim(at: u64, text: &str) -> Option<Victim> {
     let (gc, purpose, policy) = who(get("policy")?)?;
     Some(Victim {
         at,
-        log: match get("type")? {
-            "Hot DATA" => Some(LogType::HotData),
-            "Warm DATA" => Some(LogType::WarmData),
-            "Cold DATA" => Some(LogType::ColdData),
-            "Hot NODE" => Some(LogType::HotNode),
-            "Warm NODE" => Some(LogType::WarmNode),
-            "Cold NODE" => Some(LogType::ColdNode),
-            "No TYPE" => None,
-            _ => return None,
-        },
+        log: log(get("type")?)?,
         gc,
         purpose,
         policy,
@@ -384,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_search_that_refuses_is_told_too() {
-        let line = "  perl-128  [000] .....  3.685871: f2fs_victim_frag: dev = (98,16), policy = (Background GC, LFS-mode, \
+        let line = "  perl-128  [000] .....  3.685871: f2fs_victim_frag: dev = (98,16), type = No TYPE, policy = (Background GC, LFS-mode, \
                     Joule), victim = -1, valid = 0, f = 0, frag_blocks = 0, fragments = 0, candidates = 9, refused = 7, \
                     free_sec = 40, now = 86400, on_battery = 1";
         let Ok(Some(Step::Looked(looked))) = traced(line) else { panic!("{:?}", traced(line)) };

@@ -208,6 +208,8 @@ pub struct Victim {
 pub struct Looked {
     /// Time since the kernel's start, in microseconds.
     pub at: u64,
+    /// The temperature searched; `None` for cleaning.
+    pub log: Option<LogType>,
     /// Who asked.
     pub gc: Gc,
     /// What for.

@@ -72,7 +72,7 @@ impl Ours {
                 (Purpose::Clean, Policy::Joule) => {
                     let looked = self.looked.expect("the kernel tells what energy is reckoned with");
                     let power = if looked.on_battery { Power::Battery } else { Power::Powered };
-                    let (prices, free) = (Prices::default(), looked.free_sections);
+                    let (prices, free) = (prices(scene), looked.free_sections);
                     joule::choose(view, &before, &tuning, ask, &prices, power, free)
                 }
                 (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
@@ -110,6 +110,18 @@ fn candidate(scene: &Scene<'_>, unit: &Unit, segments: u32) -> Candidate {
 
 fn log(scene: &Scene<'_>) -> LogType {
     scene.choice.victim.log.expect("a log is filled")
+}
+
+/// In picojoules; the kernel's are in nanojoules.
+fn prices(scene: &Scene<'_>) -> Prices {
+    let price = |name: &str| scene.knob(&format!("gc_price_{name}")) * 1000;
+    Prices {
+        read_block: price("read_block"),
+        write_block_sequential: price("write_block"),
+        write_block_random: price("write_random"),
+        request: price("request"),
+        map_miss: price("map_miss"),
+    }
 }
 
 fn tuning(scene: &Scene<'_>) -> Tuning {

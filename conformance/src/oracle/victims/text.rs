@@ -161,9 +161,10 @@ impl fmt::Display for Looked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "looked at={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
+            "looked at={} log={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
              free_sections={} now={} battery={}",
             self.at,
+            self.log.map_or("any", |log| LOGS[log.index()]),
             name_of(&GCS, &self.gc),
             name_of(&PURPOSES, &self.purpose),
             name_of(&POLICIES, &self.policy),
@@ -235,14 +236,17 @@ fn map(text: &str) -> Result<[u8; MAP_BYTES], String> {
     Ok(out)
 }
 
+fn log_or_any(fields: &Fields<'_>) -> Result<Option<LogType>, String> {
+    match fields.text("log")? {
+        "any" => Ok(None),
+        name => log_named(name).map(Some),
+    }
+}
+
 fn victim(fields: &Fields<'_>) -> Result<Victim, String> {
-    let log = match fields.text("log")? {
-        "any" => None,
-        name => Some(log_named(name)?),
-    };
     Ok(Victim {
         at: fields.number("at")?,
-        log,
+        log: log_or_any(fields)?,
         gc: fields.one_of("gc", &GCS)?,
         purpose: fields.one_of("for", &PURPOSES)?,
         policy: fields.one_of("policy", &POLICIES)?,
@@ -258,6 +262,7 @@ fn victim(fields: &Fields<'_>) -> Result<Victim, String> {
 fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
     Ok(Looked {
         at: fields.number("at")?,
+        log: log_or_any(fields)?,
         gc: fields.one_of("gc", &GCS)?,
         purpose: fields.one_of("for", &PURPOSES)?,
         policy: fields.one_of("policy", &POLICIES)?,
