@@ -91,6 +91,12 @@ impl Ours {
         chosen
     }
 
+    /// Takes over what a search by age that was worked out by formula leaves behind.
+    pub fn remember(&mut self, memory: &formulas::Memory) {
+        self.memory.last_victim_at = SegNo(memory.last[Policy::AgeThreshold as usize]);
+        self.memory.dirty_max_mtime = memory.youngest;
+    }
+
     /// The same as the formulas remember, which say it of their own accord.
     pub fn remembers(&self, memory: &formulas::Memory) -> Result<(), String> {
         let ours = [self.memory.last_victim_cb, self.memory.last_victim_greedy, self.memory.last_victim_at];
