@@ -76,19 +76,7 @@ fn chosen(looked: &Looked, rest: &[Step], unit: u32) -> Victim {
     }
     assert_eq!(looked.segment, None, "{looked}: what is chosen is told");
     let Looked { at, log, gc, purpose, policy, .. } = *looked;
-    Victim {
-        at,
-        log,
-        gc,
-        purpose,
-        policy,
-        segment: u32::MAX,
-        cost: 0,
-        unit,
-        at_section: None,
-        prefree: 0,
-        free: 0,
-    }
+    Victim { at, log, gc, purpose, policy, segment: u32::MAX, cost: 0, unit, at_section: None, prefree: 0, free: 0 }
 }
 
 fn one(scene: &Scene<'_>, looked: &Looked, ours: &mut Ours, memory: &mut formulas::Memory, compared: &mut Compared) {

@@ -1,8 +1,8 @@
 //! A policy of the patched kernel stays set, and never keeps anyone from free space he waits for.
 
+use joulefs_conformance::oracle::cleaning::record;
 use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean};
-use joulefs_conformance::oracle::cleaning::record;
 use joulefs_conformance::oracle::victims::{Gc, Policy, Purpose, Step};
 use joulefs_conformance::worn::SMALL;
 
@@ -83,6 +83,7 @@ fn who_waits_for_space_is_served_whatever_the_policy_refuses() {
     ];
     assert_eq!(told, want);
     let failed = fixture.mounts[1].steps.iter().filter(|s| matches!(s, Step::Failed(_))).count();
-    let cleaned = fixture.mounts[1].steps.iter().filter(|s| matches!(s, Step::Victim(v) if v.gc == Gc::Foreground)).count();
+    let cleaned =
+        fixture.mounts[1].steps.iter().filter(|s| matches!(s, Step::Victim(v) if v.gc == Gc::Foreground)).count();
     assert!(failed < 16 && cleaned > 0, "{cleaned} sections cleaned for writers, {failed} writes failed");
 }

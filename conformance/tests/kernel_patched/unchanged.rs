@@ -27,7 +27,10 @@ fn unpatched_policies_choose_as_before() {
         (LARGE, format!("mnt background_gc=off; knob gc_idle 2; {background}")),
         (LARGE, format!("mnt background_gc=off,atgc; {background}")),
         (LARGE, format!("mnt background_gc=off; knob gc_urgent 1; {background}")),
-        (SMALL, "mnt background_gc=off,mode=lfs; for i in $(seq 8); do fill new$i 10; clean foreground; done; umnt".into()),
+        (
+            SMALL,
+            "mnt background_gc=off,mode=lfs; for i in $(seq 8); do fill new$i 10; clean foreground; done; umnt".into(),
+        ),
         (BATCHES, format!("mnt background_gc=off,atgc; knob atgc_age_threshold 86400; {background}")),
         (SECTIONS, format!("mnt background_gc=off; {background}")),
     ];

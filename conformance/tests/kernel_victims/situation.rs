@@ -71,7 +71,8 @@ impl Scene<'_> {
     /// The factor f and the free blocks in fragments of so many segments.
     pub fn fragmentation(&self, first: u32, segments: u32) -> (u32, u32) {
         let first = first as usize;
-        let each = self.choice.state.segments[first..first + segments as usize].iter().map(|s| Fragmentation::scan(&s.map));
+        let each =
+            self.choice.state.segments[first..first + segments as usize].iter().map(|s| Fragmentation::scan(&s.map));
         each.fold((0, 0), |(f, loose), one| (f + one.factor.value(), loose + u32::from(one.loose)))
     }
     /// Whether the stop rule of `kernel/patches` passes over a unit.
