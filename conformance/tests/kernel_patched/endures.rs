@@ -17,6 +17,7 @@ hurry() {
     echo 0 >$S/gc_idle_interval; echo 0 >$S/idle_interval; echo 50 >$S/gc_frag_ratio; echo 1 >$S/gc_frag_target
     # At prices at which energy speaks for cleaning.
     echo 0 >$S/atgc_age_threshold; echo 2000000 >$S/gc_price_request
+    echo 100 >$S/gc_price_read_block; echo 100 >$S/gc_price_write_block
     # It sleeps for half a minute at first; urgency wakes it.
     echo 1 >$S/gc_urgent_sleep_time; echo 1 >$S/gc_urgent; sleep 0.05; echo 0 >$S/gc_urgent
 }
