@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep soak stress bench install package wheel notebooks tools suites fmt clippy clean
+.PHONY: demo test deep kernel soak stress bench install package wheel notebooks tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -17,6 +17,10 @@ test: suites
 deep: suites
 	@scripts/install-tools kernel
 	JOULEFS_DEEP=1 JOULEFS_LINUX=$(CURDIR)/target/tools/linux/linux cargo test --workspace --release
+
+# Linux 6.12 with kernel/patches (GPL-2.0), built as a process, and what the patches promise: kernel/README.md.
+kernel:
+	kernel/build-and-test
 
 # Fresh schedules, faults and power cuts until interrupted; each failure is printed with the command that repeats it.
 soak:

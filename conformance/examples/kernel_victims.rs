@@ -8,45 +8,13 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use device::clock::{Time, VirtualClock};
-use device::{Memory, Rng};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
-use joulefs_conformance::churn;
 use joulefs_conformance::oracle::cleaning::record;
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::victims::{Fixture, Step};
-use joulefs_conformance::zoo::{ZooOp, in_process};
-use vfs::FileSystem;
+use joulefs_conformance::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-/// How an image comes to be.
-#[derive(Debug, Clone, Copy)]
-enum Life {
-    /// Rounds of making, changing and deleting files, hours to days apart: ages and valid counts of all kinds.
-    Worn { rounds: u64 },
-    /// A few days on each of which many files are written and every so-manieth deleted: many segments of one age.
-    Batches { days: u64 },
-}
-
-/// An image: 2 MiB segments on a volume of `mib`, `percent` of its user blocks in use.
-#[derive(Debug, Clone, Copy)]
-struct Image {
-    mib: u64,
-    per_section: u32,
-    percent: u64,
-    seed: u64,
-    life: Life,
-}
-
-const LARGE: Image = Image { mib: 1024, per_section: 1, percent: 62, seed: 1, life: Life::Worn { rounds: 36 } };
-const SMALL: Image = Image { mib: 512, per_section: 1, percent: 55, seed: 2, life: Life::Worn { rounds: 24 } };
-const SECTIONS: Image = Image { mib: 768, per_section: 4, percent: 45, seed: 3, life: Life::Worn { rounds: 24 } };
-const BATCHES: Image = Image { mib: 512, per_section: 1, percent: 60, seed: 4, life: Life::Batches { days: 6 } };
 
 /// What is recorded: name, image, script.
 const RECORDINGS: [(&str, Image, &str); 11] = [
@@ -189,7 +157,7 @@ fn main() -> ExitCode {
 fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
     let work = tempfile::Builder::new().prefix("joulefs-victims-").tempdir()?;
     let path = work.path().join("image");
-    build(image, &path)?;
+    image.build(&path)?;
     let mut about = vec![
         "Made by `cargo run -p joulefs-conformance --example kernel_victims`.".to_owned(),
         format!("The image: {image:?}. The script:"),
@@ -218,83 +186,4 @@ fn summary(fixture: &Fixture, bytes: usize) -> String {
         fixture.mounts.len(),
         fixture.first_choices().count()
     )
-}
-
-/// Formats and ages a volume and saves it.
-fn build(image: Image, path: &Path) -> Outcome<()> {
-    let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
-    let dev = Arc::new(Memory::new((image.mib << 20) / 4096));
-    let mut rng = Rng::new(image.seed);
-    let mut uuid = [0; 16];
-    rng.fill(&mut uuid);
-    let options = Options {
-        uuid: Some(uuid),
-        checkpoint_version: Some(1),
-        segs_per_sec: image.per_section,
-        assume_zeroed: true,
-        ..Options::default()
-    };
-    let made = mkfs::format(&*dev, &*clock, &options)?;
-    let volume = Volume::mount(dev.clone(), clock.clone(), MountOptions { inline: false, ..MountOptions::default() })?;
-    let budget = made.user_blocks * 4096 / 100 * image.percent;
-    match image.life {
-        Life::Worn { rounds } => worn(&volume, &clock, &mut rng, budget, rounds, image.seed)?,
-        Life::Batches { days } => batches(&volume, &clock, budget, days)?,
-    }
-    volume.unmount()?;
-    dev.save(path)?;
-    Ok(())
-}
-
-fn perform(volume: &Volume, ops: &[ZooOp]) -> Outcome<()> {
-    in_process::perform(volume, ops)?;
-    Ok(volume.sync()?)
-}
-
-fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, rounds: u64, seed: u64) -> Outcome<()> {
-    // A file of so many blocks has indirect nodes, the only ones in the cold node log.
-    const BIG: usize = 6 << 20;
-    const DIRECTORIES: u64 = 120;
-    for number in 0..rounds {
-        let mut ops = churn::round(seed, budget - 8 * BIG as u64, number);
-        let path = |n: u64| format!("big{n}").into_bytes();
-        if number % 3 == 0 {
-            ops.push(ZooOp::Create { path: path(number), perm: 0o644 });
-            ops.push(ZooOp::Write { path: path(number), offset: 0, len: BIG, stream: number });
-        }
-        if number >= 18 && number % 3 == 0 {
-            ops.push(ZooOp::Unlink { path: path(number - 18) });
-        }
-        // Directories of their own: the hot node log gets little else.
-        let directory = |n: u64, k: u64| format!("dir{n}-{k}").into_bytes();
-        ops.extend((0..DIRECTORIES).map(|k| ZooOp::Mkdir { path: directory(number, k), perm: 0o755 }));
-        if let Some(old) = number.checked_sub(2) {
-            let gone = (0..DIRECTORIES).filter(|k| (k + old) % 3 != 0);
-            ops.extend(gone.map(|k| ZooOp::Rmdir { path: directory(old, k) }));
-        }
-        perform(volume, &ops)?;
-        clock.advance(Duration::from_secs(3600 * rng.range(2..80)));
-    }
-    Ok(())
-}
-
-fn batches(volume: &Volume, clock: &VirtualClock, budget: u64, days: u64) -> Outcome<()> {
-    const BYTES: u64 = 16 << 10;
-    // Each file has a node beside its four blocks.
-    let each = budget / days / (BYTES + 4096);
-    for day in 0..days {
-        let suffix = ["", ".db", ".jpg"][(day % 3) as usize];
-        let path = |n: u64| format!("{day}-{n:05}{suffix}").into_bytes();
-        let mut ops = Vec::new();
-        for n in 0..each {
-            ops.push(ZooOp::Create { path: path(n), perm: 0o644 });
-            ops.push(ZooOp::Write { path: path(n), offset: 0, len: BYTES as usize, stream: n });
-        }
-        perform(volume, &ops)?;
-        // On the same day, so that deleting does not change a segment's age.
-        let gone = (0..each).filter(|n| n % (day + 2) == 0).map(|n| ZooOp::Unlink { path: path(n) });
-        perform(volume, &gone.collect::<Vec<_>>())?;
-        clock.advance(Duration::from_secs(86_400 * (day + 1)));
-    }
-    Ok(())
 }

@@ -18,4 +18,5 @@ pub mod plain;
 #[path = "../../trace/tests/drivers/recordings.rs"]
 pub mod recordings;
 pub mod subject;
+pub mod worn;
 pub mod zoo;

@@ -13,6 +13,8 @@ mod flags;
 mod forged;
 mod forged_deltas;
 mod kernel_packing;
+#[path = "kernel_patched/main.rs"]
+mod kernel_patched;
 #[path = "kernel_victims/main.rs"]
 mod kernel_victims;
 #[path = "lockstep/main.rs"]

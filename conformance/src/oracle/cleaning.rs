@@ -24,7 +24,7 @@ use format::sit::LogType;
 
 use super::kernel::{Kernel, KernelRun};
 use super::linux::Linux;
-use super::victims::{Fixture, Gc, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
+use super::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
 
 use segments::{Window, superblock};
 
@@ -234,6 +234,7 @@ fn traced(line: &str) -> Result<Option<Step>, String> {
     let (name, rest) = line[event + 2..].split_once(": ").ok_or_else(strange)?;
     Ok(Some(match name {
         "f2fs_get_victim" => Step::Victim(victim(at, rest).ok_or_else(strange)?),
+        "f2fs_victim_frag" => Step::Looked(looked(at, rest).ok_or_else(strange)?),
         "f2fs_gc_begin" => Step::Begin(round(at, rest)),
         "f2fs_gc_end" => Step::End(round(at, rest)),
         // Of its three lines, the one between the last contents it writes and the tables that it makes of them.
@@ -265,41 +266,82 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     .collect()
 }
 
-fn victim(at: u64, text: &str) -> Option<Victim> {
-    let fields = fields(text);
-    let get = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
-    let count = |name: &str| get(name)?.parse::<u32>().ok();
-    let policy = get("policy")?.trim_matches(['(', ')']);
-    let [gc, purpose, policy] = policy.split(", ").collect::<Vec<_>>()[..] else { return None };
-    Some(Victim {
-        at,
-        log: match get("type")? {
-            "Hot DATA" => Some(LogType::HotData),
-            "Warm DATA" => Some(LogType::WarmData),
-            "Cold DATA" => Some(LogType::ColdData),
-            "Hot NODE" => Some(LogType::HotNode),
-            "Warm NODE" => Some(LogType::WarmNode),
-            "Cold NODE" => Some(LogType::ColdNode),
-            "No TYPE" => None,
-            _ => return None,
-        },
-        gc: match gc {
+/// A temperature; `Some(None)` stands for any.
+fn log(text: &str) -> Option<Option<LogType>> {
+    Some(match text {
+        "Hot DATA" => Some(LogType::HotData),
+        "Warm DATA" => Some(LogType::WarmData),
+        "Cold DATA" => Some(LogType::ColdData),
+        "Hot NODE" => Some(LogType::HotNode),
+        "Warm NODE" => Some(LogType::WarmNode),
+        "Cold NODE" => Some(LogType::ColdNode),
+        "No TYPE" => None,
+        _ => return None,
+    })
+}
+
+/// `(WHO, WHAT FOR, BY WHAT)`.
+fn who(text: &str) -> Option<(Gc, Purpose, Policy)> {
+    let [gc, purpose, policy] = text.trim_matches(['(', ')']).split(", ").collect::<Vec<_>>()[..] else { return None };
+    Some((
+        match gc {
             "Background GC" => Gc::Background,
             "Foreground GC" => Gc::Foreground,
             _ => return None,
         },
-        purpose: match purpose {
+        match purpose {
             "LFS-mode" => Purpose::Clean,
             "SSR-mode" => Purpose::Fill,
             "AT_SSR-mode" => Purpose::FillByAge,
             _ => return None,
         },
-        policy: match policy {
+        match policy {
             "Greedy" => Policy::Greedy,
             "Cost-Benefit" => Policy::CostBenefit,
             "Age-threshold" => Policy::AgeThreshold,
+            "FAGC" => Policy::Fagc,
+            "Joule" => Policy::Joule,
             _ => return None,
         },
+    ))
+}
+
+fn looked(at: u64, text: &str) -> Option<Looked> {
+    let fields = fields(text);
+    let get = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
+    let count = |name: &str| get(name)?.parse::<u32>().ok();
+    let (gc, purpose, policy) = who(get("policy")?)?;
+    Some(Looked {
+        at,
+        log: log(get("type")?)?,
+        gc,
+        purpose,
+        policy,
+        // -1 stands for none.
+        segment: count("victim"),
+        valid: count("valid")?,
+        factor: count("f")?,
+        loose: count("frag_blocks")?,
+        fragments: count("fragments")?,
+        candidates: count("candidates")?,
+        refused: count("refused")?,
+        free_sections: count("free_sec")?,
+        now: get("now")?.parse().ok()?,
+        on_battery: get("on_battery")? == "1",
+    })
+}
+
+fn victim(at: u64, text: &str) -> Option<Victim> {
+    let fields = fields(text);
+    let get = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
+    let count = |name: &str| get(name)?.parse::<u32>().ok();
+    let (gc, purpose, policy) = who(get("policy")?)?;
+    Some(Victim {
+        at,
+        log: log(get("type")?)?,
+        gc,
+        purpose,
+        policy,
         segment: count("victim")?,
         cost: count("cost")?,
         unit: count("ofs_unit")?,
@@ -344,6 +386,16 @@ mod tests {
             free: 210,
         };
         assert_eq!(victim, want);
+    }
+
+    #[test]
+    fn a_search_that_refuses_is_told_too() {
+        let line = "  perl-128  [000] .....  3.685871: f2fs_victim_frag: dev = (98,16), type = No TYPE, policy = (Background GC, LFS-mode, \
+                    Joule), victim = -1, valid = 0, f = 0, frag_blocks = 0, fragments = 0, candidates = 9, refused = 7, \
+                    free_sec = 40, now = 86400, on_battery = 1";
+        let Ok(Some(Step::Looked(looked))) = traced(line) else { panic!("{:?}", traced(line)) };
+        assert_eq!((looked.policy, looked.segment, looked.refused), (Policy::Joule, None, 7));
+        assert_eq!((looked.candidates, looked.free_sections, looked.now, looked.on_battery), (9, 40, 86_400, true));
     }
 
     #[test]

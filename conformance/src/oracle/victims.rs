@@ -78,6 +78,8 @@ pub enum Step {
     Begin(Round),
     /// A segment was chosen.
     Victim(Victim),
+    /// What the search found that chose, or refused, just before: told by kernels with `kernel/patches`.
+    Looked(Looked),
     /// A collection ended.
     End(Round),
     /// A checkpoint has written all contents and goes on with the tables: what a later choice is made from is
@@ -168,6 +170,10 @@ pub enum Policy {
     CostBenefit,
     /// Age and valid blocks, added, among the oldest.
     AgeThreshold,
+    /// Age, valid blocks and fragmentation (with `kernel/patches`).
+    Fagc,
+    /// Energy (with `kernel/patches`).
+    Joule,
 }
 
 /// One `f2fs_get_victim`.
@@ -195,6 +201,41 @@ pub struct Victim {
     pub prefree: u32,
     /// Free segments.
     pub free: u32,
+}
+
+/// One `f2fs_victim_frag`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looked {
+    /// Time since the kernel's start, in microseconds.
+    pub at: u64,
+    /// The temperature searched; `None` for cleaning.
+    pub log: Option<LogType>,
+    /// Who asked.
+    pub gc: Gc,
+    /// What for.
+    pub purpose: Purpose,
+    /// What was compared.
+    pub policy: Policy,
+    /// What was chosen; `None` if nothing was.
+    pub segment: Option<u32>,
+    /// Its valid blocks.
+    pub valid: u32,
+    /// Its factor f of fragmented free space.
+    pub factor: u32,
+    /// Its free blocks in fragments.
+    pub loose: u32,
+    /// Its fragments.
+    pub fragments: u32,
+    /// How many candidates there were.
+    pub candidates: u32,
+    /// How many of them are not worth cleaning.
+    pub refused: u32,
+    /// Free sections.
+    pub free_sections: u32,
+    /// Seconds of mounted time that the policy by energy reckons with; 0 under others.
+    pub now: u64,
+    /// Whether no charger was online.
+    pub on_battery: bool,
 }
 
 /// One `f2fs_gc_begin` or `f2fs_gc_end`.

@@ -13,7 +13,7 @@ use super::tree::Tree;
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     /// Where the last search of each policy ended.
-    pub last: [u32; 3],
+    pub last: [u32; 5],
     /// The youngest age seen by a search by age.
     pub youngest: u64,
 }
@@ -73,7 +73,7 @@ fn tree(scene: &Scene<'_>, order: &[Unit], youngest: &mut u64) -> (Vec<Unit>, us
     for unit in order {
         oldest = oldest.min(unit.mtime);
         *youngest = (*youngest).max(unit.mtime);
-        if *youngest - unit.mtime >= scene.knob("atgc_age_threshold") {
+        if !scene.refused(unit) && *youngest - unit.mtime >= scene.knob("atgc_age_threshold") {
             tree.push(*unit);
         }
     }
@@ -139,19 +139,28 @@ fn fill_by_age(scene: &Scene<'_>, order: &[Unit], source: u64, start: Start, you
     let last = sorted.len().checked_sub(1)?;
     let places = (start + 1).saturating_sub(most)..=(start + most - 1).min(last);
     let end = i128::from(*youngest + 1);
+    // With `kernel/patches`, the most fragmented may be wanted instead of the fullest.
+    let most_fragmented = scene.choice.knob("gc_frag_target") == Some(1);
+    let worth = |unit: &Unit| match most_fragmented {
+        true => (u64::from(scene.fragmentation(unit.first, 1).0), unit.valid),
+        false => (unit.valid, 0),
+    };
     let mut best: Option<(usize, i128)> = None;
     for place in (*places.start()..=start).rev().chain(start..=*places.end()) {
         let unit = &old[sorted[place]];
         // An age is compared with a time here; it decides between equals only.
-        let near = end - (i128::from(source) - (end - i128::from(unit.mtime))).abs();
-        let fuller = |at: usize| unit.valid.cmp(&old[sorted[at]].valid);
+        let near = match most_fragmented {
+            true => -i128::from(source.abs_diff(unit.mtime)),
+            false => end - (i128::from(source) - (end - i128::from(unit.mtime))).abs(),
+        };
+        let fuller = |at: usize| worth(unit).cmp(&worth(&old[sorted[at]]));
         if best.is_none_or(|(at, nearest)| fuller(at).is_gt() || fuller(at).is_eq() && near > nearest) {
             best = Some((place, near));
         }
     }
     let (place, _) = best?;
     let unit = &old[sorted[place]];
-    Some(Similar { start, places, best: (place, unit.first, TOP - unit.valid) })
+    Some(Similar { start, places, best: (place, unit.first, TOP - worth(unit).0) })
 }
 
 /// [`fill_by_age`] at this choice.
@@ -172,6 +181,12 @@ pub fn expected(scene: &Scene<'_>, memory: &mut Memory) -> Vec<(u32, u64)> {
         (Purpose::Clean, Policy::Greedy) => least(valid(), 2 * 512 * u64::from(scene.per_section())),
         (Purpose::Clean, Policy::CostBenefit) => cost_benefit(scene, &order),
         (Purpose::Clean, Policy::AgeThreshold) => age_threshold(scene, &order, &mut memory.youngest),
+        // Of these there is no other formula here than their own in crate `victim`.
+        (Purpose::Clean, Policy::Fagc) => {
+            memory.youngest = order.iter().map(|unit| unit.mtime).fold(memory.youngest, u64::max);
+            Vec::new()
+        }
+        (Purpose::Clean, Policy::Joule) => Vec::new(),
         (Purpose::Fill, _) => least(valid(), 512),
         (Purpose::FillByAge, _) => {
             let mut fill = |&source| fill_by_age(scene, &order, source, Start::Tree, &mut memory.youngest);

@@ -4,9 +4,9 @@
 //! policies is used. So a recording that misses something, or a reader that garbles it, is found here. What
 //! is defined exactly by the recordings, the volume's own policies must choose as well ([`ours`]).
 
-mod formulas;
-mod ours;
-mod situation;
+pub mod formulas;
+pub mod ours;
+pub mod situation;
 mod tree;
 
 use std::collections::BTreeMap;

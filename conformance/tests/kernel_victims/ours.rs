@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 use format::sit::LogType;
-use joulefs_conformance::oracle::victims::{Fixture, Gc, Mount, Policy, Purpose};
-use victim::Index;
+use joulefs_conformance::oracle::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose};
+use victim::joule::Prices;
 use victim::memory::{Ask, Choice, Memory, Tuning};
 use victim::plain::Plain;
 use victim::similar::{self, Moved};
-use victim::{Candidate, View, atgc, cost_benefit, greedy};
+use victim::{Candidate, Index, Power, View, atgc, cost_benefit, fagc, greedy, joule};
 
 use super::formulas::{self, Start};
-use super::situation::{Scene, oldest_at_mount};
+use super::situation::{Scene, Unit, oldest_at_mount};
 
 /// The policies of one mounted volume.
 pub struct Ours {
@@ -23,24 +23,31 @@ pub struct Ours {
     memory: Memory,
     /// The index of sections, and one for each log's segments.
     indexes: BTreeMap<Option<usize>, Index>,
+    /// What a kernel with `kernel/patches` tells of its search.
+    pub looked: Option<Looked>,
 }
 
 impl Ours {
     /// Right after mounting.
     pub fn at_mount(fixture: &Fixture, mount: &Mount) -> Self {
         let memory = Memory::at_mount(mount.state.elapsed, oldest_at_mount(fixture, mount));
-        Ours { memory, indexes: BTreeMap::new() }
+        Ours { memory, indexes: BTreeMap::new(), looked: None }
     }
 
     /// Segment and cost of what is chosen, for every segment that may be the one being emptied.
     pub fn choose(&mut self, scene: &Scene<'_>) -> Vec<Option<(u32, u64)>> {
-        self.memory.max_mtime = self.memory.max_mtime.max(scene.now());
+        // The kernel's second may be the next one by now; where the policy reckons with it, it is told.
+        let told = self.looked.filter(|looked| looked.policy == Policy::Joule).map(|looked| looked.now);
+        self.memory.max_mtime = told.unwrap_or(self.memory.max_mtime.max(scene.now()));
         let victim = scene.choice.victim;
         let main = scene.fixture.volume.main_segments;
         let unit = if victim.purpose == Purpose::Clean { scene.per_section() } else { 1 };
         assert_eq!(unit, victim.unit, "{victim}");
+        // FAGC refuses of its own accord.
+        let refused = |u: &Unit| victim.policy != Policy::Fagc && scene.refused(u);
+        let passed_by = |u: &Unit| u.marked || refused(u);
         let looked_at: BTreeMap<u32, Candidate> =
-            scene.units.iter().filter(|u| !u.marked).map(|u| (u.first, candidate(u))).collect();
+            scene.units.iter().filter(|u| !passed_by(u)).map(|u| (u.first, candidate(scene, u, unit))).collect();
 
         let plain = Plain::new(unit, looked_at.values().copied().collect());
         let index = self.indexes.entry(victim.log.map(LogType::index)).or_insert_with(|| Index::new(main, unit));
@@ -48,7 +55,7 @@ impl Ours {
             index.set(SegNo(seg), looked_at.get(&seg).copied());
         }
 
-        let passed: Vec<SegNo> = scene.units.iter().filter(|u| u.marked).map(|u| SegNo(u.first)).collect();
+        let passed: Vec<SegNo> = scene.units.iter().filter(|u| passed_by(u)).map(|u| SegNo(u.first)).collect();
         let foreground = victim.gc == Gc::Foreground;
         let ask = Ask { foreground, urgent: scene.urgent(), end: SegNo(main), unit, passed: &passed };
         let tuning = tuning(scene);
@@ -61,10 +68,19 @@ impl Ours {
                 (Purpose::Clean, Policy::Greedy) => greedy::choose(view, &before, &tuning, ask),
                 (Purpose::Clean, Policy::CostBenefit) => cost_benefit::choose(view, &before, &tuning, ask),
                 (Purpose::Clean, Policy::AgeThreshold) => atgc::choose(view, &before, &tuning, ask),
+                (Purpose::Clean, Policy::Fagc) => fagc::choose(view, &before, &tuning, ask),
+                (Purpose::Clean, Policy::Joule) => {
+                    let looked = self.looked.expect("the kernel tells what energy is reckoned with");
+                    let power = if looked.on_battery { Power::Battery } else { Power::Powered };
+                    let (prices, free) = (prices(scene), looked.free_sections);
+                    joule::choose(view, &before, &tuning, ask, &prices, power, free)
+                }
                 (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
                 (Purpose::FillByAge, _) => {
                     let moved = Moved { kind: log(scene), mtime };
-                    similar::target(atgc::fullest, view, &before, &tuning, ask, moved)
+                    let most_fragmented = scene.choice.knob("gc_frag_target") == Some(1);
+                    let pick = if most_fragmented { fagc::most_fragmented } else { atgc::fullest };
+                    similar::target(pick, view, &before, &tuning, ask, moved)
                 }
             };
             let (choice, memory) = choose(&plain);
@@ -73,6 +89,12 @@ impl Ours {
             chosen.push(choice.map(|Choice { victim, cost }| (victim.seg.0, u64::from(cost))));
         }
         chosen
+    }
+
+    /// Takes over what a search by age that was worked out by formula leaves behind.
+    pub fn remember(&mut self, memory: &formulas::Memory) {
+        self.memory.last_victim_at = SegNo(memory.last[Policy::AgeThreshold as usize]);
+        self.memory.dirty_max_mtime = memory.youngest;
     }
 
     /// The same as the formulas remember, which say it of their own accord.
@@ -85,14 +107,27 @@ impl Ours {
     }
 }
 
-fn candidate(unit: &super::situation::Unit) -> Candidate {
+fn candidate(scene: &Scene<'_>, unit: &Unit, segments: u32) -> Candidate {
     let valid = unit.valid as u32;
-    // Of a state every held block is valid too. No policy of the kernel's knows the last two.
-    Candidate { seg: SegNo(unit.first), valid, held: valid, mtime: unit.mtime, f: 0, loose: 0 }
+    // Of a state every held block is valid too. No policy of the unpatched kernel's knows the last two.
+    let (f, loose) = scene.fragmentation(unit.first, segments);
+    Candidate { seg: SegNo(unit.first), valid, held: valid, mtime: unit.mtime, f, loose }
 }
 
 fn log(scene: &Scene<'_>) -> LogType {
     scene.choice.victim.log.expect("a log is filled")
+}
+
+/// In picojoules; the kernel's are in nanojoules.
+fn prices(scene: &Scene<'_>) -> Prices {
+    let price = |name: &str| scene.knob(&format!("gc_price_{name}")) * 1000;
+    Prices {
+        read_block: price("read_block"),
+        write_block_sequential: price("write_block"),
+        write_block_random: price("write_random"),
+        request: price("request"),
+        map_miss: price("map_miss"),
+    }
 }
 
 fn tuning(scene: &Scene<'_>) -> Tuning {

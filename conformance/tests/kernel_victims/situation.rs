@@ -10,6 +10,7 @@ use format::sit::LogType;
 use joulefs_conformance::oracle::victims::{
     Choice, Fixture, Gc, LogState, Mount, Policy, Purpose, Segment, State, Step, Victim,
 };
+use victim::fragmentation::Fragmentation;
 
 /// One unit of choice: a section, or for a log a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,18 +56,33 @@ pub struct Scene<'a> {
 
 /// What the kernel remembers that is known; a search that is not makes the next ones unknown.
 pub struct Certain {
-    last: [bool; 3],
+    last: [bool; 5],
     youngest: bool,
 }
 
 impl Certain {
     /// Right after mounting all of it is.
     pub fn at_mount() -> Self {
-        Certain { last: [true; 3], youngest: true }
+        Certain { last: [true; 5], youngest: true }
     }
 }
 
 impl Scene<'_> {
+    /// The factor f and the free blocks in fragments of so many segments.
+    pub fn fragmentation(&self, first: u32, segments: u32) -> (u32, u32) {
+        let first = first as usize;
+        let each =
+            self.choice.state.segments[first..first + segments as usize].iter().map(|s| Fragmentation::scan(&s.map));
+        each.fold((0, 0), |(f, loose), one| (f + one.factor.value(), loose + u32::from(one.loose)))
+    }
+    /// Whether the stop rule of `kernel/patches` passes over a unit.
+    pub fn refused(&self, unit: &Unit) -> bool {
+        let victim = self.choice.victim;
+        let ratio = self.choice.knob("gc_frag_ratio").unwrap_or(0);
+        let bound = ratio > 0 && victim.purpose == Purpose::Clean && victim.gc == Gc::Background;
+        let free = 512 * u64::from(victim.unit) - unit.valid;
+        bound && 100 * u64::from(self.fragmentation(unit.first, victim.unit).1) <= ratio * free
+    }
     /// Segments in a section.
     pub fn per_section(&self) -> u32 {
         self.fixture.volume.segments_per_section
@@ -144,7 +160,7 @@ fn holes(state: &State, log: &LogState) -> u64 {
 
 /// Whether the youngest of all counts.
 pub fn by_age(victim: &Victim) -> bool {
-    victim.policy == Policy::AgeThreshold || victim.purpose == Purpose::FillByAge
+    matches!(victim.policy, Policy::AgeThreshold | Policy::Fagc) || victim.purpose == Purpose::FillByAge
 }
 
 /// Choices since the state.

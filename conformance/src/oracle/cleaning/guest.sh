@@ -2,7 +2,8 @@
 TRACE=/sys/kernel/tracing
 S=/sys/fs/f2fs/ubdb
 KNOBS="max_victim_search min_ssr_sections atgc_age_threshold atgc_age_weight atgc_candidate_count
-atgc_candidate_ratio reserved_blocks migration_granularity"
+atgc_candidate_ratio reserved_blocks migration_granularity gc_frag_ratio gc_frag_target
+gc_price_read_block gc_price_write_block gc_price_write_random gc_price_request gc_price_map_miss"
 
 up() { cut -d ' ' -f 1 /proc/uptime | tr -d .; }
 
@@ -18,7 +19,7 @@ table() {
 
 # What the tracepoints said since they were last asked.
 told() {
-    grep -E ' f2fs_(get_victim|gc_begin|gc_end|write_checkpoint): ' $TRACE/trace || true
+    grep -E ' f2fs_(get_victim|victim_frag|gc_begin|gc_end|write_checkpoint): ' $TRACE/trace || true
     echo >$TRACE/trace
 }
 
@@ -121,5 +122,7 @@ umnt() {
 mount -t tracefs trace $TRACE
 mount -t debugfs debug /sys/kernel/debug
 for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end f2fs_write_checkpoint; do echo 1 >$TRACE/events/f2fs/$e/enable; done
+# Kernels with kernel/patches have one more.
+[ -e $TRACE/events/f2fs/f2fs_victim_frag ] && echo 1 >$TRACE/events/f2fs/f2fs_victim_frag/enable
 echo boot >$TRACE/trace_clock
 echo "@@kernel $(uname -r) $(uname -v)"

@@ -7,7 +7,7 @@ use std::fmt;
 
 use format::sit::{LogType, MAP_BYTES};
 
-use super::{Fixture, Gc, LogState, Mount, Policy, Purpose, Round, Segment, Shape, State, Step, Victim};
+use super::{Fixture, Gc, LogState, Looked, Mount, Policy, Purpose, Round, Segment, Shape, State, Step, Victim};
 
 /// First line of every recording.
 const MAGIC: &str = "joulefs-victims 1";
@@ -27,8 +27,13 @@ const LOGS: [&str; 6] = ["hot-data", "warm-data", "cold-data", "hot-node", "warm
 const GCS: [(&str, Gc); 2] = [("background", Gc::Background), ("foreground", Gc::Foreground)];
 const PURPOSES: [(&str, Purpose); 3] =
     [("clean", Purpose::Clean), ("fill", Purpose::Fill), ("fill-by-age", Purpose::FillByAge)];
-const POLICIES: [(&str, Policy); 3] =
-    [("greedy", Policy::Greedy), ("cost-benefit", Policy::CostBenefit), ("age-threshold", Policy::AgeThreshold)];
+const POLICIES: [(&str, Policy); 5] = [
+    ("greedy", Policy::Greedy),
+    ("cost-benefit", Policy::CostBenefit),
+    ("age-threshold", Policy::AgeThreshold),
+    ("fagc", Policy::Fagc),
+    ("joule", Policy::Joule),
+];
 
 fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &'static str {
     table.iter().find(|(_, v)| v == value).map_or("?", |(name, _)| name)
@@ -90,6 +95,7 @@ impl fmt::Display for Fixture {
                     Step::Begin(round) => write_round(f, "begin", round)?,
                     Step::End(round) => write_round(f, "end", round)?,
                     Step::Victim(victim) => writeln!(f, "{victim}")?,
+                    Step::Looked(looked) => writeln!(f, "{looked}")?,
                     Step::Checkpoint { at } => writeln!(f, "checkpoint at={at}")?,
                 }
             }
@@ -151,6 +157,31 @@ impl fmt::Display for Victim {
     }
 }
 
+impl fmt::Display for Looked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "looked at={} log={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
+             free_sections={} now={} battery={}",
+            self.at,
+            self.log.map_or("any", |log| LOGS[log.index()]),
+            name_of(&GCS, &self.gc),
+            name_of(&PURPOSES, &self.purpose),
+            name_of(&POLICIES, &self.policy),
+            or_dash(self.segment),
+            self.valid,
+            self.factor,
+            self.loose,
+            self.fragments,
+            self.candidates,
+            self.refused,
+            self.free_sections,
+            self.now,
+            u8::from(self.on_battery)
+        )
+    }
+}
+
 /// The rest of a line: fields by name.
 struct Fields<'l>(&'l str);
 
@@ -205,14 +236,17 @@ fn map(text: &str) -> Result<[u8; MAP_BYTES], String> {
     Ok(out)
 }
 
+fn log_or_any(fields: &Fields<'_>) -> Result<Option<LogType>, String> {
+    match fields.text("log")? {
+        "any" => Ok(None),
+        name => log_named(name).map(Some),
+    }
+}
+
 fn victim(fields: &Fields<'_>) -> Result<Victim, String> {
-    let log = match fields.text("log")? {
-        "any" => None,
-        name => Some(log_named(name)?),
-    };
     Ok(Victim {
         at: fields.number("at")?,
-        log,
+        log: log_or_any(fields)?,
         gc: fields.one_of("gc", &GCS)?,
         purpose: fields.one_of("for", &PURPOSES)?,
         policy: fields.one_of("policy", &POLICIES)?,
@@ -222,6 +256,26 @@ fn victim(fields: &Fields<'_>) -> Result<Victim, String> {
         at_section: fields.optional("at_section")?,
         prefree: fields.number("prefree")?,
         free: fields.number("free")?,
+    })
+}
+
+fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
+    Ok(Looked {
+        at: fields.number("at")?,
+        log: log_or_any(fields)?,
+        gc: fields.one_of("gc", &GCS)?,
+        purpose: fields.one_of("for", &PURPOSES)?,
+        policy: fields.one_of("policy", &POLICIES)?,
+        segment: fields.optional("segment")?,
+        valid: fields.number("valid")?,
+        factor: fields.number("f")?,
+        loose: fields.number("loose")?,
+        fragments: fields.number("fragments")?,
+        candidates: fields.number("candidates")?,
+        refused: fields.number("refused")?,
+        free_sections: fields.number("free_sections")?,
+        now: fields.number("now")?,
+        on_battery: fields.number::<u8>("battery")? == 1,
     })
 }
 
@@ -363,6 +417,7 @@ impl Reader {
             "failed" => self.step(Step::Failed(rest.to_owned()))?,
             "begin" => self.step(Step::Begin(round(&fields)?))?,
             "victim" => self.step(Step::Victim(victim(&fields)?))?,
+            "looked" => self.step(Step::Looked(looked(&fields)?))?,
             "end" => self.step(Step::End(round(&fields)?))?,
             "checkpoint" => self.step(Step::Checkpoint { at: fields.number("at")? })?,
             "unmount" => {}

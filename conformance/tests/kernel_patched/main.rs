@@ -1,0 +1,28 @@
+//! Linux with `kernel/patches`: it chooses what this volume's own policies choose, leaves the unpatched policies as they
+//! were, and keeps volumes whole.
+//!
+//! `make kernel` builds both kernels, names them by `$JOULEFS_LINUX_STOCK` and `$JOULEFS_LINUX_PATCHED`, and runs these
+//! tests; without them they are skipped, and say so.
+
+mod choices;
+mod endures;
+mod policies;
+mod unchanged;
+
+use std::path::Path;
+
+use joulefs_conformance::oracle::linux::Linux;
+
+/// The kernel that a variable names.
+fn kernel(variable: &str) -> Option<Linux> {
+    let Some(file) = std::env::var_os(variable) else {
+        println!("skipped: ${variable} names no kernel; `make kernel` does");
+        return None;
+    };
+    assert!(Path::new(&file).is_file(), "${variable} names {}, which is not there", file.display());
+    Some(Linux::Built(file.into()))
+}
+
+fn patched() -> Option<Linux> {
+    kernel("JOULEFS_LINUX_PATCHED")
+}
