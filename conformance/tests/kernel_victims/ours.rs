@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 use format::sit::LogType;
+use joulefs_conformance::oracle::first_joule::{self, Prices};
 use joulefs_conformance::oracle::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose};
-use victim::joule::Prices;
 use victim::memory::{Ask, Choice, Memory, Tuning};
 use victim::plain::Plain;
 use victim::similar::{self, Moved};
-use victim::{Candidate, Index, Power, View, atgc, cost_benefit, fagc, greedy, joule};
+use victim::{Candidate, Index, Power, View, atgc, cost_benefit, fagc, greedy};
 
 use super::formulas::{self, Start};
 use super::situation::{Scene, Unit, oldest_at_mount};
@@ -73,7 +73,7 @@ impl Ours {
                     let looked = self.looked.expect("the kernel tells what energy is reckoned with");
                     let power = if looked.on_battery { Power::Battery } else { Power::Powered };
                     let (prices, free) = (prices(scene), looked.free_sections);
-                    joule::choose(view, &before, &tuning, ask, &prices, power, free)
+                    first_joule::choose(view, &before, &tuning, ask, &prices, power, free)
                 }
                 (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
                 (Purpose::FillByAge, _) => {

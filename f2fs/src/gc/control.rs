@@ -25,7 +25,11 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
     ("gc_step_blocks", "1-512", "blocks moved before others are let in"),
     ("gc_quiet_step_blocks", "0-512", "the same while nobody asks anything, if that is more"),
     ("gc_turn_sections", "0-1024", "sections won at a time while nobody asks anything; 0: one victim cleaned"),
-    ("gc_keep_free", "0-90", "percent of the sections that joule holds free whatever they are worth, as far as there is room"),
+    (
+        "gc_keep_free",
+        "0-90",
+        "percent of the sections that joule holds free whatever they are worth, as far as there is room",
+    ),
     ("atgc_age_threshold", "seconds", "age from which ATGC and FAGC clean"),
     ("max_victim_search", "segments", "looked at for one choice in the background"),
     ("power", "battery|powered", "where the power comes from"),
