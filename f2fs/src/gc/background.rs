@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::RwLockWriteGuard;
-use victim::Hurry;
+use victim::{Hurry, Policy};
 
 use super::pacer::Situation;
 use super::settings::{Pace, Settings, Urgency};
@@ -101,8 +101,9 @@ impl Volume {
     /// Cleans one section in steps, between which other operations run; false if no section is worth it.
     pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
-        // The first change since the mount costs a checkpoint, which waits until something is worth it.
-        let untouched = self.untouched.load(Ordering::Acquire);
+        // The first change since the mount costs a checkpoint, which waits until something is worth it, under the policy that
+        // refuses whatever is not.
+        let untouched = settings.policy == Policy::Joule && self.untouched.load(Ordering::Acquire);
         if !untouched {
             self.balance()?;
         }
