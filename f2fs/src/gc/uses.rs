@@ -1,8 +1,8 @@
 //! What will the next use of the volume take?
 //!
-//! A *use* lasts from one rest to the next, as far as the cleaner looks: uses between two looks are one. The last eight are remembered, and the next one is expected to be as large as the
-//! largest but one: a single large one, such as a restored backup, says nothing of what comes, and neither does the first
-//! after a mount. Left out on purpose: when the volume rests (`pacer`), and what follows for cleaning (the `victim` crate).
+//! A *use* lasts from one rest to the next, as far as the cleaner looks: uses between two looks are one. The last eight that
+//! wrote are remembered, and the next one is expected to be as large as the largest but one: a single large one, such as a
+//! restored backup, says nothing of what comes, and neither does the first after a mount. Left out on purpose: when the volume rests (`pacer`), and what follows for cleaning (the `victim` crate).
 
 /// How many uses are remembered.
 const REMEMBERED: usize = 8;
