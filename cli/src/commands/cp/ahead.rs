@@ -1,7 +1,7 @@
 //! What will be copied next, read while the last is being written.
 //!
 //! A thread goes through the tree in the order in which a copy does, and hands over what it found: attributes, names, the contents
-//! of small files. It is some files ahead and no more. What it could not read, or what a copy asks for in another order, the copy
+//! of small files. It is some heaps of files ahead and no more. What it could not read, or what a copy asks for in another order, the copy
 //! reads itself: so a copy gets the same answers with and without. Left out: large files, whose reading is no waiting for names, and
 //! files with more names than one, which are read once.
 
@@ -14,8 +14,11 @@ use super::item::{Glance, Item, Out, Reader, Source, join};
 
 /// Contents of so many bytes are read ahead.
 const SMALL: u64 = 256 << 10;
-/// So many things may be ahead of the copy.
-const AHEAD: usize = 64;
+/// Things are handed over in heaps of so many, or of so many bytes: each handing over wakes a thread.
+const HEAP: usize = 32;
+const HEAP_BYTES: usize = 256 << 10;
+/// So many heaps may be ahead of the copy.
+const AHEAD: usize = 3;
 
 /// Stretches of data, by where they begin.
 type Contents = Vec<(u64, Vec<u8>)>;
@@ -35,7 +38,9 @@ struct Found {
 /// A source that was read ahead.
 struct Ahead<'s> {
     inner: &'s dyn Source,
-    coming: Receiver<Found>,
+    coming: Receiver<Vec<Found>>,
+    /// The rest of the heap that came last.
+    here: RefCell<std::vec::IntoIter<Found>>,
     /// What was asked for last, as far as it was not given away.
     last: RefCell<Option<Found>>,
 }
@@ -45,10 +50,11 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
     std::thread::scope(|scope| {
         let (give, coming) = sync_channel(AHEAD);
         scope.spawn(move || {
+            let mut out = Heap { give, found: Vec::new(), bytes: 0 };
             // It ends early when the copy does.
-            let _ = walk(inner, root.to_vec(), &mut Vec::new(), &give);
+            let _ = walk(inner, root.to_vec(), &mut Vec::new(), &mut out).and_then(|()| out.send());
         });
-        let ahead = Ahead { inner, coming, last: RefCell::default() };
+        let ahead = Ahead { inner, coming, here: RefCell::default(), last: RefCell::default() };
         work(&ahead)
     })
 }
@@ -56,18 +62,37 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
 /// Why a walk ends before its end.
 struct Ended;
 
+/// What was found and is not handed over yet.
+struct Heap {
+    give: SyncSender<Vec<Found>>,
+    found: Vec<Found>,
+    bytes: usize,
+}
+
+impl Heap {
+    fn add(&mut self, found: Found) -> Result<(), Ended> {
+        self.bytes += found.contents.iter().flatten().map(|(_, data)| data.len()).sum::<usize>();
+        self.found.push(found);
+        if self.found.len() < HEAP && self.bytes < HEAP_BYTES { Ok(()) } else { self.send() }
+    }
+    fn send(&mut self) -> Result<(), Ended> {
+        self.bytes = 0;
+        self.give.send(std::mem::take(&mut self.found)).map_err(|_| Ended)
+    }
+}
+
 fn walk(
     source: &dyn Source,
     path: Vec<u8>,
     above: &mut Vec<(u64, u64)>,
-    give: &SyncSender<Found>,
+    out: &mut Heap,
 ) -> Result<(), Ended> {
     // Who copies asks again, and says what is wrong.
     let Ok(item) = source.item(&path) else { return Ok(()) };
     if item.kind != FileKind::Directory {
         let small = item.kind == FileKind::Regular && item.identity.is_none() && item.size <= SMALL;
         let contents = if small { contents(source, &path, item.size).ok() } else { None };
-        return give.send(Found { path, item, inside: None, contents }).map_err(|_| Ended);
+        return out.add(Found { path, item, inside: None, contents });
     }
     let Ok(glance) = source.glance(&path) else { return Ok(()) };
     if above.contains(&glance.file) {
@@ -76,9 +101,9 @@ fn walk(
     let names = source.names(&path);
     let all = names.0.clone();
     let inside = Some((glance, names));
-    give.send(Found { path: path.clone(), item, inside, contents: None }).map_err(|_| Ended)?;
+    out.add(Found { path: path.clone(), item, inside, contents: None })?;
     above.push(glance.file);
-    all.iter().try_for_each(|name| walk(source, join(&path, name), above, give))?;
+    all.iter().try_for_each(|name| walk(source, join(&path, name), above, out))?;
     above.pop();
     Ok(())
 }
@@ -105,11 +130,14 @@ fn contents(source: &dyn Source, path: &[u8], size: u64) -> Out<Contents> {
 impl Ahead<'_> {
     /// Moves on to a path; false if the walk did not come there.
     fn reach(&self, path: &[u8]) -> bool {
-        let mut last = self.last.borrow_mut();
+        let (mut last, mut here) = (self.last.borrow_mut(), self.here.borrow_mut());
         while last.as_ref().is_none_or(|found| found.path != path) {
-            match self.coming.recv() {
-                Ok(found) => *last = Some(found),
-                Err(_) => return false,
+            match here.next() {
+                Some(found) => *last = Some(found),
+                None => match self.coming.recv() {
+                    Ok(heap) => *here = heap.into_iter(),
+                    Err(_) => return false,
+                },
             }
         }
         true
