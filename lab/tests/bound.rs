@@ -21,6 +21,10 @@ fn overwriting(outcome: &Outcome) -> impl Iterator<Item = (&str, &Phase)> {
 fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
     let outcome = run(2);
     assert_eq!(serde_json::to_string(&run(1)).unwrap(), serde_json::to_string(&outcome).unwrap());
+    for (name, phase) in overwriting(&outcome) {
+        let least = phase.measures["bound_joules"].value;
+        assert!(phase.total().joules() >= least && least > 1.0, "{name}: {least} J at least");
+    }
     // The control lets segments run short, so that the log fills holes and no order is left to bound.
     for (name, phase) in overwriting(&outcome).filter(|(name, _)| *name != "none") {
         let of = |m: &str| phase.measures.get(m).unwrap_or_else(|| panic!("{name}: no {m}")).value;

@@ -59,6 +59,8 @@ use format::SegNo;
 use crate::Power;
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::outlook::Outlook;
+pub use crate::prices::Prices;
+use crate::prices::{Flash, capped};
 use crate::view::{Bounds, Candidate, View};
 
 /// A free block is room for the flash during so many uses at most.
@@ -69,37 +71,6 @@ const BATTERY_QUARTERS: u64 = 5;
 const LONG: u64 = 1 << 40;
 /// The scale of a rank: prices per block and second are small fractions.
 const SCALE: u128 = 1 << 20;
-
-/// What operations cost, in picojoules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Prices {
-    /// Reading 4 KiB.
-    pub read_block: u64,
-    /// Writing 4 KiB right behind the block before.
-    pub write_block_sequential: u64,
-    /// Writing 4 KiB anywhere.
-    pub write_block_random: u64,
-    /// A request of any size.
-    pub request: u64,
-    /// Copying 4 KiB inside the device, to make room for what is written; 0 for a device that overwrites in place.
-    pub copy_inside: u64,
-    /// Room that the device has beyond what the host sees, in 1/1024 of that.
-    pub spare: u64,
-}
-
-impl Default for Prices {
-    /// Those of the shipped profile `kirin9000-ufs31`, for a device of unknown prices.
-    fn default() -> Self {
-        Prices {
-            read_block: 10_819_000,
-            write_block_sequential: 12_614_000,
-            write_block_random: 12_614_000,
-            request: 121_949_000,
-            copy_inside: 5_889_000,
-            spare: 71,
-        }
-    }
-}
 
 /// What all candidates of one choice share.
 struct Weights<'a> {
@@ -170,42 +141,6 @@ impl<'a> Weights<'a> {
     fn limit(&self, b: &Bounds) -> u64 {
         self.rank(b.valid.0, b.fragments.0.into(), b.loose.0, b.mtime.0)
     }
-}
-
-/// The flash behind a volume, in blocks.
-struct Flash {
-    /// T: all it has.
-    whole: u64,
-    /// T - U: what it need not keep.
-    erased: u64,
-    copy_inside: u64,
-}
-
-impl Flash {
-    fn new(prices: &Prices, free: u64, all: u64) -> Flash {
-        let spare = (u128::from(all) * u128::from(prices.spare) / 1024).min(u64::MAX.into()) as u64;
-        let whole = all.saturating_add(spare);
-        let kept = all.saturating_sub(free);
-        Flash { whole, erased: (whole - kept.min(whole)).max(1), copy_inside: prices.copy_inside }
-    }
-    /// What it copies for a block that is written, in pJ.
-    fn for_a_write(&self) -> u64 {
-        let more = self.whole.saturating_sub(self.erased.saturating_mul(2));
-        capped(u128::from(more) * u128::from(self.copy_inside) / u128::from(self.erased) / 2)
-    }
-    /// What one block less to keep saves it while so many are written, in pJ.
-    fn saved(&self, writes: u64) -> u64 {
-        if self.whole <= self.erased.saturating_mul(2) {
-            return 0;
-        }
-        let copied = u128::from(writes) * u128::from(self.copy_inside);
-        // Divided twice, as the square of a large device's blocks times a price may not fit.
-        capped(copied.saturating_mul(self.whole.into()) / u128::from(self.erased) / (2 * u128::from(self.erased)))
-    }
-}
-
-fn capped(n: u128) -> u64 {
-    n.min(u64::MAX.into()) as u64
 }
 
 /// What a block in holes costs more than one behind the one before, if among 1,024 there are so many cuts.

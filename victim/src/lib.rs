@@ -38,6 +38,7 @@ pub mod oldest;
 mod outlook;
 pub mod plain;
 mod policy;
+mod prices;
 pub mod similar;
 pub mod view;
 

@@ -5,17 +5,19 @@
 //! so many segments are free again, either one victim at a time or in turns, as a plan says: policies that clean at the same
 //! pace differ only in what they choose and where they put it.
 //!
-//! Beside what a policy moved stand two numbers of cleaners that know the future:
+//! Beside what a policy moved stand numbers of cleaners that know the future:
 //!
 //! * [`proved`]: no cleaner that kept as many segments free moved fewer blocks. Proved.
+//! * [`joules`]: nor did the work for less energy. Proved for flash.
 //! * [`clairvoyant`]: what a good one moved in a model. A strong reference, no bound.
 //!
-//! Both need to know where each version of each block was first put. The log says so as long as it is
+//! The first and the last need to know where each version of each block was first put. The log says so as long as it is
 //! written in order ([`Layout`]); every batch checks that it was, and a run in which it was not (free segments
-//! ran out, and the log filled holes) reports neither. Nor does a run on an aged volume, whose other files
+//! ran out, and the log filled holes) reports neither, and of joules those alone that nobody's moves take. Nor does a run on an aged volume, whose other files
 //! lie somewhere.
 
 mod clairvoyant;
+mod joules;
 mod overwrites;
 mod proved;
 
@@ -146,8 +148,14 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     notes(&mut phase, cleaned, &seen);
     distribution(&mut phase, "write", &mut seen.writes);
     distribution(&mut phase, "sync", &mut seen.syncs);
-    if !given.is_aged() && seen.in_order {
-        compare(volume, &mut phase, cleaned.moved as f64, &work, &seen);
+    if !given.is_aged() {
+        // Where the log was not in order nothing says that blocks had to move.
+        let moved = if seen.in_order { compare(volume, &mut phase, cleaned.moved as f64, &work, &seen) } else { 0.0 };
+        if let Some(least) = joules::least(profile, joules::Work::of(&work, moved)) {
+            let spent = phase.total().joules();
+            phase.note("bound_joules", least, "J");
+            phase.note("joules_over_bound", spent / least, "x");
+        }
     }
     phases.push(phase);
     if given.is_aged() {
@@ -289,8 +297,8 @@ fn notes(phase: &mut Phase, cleaned: Cleaned, seen: &Seen) {
     phase.note("moved_per_overwrite", cleaned.moved as f64 / overwritten, "x");
 }
 
-/// Notes what cleaners that know the future need.
-fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, seen: &Seen) {
+/// Notes what cleaners that know the future need; says what is proved of it.
+fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, seen: &Seen) -> f64 {
     let main = volume.superblock().main_segs;
     // The other five logs hold segments of their own.
     let most: Vec<u32> = seen.free.iter().map(|free| main - free - 5).collect();
@@ -305,6 +313,7 @@ fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, se
     note("bound", bound);
     note("clairvoyant", clairvoyant::moved(work, &most, Into::New) as f64);
     note("clairvoyant_holes", clairvoyant::moved(work, &most, Into::Holes) as f64);
+    bound
 }
 
 #[cfg(test)]
