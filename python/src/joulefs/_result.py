@@ -86,7 +86,10 @@ def _joined(name: str, parts: Sequence[Part]) -> pa.Table:
 
 
 #: With what a row of `runs` begins, and what follows what the run depends on; what the device's model counted comes last.
-_HEAD = ("run", "key", "name", "control", "version", "recording", "recording_digest", "kind", "owners")
+_HEAD = (
+    *("run", "key", "name", "control", "version", "build", "recording", "recording_digest", "kind", "owners"),
+    *("experiment", "variant", "seed", "phase", "stage", "quick"),
+)
 _MEASURED = (
     *("total_pj", "cpu_pj", "dram_pj", "storage_pj", "board_pj", "idle_pj", "time_ns", "recorded_ns", "device_bytes"),
     *("recorded_device", "requests", "calls", "read_bytes", "written_bytes", "generated_bytes", "of_others", "left_out"),
@@ -103,7 +106,7 @@ def _rank(column: str) -> tuple[int, int, str]:
         return (0, _HEAD.index(column), "")
     if column in _MEASURED:
         return (2, _MEASURED.index(column), "")
-    return (3 if column.startswith("model_") else 1, 0, column)
+    return (4 if column.startswith("model_") else 3 if column.startswith("measured_") else 1, 0, column)
 
 
 class Result:
