@@ -32,6 +32,7 @@ mod inspect_sparse;
 mod joules;
 mod lab;
 mod lab_page;
+mod lab_rows;
 mod measure;
 mod mounting;
 mod nbd;
