@@ -45,7 +45,7 @@ class Part:
         try:
             table = pq.read_table(file)
         except FileNotFoundError as e:
-            raise Error(f"{file}: no results there; a directory of `joulefs trace replay --parquet` has four files") from e
+            raise Error(f"{file}: no results there; `joulefs trace replay --parquet` writes them") from e
         except (OSError, pa.ArrowInvalid) as e:
             raise Error(f"{file}: {e}") from e
         return self._placed(table) if self.places is not None else table
@@ -192,7 +192,7 @@ def _directories(place: Path) -> list[Path]:
 
 
 def read(places: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Result:
-    """Results that `joulefs trace replay --parquet` wrote: of a directory, of several, or of all below one.
+    """Results that `joulefs trace replay` or `joulefs lab run` wrote: of a directory, of several, or of all below one.
 
     Parts of a sweep (`--shard`) become the whole: what several made is there once.
     """
