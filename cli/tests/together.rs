@@ -9,6 +9,7 @@ mod age;
 mod casefolded;
 mod clean;
 mod commands;
+mod completed;
 mod compressed;
 mod contents;
 mod cp_goes_on;
