@@ -40,7 +40,7 @@ thread_local! {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.agreed = features::negotiate(config, self.caching);
+        self.agreed = features::negotiate(config, self.caching, self.fs.refuses_opening());
         Ok(())
     }
 
