@@ -243,13 +243,16 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
         named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
     }
     // Directories for the results are made before that hour, too.
-    let mut dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
-    dirs.extend(args.parquet.clone());
-    let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
+    let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
+    let new = dirs.iter().chain([&args.results]).chain(&args.parquet).filter(|dir| !dir.exists());
     let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
     let outcomes = dirs
         .iter()
         .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
+        .and_then(|()| {
+            let made = |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|e| format!("--parquet {}: {e}", dir.display()));
+            Ok(args.parquet.as_ref().map_or(Ok(()), made)?)
+        })
         .and_then(|()| run_each(&experiments, &changes, args, as_json));
     if outcomes.is_ok() {
         new.into_iter().for_each(HalfMade::keep);
