@@ -81,16 +81,20 @@ fn bash_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
         return;
     }
     let room = made();
-    let begin = "PS1='ready> '\nsource made/completions/bash/joulefs\njoulefs() { local IFS='|'; echo \"<begin>$*<end>\"; }\n";
+    let begin =
+        "PS1='ready> '\nsource made/completions/bash/joulefs\njoulefs() { local IFS='|'; echo \"<begin>$*<end>\"; }\n";
     for (keys, given) in TYPED {
         let said = typed(&room, "bash --noprofile --rcfile \"$BEGIN\" -i", begin, &format!("joulefs {keys}\n"));
         assert_eq!(said, given, "{keys:?}");
     }
     // Where somebody takes the equals sign for a letter, and where -o and its list are one word.
     let letters = format!("COMP_WORDBREAKS=$' \\t\\n'\n{begin}");
-    for (keys, given) in [("-o ro,gc=jou\t", &["mount", "-o", "ro,gc=joule"][..]), ("-oro,noat\t", &["mount", "-oro,noatime"])] {
+    for (keys, given) in
+        [("-o ro,gc=jou\t", &["mount", "-o", "ro,gc=joule"][..]), ("-oro,noat\t", &["mount", "-oro,noatime"])]
+    {
         for begin in [begin, &letters] {
-            let said = typed(&room, "bash --noprofile --rcfile \"$BEGIN\" -i", begin, &format!("joulefs mount {keys}\n"));
+            let said =
+                typed(&room, "bash --noprofile --rcfile \"$BEGIN\" -i", begin, &format!("joulefs mount {keys}\n"));
             assert_eq!(said, given, "{keys:?}");
         }
     }

@@ -202,7 +202,8 @@ fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
     let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said = lines(&out);
-    let of_files = said.iter().filter(|line| line.contains("/enc/") && line.contains("required key not available")).count();
+    let of_files =
+        said.iter().filter(|line| line.contains("/enc/") && line.contains("required key not available")).count();
     assert!(of_files > 20, "{said:#?}");
     assert_eq!(fs::read(room.path("out/plain")).unwrap(), b"plain");
     assert_eq!(fs::read(room.path("out/sealed")).unwrap().len(), 30_000);
@@ -219,5 +220,8 @@ fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
     let enc = names(&room.path("out/enc"));
     let file = said.iter().find_map(|line| line.split(": ").find(|part| part.contains("/enc/"))).unwrap().to_owned();
     let out = joulefs(&["cat", &file]);
-    assert!(out.stdout.is_empty() && !out.status.success() && lines(&out)[0].contains("required key"), "{enc:?} {out:?}");
+    assert!(
+        out.stdout.is_empty() && !out.status.success() && lines(&out)[0].contains("required key"),
+        "{enc:?} {out:?}"
+    );
 }

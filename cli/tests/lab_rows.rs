@@ -27,8 +27,14 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
     for (n, (run, (variant, phase))) in runs.iter().zip(phases).enumerate() {
         let what = format!("{experiment}, {}, {}", variant["name"], phase["name"]);
         assert_eq!(whole(run, "run"), n as u64);
-        assert_eq!([text(run, "variant"), text(run, "phase")].map(Value::from), [variant, phase].map(|v| v["name"].clone()));
-        assert_eq!((text(run, "experiment"), whole(run, "seed").into()), (experiment.to_owned(), variant["seed"].clone()));
+        assert_eq!(
+            [text(run, "variant"), text(run, "phase")].map(Value::from),
+            [variant, phase].map(|v| v["name"].clone())
+        );
+        assert_eq!(
+            (text(run, "experiment"), whole(run, "seed").into()),
+            (experiment.to_owned(), variant["seed"].clone())
+        );
         let own = |rows: &[Row]| rows.iter().filter(|r| whole(r, "run") == n as u64).cloned().collect::<Vec<_>>();
         let (energy, timeline, measures) = (own(&energy), own(&timeline), own(&measures));
         let pj = |value: &Value| value.as_u64().unwrap();
@@ -53,7 +59,9 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
             let row = energy.iter().find(|r| whole(r, "owner").to_string() == *inode).unwrap();
             assert_eq!(text(row, "owner_name"), path.as_str().unwrap(), "{what}");
         }
-        let keys = energy.iter().map(|r| ["owner", "cause_number"].map(|c| whole(r, c).to_string()).join(" ") + &text(r, "component"));
+        let keys = energy
+            .iter()
+            .map(|r| ["owner", "cause_number"].map(|c| whole(r, c).to_string()).join(" ") + &text(r, "component"));
         assert_eq!(keys.collect::<BTreeSet<_>>().len(), energy.len(), "{what}: each once");
         let looks = phase["timeline"].as_array().unwrap();
         assert_eq!(timeline.len(), 4 * looks.len(), "{what}");
@@ -78,8 +86,12 @@ fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
     }
     let keys: BTreeSet<String> = runs.iter().map(|r| text(r, "key")).collect();
     assert_eq!(keys.len(), runs.len());
-    let there: BTreeSet<String> = fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
-    assert_eq!(there, ["energy", "latency", "measures", "runs", "timeline"].map(|name| format!("{name}.parquet")).into());
+    let there: BTreeSet<String> =
+        fs::read_dir(&dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(
+        there,
+        ["energy", "latency", "measures", "runs", "timeline"].map(|name| format!("{name}.parquet")).into()
+    );
     runs
 }
 

@@ -142,7 +142,9 @@ pub enum MountError {
         error: io::Error,
     },
     /// This user may not open the device, and `fusermount3` opens it as this user.
-    #[error("/dev/fuse: {error}; whoever mounts must be able to open it (as root: chmod 666 /dev/fuse); ls, cat, cp and the like need no mount")]
+    #[error(
+        "/dev/fuse: {error}; whoever mounts must be able to open it (as root: chmod 666 /dev/fuse); ls, cat, cp and the like need no mount"
+    )]
     NotMine {
         /// Why the device cannot be opened.
         error: io::Error,

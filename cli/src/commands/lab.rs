@@ -250,7 +250,8 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
         .iter()
         .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
         .and_then(|()| {
-            let made = |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|e| format!("--parquet {}: {e}", dir.display()));
+            let made =
+                |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|e| format!("--parquet {}: {e}", dir.display()));
             Ok(args.parquet.as_ref().map_or(Ok(()), made)?)
         })
         .and_then(|()| run_each(&experiments, &changes, args, as_json));

@@ -42,11 +42,8 @@ fn no_file_that_the_compiler_read_is_forgotten() {
     assert!(roots.iter().filter(|lib| lib.exists()).all(|lib| read.contains(lib)), "{roots:?}");
     let known: BTreeSet<PathBuf> = files(&root()).unwrap().iter().map(|file| root().join(file)).collect();
     let below = |file: &&PathBuf| file.starts_with(root()) && !file.starts_with(root().join("target"));
-    let forgotten: Vec<_> = read
-        .iter()
-        .filter(below)
-        .filter(|file| counts(file) && !known.contains(*file) && !is_of_tests(file))
-        .collect();
+    let forgotten: Vec<_> =
+        read.iter().filter(below).filter(|file| counts(file) && !known.contains(*file) && !is_of_tests(file)).collect();
     assert!(read.len() > 500, "{}", read.len());
     assert!(forgotten.is_empty(), "the build's hash does not know {forgotten:?}");
 }
@@ -76,11 +73,14 @@ fn a_changed_byte_a_new_file_or_another_name_is_another_build_and_words_and_plac
     let (one, two) = (make("one"), make("a/longer/two"));
     let first = digest(&one).unwrap();
     assert_eq!(first, digest(&two).unwrap());
-    for words in ["experiments/README.md", "experiments/ours.csv", "experiments/took.csv", "docs.md", "device/tests.rs"] {
+    for words in ["experiments/README.md", "experiments/ours.csv", "experiments/took.csv", "docs.md", "device/tests.rs"]
+    {
         fs::write(one.join(words), "words").unwrap();
         assert_eq!(first, digest(&one).unwrap(), "{words}");
     }
-    for file in ["device/src/a.rs", "victim/src/a.rs", "profiles/a.rs", "Cargo.lock", "lab/Cargo.toml", "f2fs/src/new/b.rs"] {
+    for file in
+        ["device/src/a.rs", "victim/src/a.rs", "profiles/a.rs", "Cargo.lock", "lab/Cargo.toml", "f2fs/src/new/b.rs"]
+    {
         let path = two.join(file);
         let before = fs::read(&path).ok();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
