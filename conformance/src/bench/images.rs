@@ -75,9 +75,8 @@ pub fn all(dir: &Path, passes: usize) -> Outcome<Vec<Measured>> {
         note(1, format.zip(fill).map(|(a, b)| a + b));
         sized(&ext4)?;
         note(2, seconds("mke2fs", &["-q", "-F", "-t", "ext4", "-d", &from, &ext4])?);
-        // It puts the image together in memory.
-        let size = SIZE.to_string();
-        note(5, seconds("fstool", &["create", "-t", "f2fs", "--size", &size, &from, "-o", &fstool])?);
+        // Above a gibibyte, version 0.5.0 writes a superblock without room for its summaries.
+        note(5, seconds("fstool", &["create", "-t", "f2fs", "--size", "1000M", &from, "-o", &fstool])?);
         // Both read what sload.f2fs made, or, without it, ours.
         let checked = if fill.is_some() { &f2fs } else { &ours };
         note(3, seconds(joulefs, &["fsck", checked])?);
@@ -98,7 +97,8 @@ pub fn all(dir: &Path, passes: usize) -> Outcome<Vec<Measured>> {
     row(format!("`joulefs mkfs --from` of {FILES} files, {mb} MB"), took[0].clone(), "s", "");
     row("`mkfs.f2fs` and `sload.f2fs` take so many times as long".into(), ratio(&took[1], &took[0]), "x", "> 1");
     row("`mke2fs -d` takes so many times as long".into(), ratio(&took[2], &took[0]), "x", "> 1");
-    row("`fstool create -t f2fs` takes so many times as long".into(), ratio(&took[5], &took[0]), "x", "> 1");
+    // No aim: it writes no summaries, and no checker takes its images (docs/images.md).
+    row("`fstool create -t f2fs` takes so many times as long".into(), ratio(&took[5], &took[0]), "x", "");
     row("`joulefs fsck` of the image that `sload.f2fs` filled".into(), took[3].clone(), "s", "");
     row("`fsck.f2fs` takes so many times as long".into(), ratio(&took[4], &took[3]), "x", "> 1");
     Ok(rows)
