@@ -183,3 +183,45 @@ fn what_a_volume_has_no_room_for_is_named_and_the_rest_is_there() {
     let list = joulefs(&["ls", &format!("{image}:/in")]);
     assert_eq!(String::from_utf8_lossy(&list.stdout), "a\nc\n");
 }
+
+/// A volume that Linux encrypted a tree on (`conformance/fixtures`).
+fn phone(room: &Room) -> String {
+    let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/phone.img.zst");
+    let mut bytes = vec![0; 128 << 20];
+    let n = ruzstd::decoding::FrameDecoder::new().decode_all(&fs::read(packed).unwrap(), &mut bytes).unwrap();
+    fs::write(room.path("phone.img"), &bytes[..n]).unwrap();
+    room.text("phone.img")
+}
+
+#[test]
+fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
+    let room = Room::new();
+    let image = phone(&room);
+    fs::write(room.path("plain"), b"plain").unwrap();
+    done(&["cp", &room.text("plain"), &format!("{image}:/")]);
+    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    assert_eq!(out.status.code(), Some(1));
+    let said = lines(&out);
+    let of_files =
+        said.iter().filter(|line| line.contains("/enc/") && line.contains("required key not available")).count();
+    assert!(of_files > 20, "{said:#?}");
+    assert_eq!(fs::read(room.path("out/plain")).unwrap(), b"plain");
+    assert_eq!(fs::read(room.path("out/sealed")).unwrap().len(), 30_000);
+    // Not a byte of ciphertext is there, nor a file that was begun.
+    let mut left = vec![room.path("out/enc")];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            assert!(!kind.is_file(), "{:?}", entry.path());
+            left.extend(kind.is_dir().then(|| entry.path()));
+        }
+    }
+    let enc = names(&room.path("out/enc"));
+    let file = said.iter().find_map(|line| line.split(": ").find(|part| part.contains("/enc/"))).unwrap().to_owned();
+    let out = joulefs(&["cat", &file]);
+    assert!(
+        out.stdout.is_empty() && !out.status.success() && lines(&out)[0].contains("required key"),
+        "{enc:?} {out:?}"
+    );
+}

@@ -73,6 +73,10 @@ impl FileSystem for Volume {
         self.has(Features::CASEFOLD)
     }
 
+    fn refuses_opening(&self) -> bool {
+        self.has(Features::ENCRYPT)
+    }
+
     fn forget(&self, ino: Ino, count: u64) {
         if let Some(ino) = inner(ino)
             && self.inodes.unhold(ino, count)
@@ -159,6 +163,7 @@ impl FileSystem for Volume {
 
     fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
         let inode = self.outer(ino)?;
+        self.check_contents_have_key(&inode)?;
         if truncate && inode.kind == FileKind::Regular {
             self.set_size(&inode, 0)?;
         }
@@ -177,7 +182,9 @@ impl FileSystem for Volume {
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.note_use();
-        Ok(self.read_file(&self.outer(ino)?, offset, buf)?)
+        let inode = self.outer(ino)?;
+        self.check_contents_have_key(&inode)?;
+        Ok(self.read_file(&inode, offset, buf)?)
     }
 
     fn accessed(&self, ino: Ino) {

@@ -9,7 +9,8 @@
 //! `FUSE_NO_OPENDIR_SUPPORT`): it then sends neither `OPEN` nor `RELEASE`, which saves two requests
 //! for each use of a file. A file that is unlinked while open stays alive all the same, because the
 //! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed. `O_TRUNC`
-//! arrives as a truncation. Files that are live are opened, and told of `O_TRUNC` there.
+//! arrives as a truncation. Files that are live are opened, and told of `O_TRUNC` there; so is every file of a volume on which
+//! some may not be opened.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -40,7 +41,7 @@ thread_local! {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.agreed = features::negotiate(config, self.caching);
+        self.agreed = features::negotiate(config, self.caching, self.fs.refuses_opening());
         Ok(())
     }
 

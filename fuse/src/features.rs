@@ -66,8 +66,9 @@ pub(crate) struct Agreed {
     pub(crate) truncating_open: bool,
 }
 
-/// Asks for everything useful that the kernel offers.
-pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching) -> Agreed {
+/// Asks for everything useful that the kernel offers. Where some files may not be opened (`refuses_opening`), the kernel asks about
+/// each.
+pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, refuses_opening: bool) -> Agreed {
     let offered = config.capabilities();
     let mut want = |flag: InitFlags| {
         // Only refused if it is not offered.
@@ -84,7 +85,7 @@ pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching) -> Agreed {
         Agreed { truncating_open: want(InitFlags::FUSE_ATOMIC_O_TRUNC), ..Agreed::default() }
     } else {
         Agreed {
-            no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            no_open: !refuses_opening && want(InitFlags::FUSE_NO_OPEN_SUPPORT),
             no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
             truncating_open: false,
         }

@@ -141,6 +141,14 @@ pub enum MountError {
         /// Why the device cannot be opened.
         error: io::Error,
     },
+    /// This user may not open the device, and `fusermount3` opens it as this user.
+    #[error(
+        "/dev/fuse: {error}; whoever mounts must be able to open it (as root: chmod 666 /dev/fuse); ls, cat, cp and the like need no mount"
+    )]
+    NotMine {
+        /// Why the device cannot be opened.
+        error: io::Error,
+    },
     /// The kernel or `fusermount3` refused.
     #[error("{dir}: cannot mount: {error}", dir = dir.display())]
     Refused {
@@ -224,8 +232,14 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     let notices = Arc::new(Notices::default());
     let atime = !read_only && !options.noatime;
     let adapter = Adapter::new(fs.clone(), options.caching, atime, notices.clone()).map_err(start)?;
-    let session =
-        Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
+    let refused = |error: io::Error| {
+        let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+        match opened {
+            Err(own) if error.kind() == own.kind() => MountError::NotMine { error },
+            _ => MountError::Refused { dir: dir.clone(), error },
+        }
+    };
+    let session = Session::new(adapter, &dir, &config).map_err(refused)?;
     let device = match unmount::mounted_at(&dir) {
         Ok(Some(mount)) => mount.device,
         Ok(None) => (0, 0),

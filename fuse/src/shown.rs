@@ -163,6 +163,10 @@ impl FileSystem for Shown {
         self.fs.folds()
     }
 
+    fn refuses_opening(&self) -> bool {
+        self.fs.refuses_opening()
+    }
+
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.entry(self.fs.lookup(parent, name))
     }

@@ -338,7 +338,8 @@ impl Bench {
         };
         let mut phase = Phase::new(name, bytes, raw);
         phase.fs = self.kind;
-        phase.files = self.names(phase.owners.iter().map(|(owner, _)| *owner));
+        phase.account.names = self.names(phase.account.owners());
+        phase.files = phase.named();
         Ok(phase)
     }
 

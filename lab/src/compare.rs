@@ -79,6 +79,7 @@ mod tests {
             timeline: vec![],
             writes_at: vec![],
             measures: [("energy".to_owned(), Measure { value, unit: "mJ".into() })].into(),
+            account: Default::default(),
         }
     }
 

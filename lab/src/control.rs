@@ -7,7 +7,7 @@
 
 use toml::Table;
 
-use crate::plan::{Experiment, Kind, Plan, PlanError};
+use crate::plan::{Experiment, Job, Kind, Plan, PlanError};
 
 /// What a plan calls the policy of nobody.
 pub const NOBODY: &str = "none";
@@ -44,6 +44,16 @@ pub(crate) fn check(experiment: &Experiment) -> Result<(), PlanError> {
         file: "plan.toml",
         message,
     })
+}
+
+/// For each job the place of the one that it is to be compared with: of the same work, device and seed, while nobody cleans.
+pub fn of_jobs(plan: &Plan, jobs: &[Job]) -> Vec<Option<usize>> {
+    let named = |job: &Job| plan.control.contains(&job.variant);
+    let same = |a: &Job, b: &Job| {
+        (&a.profile, a.seed, &a.assume) == (&b.profile, b.seed, &b.assume) && work(&a.parameters) == work(&b.parameters)
+    };
+    let of = |job: &Job| jobs.iter().position(|other| named(other) && same(job, other)).filter(|_| !named(job));
+    jobs.iter().map(of).collect()
 }
 
 fn of_plan(plan: &Plan) -> Result<(), String> {
@@ -93,7 +103,7 @@ fn of_plan(plan: &Plan) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::Experiment;
+    use crate::plan::{Changes, Experiment};
 
     fn refused(plan: &str) -> String {
         let head = "title = \"t\"\nprofile = \"p\"\n";
@@ -140,6 +150,26 @@ mod tests {
         );
         let e = with("none", &format!("{TWO}{NONE}fill = 70\n"));
         assert!(e.contains("variant \"a\" has no control: in none of [\"none\"] the same work is done"), "{e}");
+    }
+
+    #[test]
+    fn a_job_is_compared_with_the_same_work_of_the_same_seed() {
+        let plan = format!(
+            "title = \"t\"\nprofile = \"p\"\nkind = \"bound\"\nseeds = [1, 2]\ncontrol = [\"none\", \"less\"]\n{AFTER}{TWO}{NONE}\
+             [[variant]]\nname = \"less\"\npolicy = \"none\"\nfill = 70\n\
+             [[variant]]\nname = \"l\"\npolicy = \"fagc\"\nfill = 70\n"
+        );
+        let experiment = Experiment::parse("x", "", &plan, "").unwrap();
+        let jobs = experiment.jobs(&Changes::default()).unwrap();
+        let called = |place: usize| format!("{}{}", jobs[place].variant, jobs[place].seed);
+        let controls: Vec<String> = super::of_jobs(&experiment.plan, &jobs)
+            .iter()
+            .enumerate()
+            .filter_map(|(place, control)| Some(format!("{}-{}", called(place), called((*control)?))))
+            .collect();
+        let mut sorted = controls.clone();
+        sorted.sort();
+        assert_eq!(sorted, ["a1-none1", "a2-none2", "f1-none1", "f2-none2", "l1-less1", "l2-less2"], "{controls:?}");
     }
 
     #[test]

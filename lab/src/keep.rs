@@ -93,7 +93,7 @@ fn short(digest: Sha256) -> String {
 }
 
 /// A table's text, the same in whatever order its entries stand.
-fn in_order(table: &toml::Table) -> String {
+pub(crate) fn in_order(table: &toml::Table) -> String {
     fn text(value: &toml::Value) -> String {
         match value {
             toml::Value::Table(table) => in_order(table),

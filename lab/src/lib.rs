@@ -9,7 +9,7 @@
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`uncached`]: what a file system asks of a disk if nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
-//! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
+//! * [`result`]: what came out; [`account`]: for each owner; [`key`]: what it depends on, as one word; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
 //! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale;
 //!   [`took`]: how long runs took, and how much memory.
 //! * [`published`]: every number that the papers publish, and which of ours answers it.
@@ -19,6 +19,7 @@
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
+pub mod account;
 pub mod aging;
 pub mod apps;
 pub mod bench;
@@ -34,6 +35,7 @@ pub mod host;
 mod installed;
 pub mod keep;
 pub mod kept;
+pub mod key;
 pub mod plan;
 pub mod progress;
 pub mod published;

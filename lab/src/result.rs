@@ -12,6 +12,7 @@ use toml::Table;
 use vfs::FreeFragments;
 use volume::Kind;
 
+use crate::account::{self, Account, Amount};
 use crate::claim::Comparison;
 
 /// One run of an experiment.
@@ -236,6 +237,9 @@ pub struct Phase {
     pub writes_at: Vec<(u64, u64)>,
     /// The numbers papers give, by name.
     pub measures: BTreeMap<String, Measure>,
+    /// What every owner cost; not in files.
+    #[serde(skip)]
+    pub account: Account,
 }
 
 /// Owners named in a result; the others are added up.
@@ -293,6 +297,7 @@ impl Phase {
             timeline: raw.timeline,
             writes_at: Vec::new(),
             measures: BTreeMap::new(),
+            account: Account::of(ledger),
         };
         phase.derive();
         phase
@@ -318,10 +323,30 @@ impl Phase {
         cause_text(self.fs, cause)
     }
 
+    /// Everything it cost, in order of owner, cause and component, of every owner; under 0 alone where owners are not known.
+    pub fn amounts(&self) -> Vec<Amount> {
+        match self.account.amounts() {
+            [] => account::added(self.spent.iter().map(|s| Amount {
+                owner: 0,
+                cause: s.cause,
+                component: s.part.component(),
+                energy: s.energy,
+            })),
+            amounts => amounts.to_vec(),
+        }
+    }
+
     /// Says that nobody knows for whom it was: of requests of others, whose owners are not ours.
     pub fn forget_owners(&mut self) {
         self.owners = vec![(0, self.total())];
         self.owned.clear();
+        self.account.forget_owners();
+    }
+
+    /// Those of its account's names that belong to the owners which cost most.
+    pub fn named(&self) -> BTreeMap<u64, String> {
+        let name = |owner: &u64| Some((*owner, self.account.names.get(owner)?.clone()));
+        self.owners.iter().filter_map(|(owner, _)| name(owner)).collect()
     }
 
     /// Notes a number.

@@ -27,6 +27,16 @@ fn runs_and_repeats(name: &str) -> Outcome {
         assert_eq!(p.total(), by_operation, "{what}: by operation");
         assert_eq!(p.total(), by_owner, "{what}: by owner");
         assert_eq!(p.total(), lab::flame::phase::flame(p).total(), "{what}: by owner, cause and part");
+        // Of every owner, by cause and component: the same account with all its owners.
+        let (mut with_owners, mut without) = (BTreeMap::new(), BTreeMap::new());
+        for a in p.amounts() {
+            *with_owners.entry((a.cause, a.component as u8)).or_insert(Energy::ZERO) += a.energy;
+        }
+        for s in &p.spent {
+            *without.entry((s.cause, s.part.component() as u8)).or_insert(Energy::ZERO) += s.energy;
+        }
+        assert_eq!(with_owners, without, "{what}: by every owner");
+        assert!(p.amounts().is_sorted_by_key(|a| (a.owner, a.cause, a.component as u8)), "{what}: each once");
         if let Some(last) = p.timeline.last() {
             let over_time: Energy = last.spent.into_iter().sum();
             assert_eq!(p.total(), over_time, "{what}: over time");

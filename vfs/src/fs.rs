@@ -36,6 +36,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn folds(&self) -> bool {
         false
     }
+    /// True if some files may not be opened at all: then a mount must ask about each.
+    fn refuses_opening(&self) -> bool {
+        false
+    }
     /// Gives `count` references back.
     fn forget(&self, ino: Ino, count: u64);
     /// `stat`.
@@ -62,7 +66,8 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Makes a regular file with no name yet (`O_TMPFILE`) in `parent`'s volume. Takes a reference.
     fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry>;
 
-    /// Announces a handle. `truncate` empties the file first (`O_TRUNC`).
+    /// Announces a handle. `truncate` empties the file first (`O_TRUNC`). [`NoKey`](crate::Error::NoKey): what is in the file
+    /// nobody can read here.
     fn open(&self, ino: Ino, truncate: bool) -> Result<()>;
     /// Ends a handle.
     fn release(&self, ino: Ino);

@@ -1,6 +1,8 @@
 //! `joulefs generate`: man pages and completions for shells, made of the command line itself. For who packages it: `make install` and
 //! `make package` call it, and no help names it.
 
+mod options;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +46,8 @@ pub fn run(args: &Args, mut command: Command) -> Result<(), Failure> {
         fs::create_dir_all(file.parent().unwrap_or(&args.dir)).map_err(fail)?;
         let mut out = Vec::new();
         clap_complete::generate(shell, &mut command, "joulefs", &mut out);
-        fs::write(file, out).map_err(fail)?;
+        let script = options::added(shell, &String::from_utf8_lossy(&out));
+        fs::write(file, script).map_err(fail)?;
     }
     output::line(&format!("{}: {pages} man pages, completions for bash, zsh and fish", args.dir.display()));
     Ok(())

@@ -5,6 +5,7 @@
 
 mod keep;
 mod papers;
+mod rows;
 mod show;
 mod took;
 
@@ -56,6 +57,7 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
+    joulefs lab run gc-worth --variant none --variant fagc --parquet rows\n  \
     joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
     says the same; experiments that come with the program are in experiments/ of its sources.")]
 struct RunArgs {
@@ -86,6 +88,11 @@ struct RunArgs {
     /// Write results below this directory.
     #[arg(long, default_value = "results")]
     results: PathBuf,
+    /// Write what came out as rows for notebooks into this directory: runs.parquet (a row for each phase of a variant with a seed:
+    /// what it depends on, what it cost, what was measured), measures.parquet, energy.parquet (by owner, cause and component, to
+    /// the picojoule), timeline.parquet and latency.parquet. Of several experiments, a directory for each in it.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
     /// Write the numbers beside the plan, too, into ours.csv of experiments/NAME or of the experiment's path: the numbers that
     /// `report` and `papers` show.
     #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
@@ -237,11 +244,16 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     }
     // Directories for the results are made before that hour, too.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
-    let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
+    let new = dirs.iter().chain([&args.results]).chain(&args.parquet).filter(|dir| !dir.exists());
     let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
     let outcomes = dirs
         .iter()
         .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
+        .and_then(|()| {
+            let made =
+                |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|e| format!("--parquet {}: {e}", dir.display()));
+            Ok(args.parquet.as_ref().map_or(Ok(()), made)?)
+        })
         .and_then(|()| run_each(&experiments, &changes, args, as_json));
     if outcomes.is_ok() {
         new.into_iter().for_each(HalfMade::keep);
@@ -274,6 +286,13 @@ fn run_each(
         let file = store(&outcome, &args.results)?;
         if !as_json {
             print_outcome(&outcome, &file);
+        }
+        if let Some(dir) = &args.parquet {
+            let dir = if experiments.len() > 1 { dir.join(&experiment.name) } else { dir.clone() };
+            rows::write(experiment, changes, &outcome, &dir)?;
+            if !as_json {
+                output::line(&format!("rows: {}\n", dir.display()));
+            }
         }
         if args.keep {
             let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;

@@ -93,15 +93,25 @@ impl Volume {
             FileKind::Regular | FileKind::Symlink => {}
             _ => return Err(vfs::Error::Invalid("not a regular file").into()),
         }
-        let (advise, flags) = inode.node.inode(|r| (r.advise(), r.flags()));
-        if advise.contains(Advise::ENCRYPT) {
-            return Err(vfs::Error::NoKey.into());
-        }
+        self.check_decrypted(inode)?;
         self.check_not_sealed(inode)?;
-        if flags.contains(InodeFlags::IMMUTABLE) {
+        if inode.node.inode(|r| r.flags()).contains(InodeFlags::IMMUTABLE) {
             return Err(vfs::Error::NotPermitted("the file is immutable").into());
         }
         Ok(())
+    }
+
+    /// Refuses to open or read a regular file whose key is missing, as Linux does when it is opened: its ciphertext is nobody's
+    /// contents. A symlink's target is told in a form of its own.
+    pub(crate) fn check_contents_have_key(&self, inode: &Inode) -> Result<()> {
+        if inode.kind == FileKind::Regular { self.check_decrypted(inode) } else { Ok(()) }
+    }
+
+    fn check_decrypted(&self, inode: &Inode) -> Result<()> {
+        match inode.node.inode(|r| r.advise().contains(Advise::ENCRYPT)) {
+            true => Err(vfs::Error::NoKey.into()),
+            false => Ok(()),
+        }
     }
 
     /// Refuses a file that fs-verity sealed.

@@ -158,15 +158,17 @@ impl One<'_> {
         };
         let made = &done.calls;
         let mut phase = Phase::new(self.name, made.read + made.written, raw);
-        phase.files = phase
-            .owners
-            .iter()
-            .filter_map(|(owner, _)| match done.volume.owner_of(*owner, Look::InMemory) {
-                Owner::Path(path) => Some((*owner, String::from_utf8_lossy(&path).into_owned())),
-                Owner::Deleted(_) => Some((*owner, DELETED.into())),
+        phase.account.names = phase
+            .account
+            .owners()
+            .filter_map(|owner| match done.volume.owner_of(owner, Look::InMemory) {
+                Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
+                Owner::Deleted(_) => Some((owner, DELETED.into())),
                 Owner::Volume | Owner::Unnamed => None,
             })
             .collect();
+        phase.files = phase.named();
+        phase.account.latencies = made.latencies.clone();
         phase.note("calls", made.calls as f64, "calls");
         phase.note("calls_left_out", made.left_out as f64, "calls");
         phase.note("calls_failed_now", made.failed as f64, "calls");
@@ -198,6 +200,7 @@ impl One<'_> {
         // Causes and owners of a recording of others are not ours.
         phase.forget_owners();
         phase.spent = joined(&phase.spent);
+        phase.account.latencies = done.latencies.clone();
         phase.note("read", done.read as f64 / 1_048_576.0, "MB");
         phase.note("written", done.written as f64 / 1_048_576.0, "MB");
         let asked = done.latencies.iter().filter(|l| ["read", "write", "flush"].contains(&l.op));

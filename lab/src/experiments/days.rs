@@ -90,7 +90,7 @@ fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -
     let length = source.length().max(1) as f64;
     let tell = |at: u64| progress.at(at as f64 / length);
     let run = blocks::run(&mut open()?, profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, tell);
-    let Run { ledger, took, counters, .. } = run.map_err(|e| failed(&e))?;
+    let Run { done, ledger, took, counters, .. } = run.map_err(|e| failed(&e))?;
     let raw = Raw {
         ledger: &ledger,
         counts: &Counting::new(Blank::new(1)).snapshot(),
@@ -102,6 +102,7 @@ fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -
     // Causes and owners of a kernel's requests are not known.
     phase.forget_owners();
     phase.spent = joined(&phase.spent);
+    phase.account.latencies = done.latencies;
     let told = Day { wakes: asked.wakes(disk.standby_after.value.0) as f64, joules: phase.total().joules() };
     phase.note("wakes", told.wakes, "wakes");
     phase.note("energy", told.joules / 1e3, "kJ");

@@ -84,6 +84,7 @@ fn one(
     // Causes and owners of a kernel's requests are not known.
     phase.forget_owners();
     phase.spent = joined(&phase.spent);
+    phase.account.latencies = done.latencies.clone();
     let idle: Energy = phase.operations.iter().filter(|o| o.operation == Operation::Idle).map(|o| o.energy).sum();
     let spent = phase.total() - idle;
     let (read, written) = (done.read as f64 / 1_048_576.0, done.written as f64 / 1_048_576.0);

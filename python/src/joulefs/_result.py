@@ -45,7 +45,7 @@ class Part:
         try:
             table = pq.read_table(file)
         except FileNotFoundError as e:
-            raise Error(f"{file}: no results there; a directory of `joulefs trace replay --parquet` has four files") from e
+            raise Error(f"{file}: no results there; `joulefs trace replay --parquet` writes them") from e
         except (OSError, pa.ArrowInvalid) as e:
             raise Error(f"{file}: {e}") from e
         return self._placed(table) if self.places is not None else table
@@ -86,7 +86,10 @@ def _joined(name: str, parts: Sequence[Part]) -> pa.Table:
 
 
 #: With what a row of `runs` begins, and what follows what the run depends on; what the device's model counted comes last.
-_HEAD = ("run", "key", "name", "control", "version", "recording", "recording_digest", "kind", "owners")
+_HEAD = (
+    *("run", "key", "name", "control", "version", "build", "recording", "recording_digest", "kind", "owners"),
+    *("experiment", "variant", "seed", "phase", "stage", "quick"),
+)
 _MEASURED = (
     *("total_pj", "cpu_pj", "dram_pj", "storage_pj", "board_pj", "idle_pj", "time_ns", "recorded_ns", "device_bytes"),
     *("recorded_device", "requests", "calls", "read_bytes", "written_bytes", "generated_bytes", "of_others", "left_out"),
@@ -103,7 +106,7 @@ def _rank(column: str) -> tuple[int, int, str]:
         return (0, _HEAD.index(column), "")
     if column in _MEASURED:
         return (2, _MEASURED.index(column), "")
-    return (3 if column.startswith("model_") else 1, 0, column)
+    return (4 if column.startswith("model_") else 3 if column.startswith("measured_") else 1, 0, column)
 
 
 class Result:
@@ -189,7 +192,7 @@ def _directories(place: Path) -> list[Path]:
 
 
 def read(places: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Result:
-    """Results that `joulefs trace replay --parquet` wrote: of a directory, of several, or of all below one.
+    """Results that `joulefs trace replay` or `joulefs lab run` wrote: of a directory, of several, or of all below one.
 
     Parts of a sweep (`--shard`) become the whole: what several made is there once.
     """

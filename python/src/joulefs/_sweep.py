@@ -1,7 +1,7 @@
 """Many runs, on one machine or many, which go on where they were.
 
-The program says which runs there are, and gives each a key: a hash of what it depends on, of the recording and of the version.
-A run's result is a directory of that name in the cache. It is made under another name and renamed, so that it is whole or not
+The program says which runs there are, and gives each a key: a hash of what it depends on, of the recording and of the
+program's sources. A run's result is a directory of that name in the cache. It is made under another name and renamed, so that it is whole or not
 there, however many processes use the cache, and whichever of them are killed.
 """
 

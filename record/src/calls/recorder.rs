@@ -215,6 +215,10 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn folds(&self) -> bool {
         self.inner.folds()
     }
+
+    fn refuses_opening(&self) -> bool {
+        self.inner.refuses_opening()
+    }
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         let call = || Call::Lookup { parent, name: name.into() };
         let Some(before) = &self.before else { return self.entry(|| self.inner.lookup(parent, name), call) };

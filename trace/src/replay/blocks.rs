@@ -57,7 +57,7 @@ fn cause(request: &Request) -> u8 {
 }
 
 /// How long requests of one kind took.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latency {
     /// Which kind.
     pub op: &'static str,

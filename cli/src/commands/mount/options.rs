@@ -6,7 +6,7 @@
 use crate::{meant, output};
 
 /// An option: its name, its values (empty: it takes none), what it means.
-type Choice = (&'static str, &'static str, &'static str);
+pub type Choice = (&'static str, &'static str, &'static str);
 
 /// Of every file system.
 const EITHER: &[Choice] = &[
@@ -125,6 +125,26 @@ const SCHERLFS: &[Choice] = &[
 const ALL: [(&str, &[Choice]); 3] =
     [("Options for -o", EITHER), ("Of a volume of F2FS", F2FS), ("Of a volume of ScherlFS", SCHERLFS)];
 
+/// The options of `joulefs mount`.
+pub fn of_mounts() -> Vec<&'static Choice> {
+    ALL.iter().flat_map(|(_, choices)| *choices).collect()
+}
+
+/// Those that a volume has without being mounted: where files are copied to it, or calls replayed on it.
+pub fn of_volumes() -> Vec<&'static Choice> {
+    F2FS.iter().chain(SCHERLFS).collect()
+}
+
+/// The words that an option has for values, of the text that lists them.
+pub fn words(values: &str) -> Vec<String> {
+    let numbers = |(from, to): (&str, &str)| Some((from.parse::<u32>().ok()?, to.parse::<u32>().ok()?));
+    if let Some((from, to)) = values.split_once("..").and_then(numbers) {
+        return (from..=to).map(|n| n.to_string()).collect();
+    }
+    let words = values.split('|').map(|word| word.split(['[', ':']).next().unwrap_or(word));
+    words.filter(|w| !w.is_empty() && *w != "*" && w.chars().all(|c| !c.is_uppercase())).map(str::to_owned).collect()
+}
+
 /// Columns of the table.
 const COLUMNS: usize = 92;
 
@@ -157,8 +177,8 @@ pub fn unknown(option: &str, name: &str) -> String {
 pub fn meant_by(name: &str, value: Option<&str>) -> String {
     let choices = ALL.iter().flat_map(|(_, choices)| choices.iter());
     let Some((.., values, _)) = choices.into_iter().find(|choice| choice.0 == name) else { return String::new() };
-    let words = values.split('|').map(|word| word.split(['[', ':']).next().unwrap_or(word));
-    value.map_or(String::new(), |value| meant::tip(value, words.filter(|w| w.chars().all(|c| !c.is_uppercase()))))
+    let words = words(values);
+    value.map_or(String::new(), |value| meant::tip(value, words.iter().map(String::as_str)))
 }
 
 #[cfg(test)]

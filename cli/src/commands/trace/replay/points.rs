@@ -1,6 +1,6 @@
 //! How is a run known wherever it is made, and which of all runs are made here?
 //!
-//! A run has a key: a hash of everything that its result depends on, of the recording's bytes and of the version. Equal keys
+//! A run has a key: a hash of everything that its result depends on, of the recording's bytes and of the program's sources. Equal keys
 //! are equal results, to the picojoule, so that who has one need not make it again, and what several machines made can be put
 //! together. The words of the command line are not in it, but what they mean: a default has the key of the same value typed.
 //!
@@ -19,7 +19,7 @@ use trace::Kind;
 
 use super::Args;
 use super::variant::Variant;
-use crate::{Failure, held, output, size};
+use crate::{Failure, held, output, program, size};
 
 /// At most so many runs at once: what each spent, and its volume, stays in memory until all are told.
 const AT_ONCE: usize = 256;
@@ -137,7 +137,9 @@ fn known(args: &Args, kind: Kind, ours: bool, all: &[Variant]) -> Result<Vec<Kno
     let recording = digest(&trace::files_of(&args.file))?;
     let shared = Shared::of(args, ours)?;
     let parameters = all.iter().map(|v| parameters(args, kind, &shared, v)).collect::<Result<Vec<_>, _>>()?;
-    let keys: Vec<String> = all.iter().zip(&parameters).map(|(v, parameters)| key(v, parameters, &recording)).collect();
+    let build = program::build()?;
+    let of_run = |(v, parameters): (&Variant, &Map<String, Value>)| key(build, v, parameters, &recording);
+    let keys: Vec<String> = all.iter().zip(&parameters).map(of_run).collect();
     let control = |v: &Variant| v.control.map(|place| keys[place].clone());
     let of = |((v, parameters), key): ((&Variant, _), &String)| Known {
         key: key.clone(),
@@ -149,9 +151,10 @@ fn known(args: &Args, kind: Kind, ours: bool, all: &[Variant]) -> Result<Vec<Kno
 }
 
 /// A run's key. The numbers of its device count and not its name alone, which may be a file's.
-fn key(variant: &Variant, parameters: &Map<String, Value>, recording: &str) -> String {
+fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recording: &str) -> String {
     let all = json!({
         "version": env!("CARGO_PKG_VERSION"),
+        "build": build,
         "recording": recording,
         "device": variant.profile,
         "parameters": parameters,

@@ -5,11 +5,12 @@ use lab::traces;
 use serde_json::{Value, json};
 use trace::Kind;
 
-use super::cells::Cells;
-use super::{Run, word};
+use super::Run;
 use crate::commands::trace::replay::Args;
 use crate::commands::trace::replay::outcome::Done;
-use crate::{Failure, output};
+use crate::rows::cells::Cells;
+use crate::rows::word;
+use crate::{Failure, output, program};
 
 /// The row.
 pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
@@ -21,6 +22,7 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
     put("name", json!(point.name()));
     put("control", json!(known.control));
     put("version", json!(env!("CARGO_PKG_VERSION")));
+    put("build", json!(program::build()?));
     put("recording", json!(args.file.display().to_string()));
     put("recording_digest", json!(known.recording));
     put("kind", json!(if kind == Kind::Blocks { "blocks" } else { "calls" }));

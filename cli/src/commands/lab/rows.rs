@@ -1,0 +1,196 @@
+//! What an experiment measured as rows ([`crate::rows`]): a run is one phase of one variant with one seed.
+//!
+//! `runs.parquet` has what a phase depends on (`parameter_...`), what it cost, and every number that was measured
+//! (`measured_...`); their units are in `measures.parquet`, which has the same numbers a row each. What a phase is to be compared
+//! with is the same phase of the variant in which nobody cleans, where a plan has one.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use device::energy::{Component, Energy};
+use lab::control;
+use lab::key::Key;
+use lab::plan::{Changes, Experiment, Job};
+use lab::result::{DELETED, Outcome, Phase, VariantResult};
+use serde_json::{Value, json};
+use trace::replay::blocks::Latency;
+use vfs::Reason;
+
+use crate::rows::cells::Cells;
+use crate::rows::{self, Amount, word};
+use crate::spent::{Cause, Words};
+use crate::{Failure, program};
+
+/// The version of the schema.
+const SCHEMA: (&str, &str) = ("joulefs.lab", "1");
+
+/// A phase and by what it is known.
+struct Run<'a> {
+    number: usize,
+    key: String,
+    name: String,
+    control: Option<String>,
+    variant: &'a VariantResult,
+    phase: &'a Phase,
+}
+
+impl rows::Run for Run<'_> {
+    fn begin(&self) -> (usize, &str, &str) {
+        (self.number, &self.key, &self.name)
+    }
+
+    fn energy(&self, tell: &mut dyn FnMut(&Amount<'_>) -> io::Result<()>) -> io::Result<()> {
+        let reasons: Vec<Reason> = self.phase.fs.reasons().to_vec();
+        let words = Words { reasons, rest: String::new() };
+        let mut causes: HashMap<u8, Cause> = HashMap::new();
+        for amount in self.phase.amounts() {
+            let cause = causes.entry(amount.cause).or_insert_with(|| words.named(amount.cause));
+            let owner_name = match self.phase.account.names.get(&amount.owner).map(String::as_str) {
+                Some(DELETED) => format!("<inode {}, deleted>", amount.owner),
+                Some(path) => path.to_owned(),
+                None if amount.owner == 0 => "<no file>".to_owned(),
+                None => format!("<inode {}>", amount.owner),
+            };
+            tell(&Amount {
+                owner: amount.owner,
+                owner_name: &owner_name,
+                number: amount.cause,
+                cause,
+                component: amount.component,
+                energy: amount.energy,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn timeline(&self) -> Vec<(u64, [Energy; Component::ALL.len()])> {
+        self.phase.timeline.iter().map(|sample| (sample.at.0, sample.spent)).collect()
+    }
+
+    fn latencies(&self) -> &[Latency] {
+        &self.phase.account.latencies
+    }
+}
+
+/// The runs of an outcome.
+fn runs<'a>(experiment: &Experiment, changes: &Changes, outcome: &'a Outcome) -> Result<Vec<Run<'a>>, Failure> {
+    let said = |e: &dyn std::fmt::Display| Failure::from(e.to_string());
+    let build = program::build()?;
+    let jobs = experiment.jobs(changes)?;
+    let controls = control::of_jobs(&experiment.plan, &jobs);
+    let of = |job: &Job| {
+        let is_it = |v: &&VariantResult| (&v.name, &v.profile, v.seed) == (&job.variant, &job.profile, job.seed);
+        outcome.variants.iter().find(is_it)
+    };
+    let key = |job: &Job| Key::of(build, experiment.plan.kind, job).map_err(|e| said(&e));
+    let keys = jobs.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    let mut runs = Vec::new();
+    for (n, job) in jobs.iter().enumerate() {
+        let Some(variant) = of(job) else { continue };
+        let control = controls[n].and_then(|place| Some((place, of(&jobs[place])?)));
+        for (at, phase) in variant.phases.iter().enumerate() {
+            // The phase of the same name, and of those the same-manieth.
+            let nth = variant.phases[..at].iter().filter(|p| p.name == phase.name).count();
+            let same = |(place, control): (usize, &VariantResult)| {
+                let mut own = control.phases.iter().enumerate().filter(|(_, p)| p.name == phase.name);
+                own.nth(nth).map(|(at, p)| keys[place].phase(at, &p.name))
+            };
+            runs.push(Run {
+                number: runs.len(),
+                key: keys[n].phase(at, &phase.name),
+                name: format!("{} {}", outcome.name_of(variant), phase.name),
+                control: control.and_then(same),
+                variant,
+                phase,
+            });
+        }
+    }
+    Ok(runs)
+}
+
+/// A name that a column may have.
+fn column(prefix: &str, name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
+    format!("{prefix}_{}", name.chars().map(letter).collect::<String>())
+}
+
+/// What a parameter is, a table's entries each by itself.
+fn parameters(prefix: &str, value: &toml::Value, put: &mut dyn FnMut(String, Value)) {
+    match value {
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(name, value)| parameters(&column(prefix, name), value, put));
+        }
+        value => put(prefix.to_owned(), json!(value)),
+    }
+}
+
+/// A run's own row.
+fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
+    let Run { variant, phase, .. } = run;
+    let mut row = Cells::new();
+    let mut put = |name: &str, value: Value| row.push((name.to_owned(), value));
+    put("run", json!(run.number));
+    put("key", json!(run.key));
+    put("name", json!(run.name));
+    put("control", json!(run.control));
+    put("version", json!(outcome.version));
+    put("build", json!(program::build()?));
+    put("experiment", json!(outcome.experiment));
+    put("variant", json!(variant.name));
+    put("seed", json!(variant.seed));
+    put("phase", json!(phase.name));
+    put("stage", json!(phase.stage));
+    put("quick", json!(outcome.quick));
+    put("profile", json!(variant.profile));
+    put("fs", json!(phase.fs.type_name()));
+    for (name, value) in &variant.parameters {
+        parameters(&column("parameter", name), value, &mut |name, value| put(&name, value));
+    }
+    put("total_pj", json!(phase.total().0));
+    for component in Component::ALL {
+        put(&format!("{}_pj", word(component)), json!(phase.component(component).0));
+    }
+    put("time_ns", json!(phase.took.0));
+    put("bytes", json!(phase.bytes));
+    type Count = fn(&lab::result::Traffic) -> u64;
+    let counts: [(&str, Count); 4] = [
+        ("requests_read", |t| t.reads),
+        ("requests_written", |t| t.writes),
+        ("blocks_read", |t| t.blocks_read),
+        ("blocks_written", |t| t.blocks_written),
+    ];
+    for (name, count) in counts {
+        put(name, json!(phase.traffic.iter().map(count).sum::<u64>()));
+    }
+    for (name, measure) in &phase.measures {
+        put(&column("measured", name), json!(measure.value));
+    }
+    for (name, count) in &phase.counters {
+        put(&column("model", name), json!(count));
+    }
+    Ok(row)
+}
+
+/// Every number that was measured, with its unit.
+fn measures(run: &Run<'_>) -> impl Iterator<Item = Cells> {
+    run.phase.measures.iter().map(|(name, measure)| {
+        let row = [
+            ("run", json!(run.number)),
+            ("key", json!(run.key)),
+            ("name", json!(run.name)),
+            ("measure", json!(name)),
+            ("value", json!(measure.value)),
+            ("unit", json!(measure.unit)),
+        ];
+        row.map(|(name, value)| (name.to_owned(), value)).into()
+    })
+}
+
+/// Writes the files into a directory, which is made if it is not there.
+pub fn write(experiment: &Experiment, changes: &Changes, outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
+    let runs = runs(experiment, changes, outcome)?;
+    let cells = runs.iter().map(|run| cells(outcome, run)).collect::<Result<Vec<_>, _>>()?;
+    let measures: Vec<Cells> = runs.iter().flat_map(measures).collect();
+    rows::write_with(dir, SCHEMA, &runs, &cells, &[("measures", &measures)])
+}

@@ -1,0 +1,97 @@
+//! A build is known by what it is made of, and by nothing else.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::sources::{counts, digest, files, places};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
+}
+
+#[test]
+fn this_program_is_known_by_the_sources_that_lie_here() {
+    assert_eq!(super::build().unwrap(), digest(&root()).unwrap());
+}
+
+#[test]
+fn a_program_without_its_sources_is_known_by_its_own_file() {
+    let of = super::own_file().unwrap();
+    assert!(of.len() == 37 && of.starts_with("file-") && of == super::own_file().unwrap(), "{of}");
+}
+
+/// Cargo notes beside each program which files it was made of.
+#[test]
+fn no_file_that_the_compiler_read_is_forgotten() {
+    let own = std::env::current_exe().unwrap();
+    let roots: BTreeSet<PathBuf> = places().iter().map(|place| root().join(place).join("lib.rs")).collect();
+    let mut read = BTreeSet::new();
+    for entry in fs::read_dir(own.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "d") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let of = text.lines().filter_map(|line| line.split_once(": ")).flat_map(|(_, files)| files.split(' '));
+        let of: Vec<PathBuf> = of.filter_map(|file| root().join(file).canonicalize().ok()).collect();
+        if path == own.with_extension("d") || of.iter().any(|file| roots.contains(file)) {
+            read.extend(of);
+        }
+    }
+    assert!(roots.iter().filter(|lib| lib.exists()).all(|lib| read.contains(lib)), "{roots:?}");
+    let known: BTreeSet<PathBuf> = files(&root()).unwrap().iter().map(|file| root().join(file)).collect();
+    let below = |file: &&PathBuf| file.starts_with(root()) && !file.starts_with(root().join("target"));
+    let forgotten: Vec<_> =
+        read.iter().filter(below).filter(|file| counts(file) && !known.contains(*file) && !is_of_tests(file)).collect();
+    assert!(read.len() > 500, "{}", read.len());
+    assert!(forgotten.is_empty(), "the build's hash does not know {forgotten:?}");
+}
+
+/// Programs for tests alone, and crates that nothing of the product is linked with.
+fn is_of_tests(file: &Path) -> bool {
+    let below = file.strip_prefix(root()).unwrap_or(file);
+    below.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "fixtures")
+        || below.starts_with("schedules")
+        || below.starts_with("conformance")
+        || below.starts_with("recordings")
+        || below.starts_with("scripts/demo-plan")
+}
+
+#[test]
+fn a_changed_byte_a_new_file_or_another_name_is_another_build_and_words_and_places_are_not() {
+    let room = tempfile::tempdir().unwrap();
+    let make = |under: &str| {
+        let at = room.path().join(under);
+        for place in places() {
+            let file = if place.extension().is_some() { at.join(&place) } else { at.join(&place).join("a.rs") };
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "fn one() {}").unwrap();
+        }
+        at
+    };
+    let (one, two) = (make("one"), make("a/longer/two"));
+    let first = digest(&one).unwrap();
+    assert_eq!(first, digest(&two).unwrap());
+    for words in ["experiments/README.md", "experiments/ours.csv", "experiments/took.csv", "docs.md", "device/tests.rs"]
+    {
+        fs::write(one.join(words), "words").unwrap();
+        assert_eq!(first, digest(&one).unwrap(), "{words}");
+    }
+    for file in
+        ["device/src/a.rs", "victim/src/a.rs", "profiles/a.rs", "Cargo.lock", "lab/Cargo.toml", "f2fs/src/new/b.rs"]
+    {
+        let path = two.join(file);
+        let before = fs::read(&path).ok();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "fn two() {}").unwrap();
+        assert_ne!(first, digest(&two).unwrap(), "{file}");
+        match before {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
+    assert_eq!(first, digest(&two).unwrap());
+    fs::rename(two.join("vfs/src/a.rs"), two.join("vfs/src/b.rs")).unwrap();
+    assert_ne!(first, digest(&two).unwrap());
+}
