@@ -68,6 +68,7 @@ pub fn parameters(kind: Kind) -> Vec<Parameter> {
         Kind::Uncached => of::<uncached::Parameters>(),
         Kind::Days => of::<days::Parameters>(),
         Kind::Worth => of::<OnVolume<worth::Parameters>>(),
+        Kind::Idle => of::<OnVolume<idle::Parameters>>(),
     };
     fields(&schema, &source(kind))
 }

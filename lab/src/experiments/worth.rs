@@ -293,6 +293,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phase.stage = Stage::Measured;
     let cleaned = Cleaned::so_far(volume).since(before);
     cleaned.note(&mut phase);
+    cleaned::note_inside(&mut phase);
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     distribution(&mut phase, "call", &mut user.calls);
     distribution(&mut phase, "sync", &mut user.syncs);
