@@ -10,9 +10,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use device::clock::Clock;
 use device::energy::profile::Profile;
 use device::{BLOCK, generate};
-use device::clock::Clock;
 use f2fs::MountOptions;
 use f2fs::gc::linux::Version;
 use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
@@ -21,6 +21,7 @@ use serde::Deserialize;
 use vfs::{FileSystem, WriteFlags};
 
 use super::app_cleaning::fill;
+use super::afterwards::Afterwards;
 use super::app_noted::distribution;
 use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
@@ -71,6 +72,8 @@ pub(super) struct Parameters {
     /// Milliseconds between two sections while it is told to hurry.
     #[serde(default)]
     urgent_ms: Option<u64>,
+    /// The work after.
+    after: Afterwards,
 }
 
 impl Parameters {
@@ -136,12 +139,12 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     p.check()?;
     let gc = p.settings()?;
     let options = MountOptions { gc: cleaned::never(gc.policy), ..MountOptions::default() };
-    let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, 3))?;
+    let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, 4))?;
     let volume = bench.f2fs()?;
     // Its free blocks are spread over the segment.
     let pieces = (typed::SEGMENT - p.valid).min(p.valid).min(8);
     let segment = Type { name: "A", valid: p.valid, pieces };
-    let mut writing = bench.measure("writing", p.segments, &progress.part(1, 3), |recorder| {
+    let mut writing = bench.measure("writing", p.segments, &progress.part(1, 4), |recorder| {
         typed::write(volume, &segment, p.segments, job.seed, || recorder.step())?;
         Ok(p.segments * typed::SEGMENT * BLOCK as u64)
     })?;
@@ -159,7 +162,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let turns = || volume.counters.background_gc.load(Relaxed);
     let from = turns();
     volume.set_cleaning(gc);
-    let mut phase = bench.measure("rest", p.hours * 3600, &progress.part(2, 3), |recorder| {
+    let mut phase = bench.measure("rest", p.hours * 3600, &progress.part(2, 4), |recorder| {
         let bytes = rest(&bench, &p, recorder, job.seed, &mut syncs)?;
         volume.set_cleaning(cleaned::never(gc.policy));
         volume.sync()?;
@@ -179,7 +182,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     cleaned::note_inside(&mut phase);
     distribution(&mut phase, "sync", &mut syncs);
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "at the end"));
-    phases.push(phase);
+    let mut after = p.after.run(&bench, job.seed, &progress.part(3, 4))?;
+    after.note("in_all", (phase.total() + after.total()).joules(), "J");
+    phases.extend([phase, after]);
     volume.unmount()?;
     Ok((phases, histograms))
 }
