@@ -203,8 +203,8 @@ mod tests {
             c.victim(&view(), moment).map(|c| c.seg.0)
         };
         assert_eq!(chosen(80, Hurry::Background), Some(2));
-        // 200 of 512 blocks are 39 percent, 256 half of them, and the youngest never has a benefit.
-        assert_eq!((chosen(39, Hurry::Background), chosen(40, Hurry::Background)), (None, Some(2)));
+        // 200 of 512 blocks are more than 39 percent, 100 more than 19.
+        assert_eq!([40, 39, 19].map(|percent| chosen(percent, Hurry::Background)), [Some(2), Some(1), None]);
         assert_eq!(chosen(10, Hurry::Foreground), Some(1));
     }
 
