@@ -51,7 +51,13 @@ impl Streams {
         match self {
             Streams::One => 0,
             Streams::DataMoved if moved && !node => 4,
-            Streams::Data | Streams::DataMoved => if node { 0 } else { index + 1 },
+            Streams::Data | Streams::DataMoved => {
+                if node {
+                    0
+                } else {
+                    index + 1
+                }
+            }
             Streams::LogsMoved if moved && !node => 7,
             Streams::Logs | Streams::LogsMoved => index + 1,
             Streams::Moved if node => 0,
@@ -101,7 +107,10 @@ mod tests {
     fn contents_that_move_are_apart_from_all_others_and_nodes_stay() {
         assert_eq!(handles(Streams::DataMoved, true), [4, 4, 4, 0, 0, 0]);
         assert_eq!(handles(Streams::LogsMoved, true), [7, 7, 7, 4, 5, 6]);
-        assert_eq!((handles(Streams::Moved, false), handles(Streams::Moved, true)), ([1, 1, 1, 0, 0, 0], [2, 2, 2, 0, 0, 0]));
+        assert_eq!(
+            (handles(Streams::Moved, false), handles(Streams::Moved, true)),
+            ([1, 1, 1, 0, 0, 0], [2, 2, 2, 0, 0, 0])
+        );
         for (name, s) in Streams::ALL {
             assert!(handles(s, true)[3..] == handles(s, false)[3..], "{name}");
         }

@@ -13,8 +13,7 @@ use crate::plan::{Experiment, Kind, Plan, PlanError};
 pub const NOBODY: &str = "none";
 
 /// Parameters that say how it is cleaned, and not what else is done.
-const OF_CLEANING: [&str; 9] =
-    ["policy", "power", "pace", "mode", "gcs", "cleaning", "looks", "version", "urgent_ms"];
+const OF_CLEANING: [&str; 9] = ["policy", "power", "pace", "mode", "gcs", "cleaning", "looks", "version", "urgent_ms"];
 
 /// Who cleans in a variant, by all that tells one from another; none if it is not about cleaning.
 fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {

@@ -62,7 +62,9 @@ impl Volume {
     }
 
     fn situation(&self, now: Duration, used: bool, zoned: Option<Zoned>) -> Situation {
-        let Some(z) = zoned else { return Situation { now, used, much_to_gain: self.much_to_gain(), enough_free: false } };
+        let Some(z) = zoned else {
+            return Situation { now, used, much_to_gain: self.much_to_gain(), enough_free: false };
+        };
         let free = u64::from(self.seg.lock().table.free_sections());
         let more_than = |percent: u32| free > u64::from(self.sb.sections()) * u64::from(percent) / 100;
         Situation { now, used, much_to_gain: !more_than(z.few_free), enough_free: more_than(z.enough_free) }

@@ -20,8 +20,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use vfs::{FileSystem, WriteFlags};
 
-use super::app_cleaning::fill;
 use super::afterwards::Afterwards;
+use super::app_cleaning::fill;
 use super::app_noted::distribution;
 use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
@@ -95,7 +95,8 @@ impl Parameters {
     fn settings(&self) -> Result<Settings, LabError> {
         let policy = cleaned::policy(&self.policy)?;
         let on = cleaned::cleans(&self.policy);
-        let own = Settings { on, policy, pace: Pace::of(policy), intervals: Intervals::of(policy), ..Settings::default() };
+        let own =
+            Settings { on, policy, pace: Pace::of(policy), intervals: Intervals::of(policy), ..Settings::default() };
         let linux = Settings { pace: Pace::VICTIM, ..own };
         let mut gc = match self.looks {
             Looks::Own => own,
