@@ -53,10 +53,8 @@ fn measure(fs: &Arc<Volume>, files: &[Ino], count: u64, cleans: bool, seed: u64)
                 Ok(())
             })
         });
-        let writers: Vec<_> = (seed..)
-            .zip(files)
-            .map(|(n, ino)| scope.spawn(move || writes(fs, *ino, count, n)))
-            .collect();
+        let writers: Vec<_> =
+            (seed..).zip(files).map(|(n, ino)| scope.spawn(move || writes(fs, *ino, count, n))).collect();
         let mut all = Vec::new();
         for w in writers {
             all.extend(w.join().map_err(|_| "a writer panicked")??);
@@ -112,7 +110,9 @@ fn main() -> Outcome<()> {
             let per_second = median(seen.iter().map(|s| s.per_second).collect());
             let sections = median(seen.iter().map(|s| s.sections as f64).collect());
             let (p50, p99, p999) = (of(0.5), of(0.99), of(0.999));
-            println!("{threads:>7}  {what:>8}  {per_second:>8.0}  {p50:>10.2}  {p99:>10.2}  {p999:>10.2}  {sections:>8}");
+            println!(
+                "{threads:>7}  {what:>8}  {per_second:>8.0}  {p50:>10.2}  {p99:>10.2}  {p999:>10.2}  {sections:>8}"
+            );
         }
     }
     Ok(())

@@ -137,7 +137,11 @@ fn streams_change_the_device_alone(name: &str, phase: &str) {
             assert_eq!(p.counters["blocks_written"], control.counters["blocks_written"], "{}", v.name);
         }
         if v.name.ends_with("-logs") {
-            assert_ne!(p.counters["blocks_padded"], control.counters["blocks_padded"], "{}: no handle is named", v.name);
+            assert_ne!(
+                p.counters["blocks_padded"], control.counters["blocks_padded"],
+                "{}: no handle is named",
+                v.name
+            );
         }
     }
 }
