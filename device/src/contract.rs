@@ -43,6 +43,11 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.write(at, data, Tag { cause, owner: owners.last().copied().unwrap_or_default() })
     }
+    /// What is written to these blocks from now on is expected to die with what else has this handle: a device that can
+    /// puts it into the same reclaim unit (NVMe's flexible data placement, TP4146, where each write command names its
+    /// handle). Handle 0 is that of whatever nobody placed; a handle that the device has not means 0. A hint: no data
+    /// depends on it, and a device, or one that lies over it, may ignore it.
+    fn place(&self, _at: Lba, _blocks: u64, _handle: u8) {}
     /// Returns when everything written before the call is durable.
     fn flush(&self, tag: Tag) -> Result<()>;
     /// Says that `blocks` blocks from `at` hold nothing of use.
@@ -73,6 +78,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         (**self).write_for(at, data, owners, cause)
+    }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        (**self).place(at, blocks, handle)
     }
     fn flush(&self, tag: Tag) -> Result<()> {
         (**self).flush(tag)

@@ -182,6 +182,10 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         Ok(())
     }
 
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
+
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)?;
         self.slot(tag).flushes.fetch_add(1, Relaxed);

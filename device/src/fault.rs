@@ -225,6 +225,10 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
         Ok(())
     }
 
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
+
     fn flush(&self, tag: Tag) -> Result<()> {
         self.count(Op::Flush, Lba(0))?;
         self.inner.flush(tag)

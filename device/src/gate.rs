@@ -109,6 +109,9 @@ impl<D: BlockDevice> BlockDevice for Gate<D> {
         let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
         self.pass(Op::Write, tag, |inner| inner.write_for(at, data, owners, cause))
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.pass(Op::Flush, tag, |inner| inner.flush(tag))
     }

@@ -98,6 +98,10 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
         self.write(at, &parts.concat(), tag)
     }
 
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
+
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }

@@ -12,6 +12,7 @@ mod flash_ahead;
 mod flash_drain;
 mod flash_energy;
 mod flash_ftl;
+mod flash_handles;
 mod flash_time;
 mod flash_wear;
 mod memory;

@@ -33,6 +33,7 @@ mod rig;
 pub mod segment;
 mod served;
 pub mod space;
+pub mod streams;
 pub mod superblocks;
 pub mod tick;
 mod trim;

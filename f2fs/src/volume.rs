@@ -102,6 +102,8 @@ pub struct MountOptions {
     pub compress_costs: crate::compress::costs::Costs,
     /// Who has the time booked that deltas and compressing take; nobody if there is no meter.
     pub processor: Option<Arc<dyn Processor>>,
+    /// Which blocks a device that can keeps apart.
+    pub streams: crate::streams::Streams,
     /// Cleaning ahead of time.
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
@@ -139,6 +141,7 @@ impl Default for MountOptions {
             delta_costs: crate::delta::costs::Costs::PAPER,
             compress_costs: crate::compress::costs::Costs::default(),
             processor: None,
+            streams: crate::streams::Streams::One,
             gc: crate::gc::settings::Settings::default(),
             prices: victim::joule::Prices::default(),
         }

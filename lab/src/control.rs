@@ -13,17 +13,17 @@ use crate::plan::{Experiment, Job, Kind, Plan, PlanError};
 pub const NOBODY: &str = "none";
 
 /// Parameters that say how it is cleaned, and not what else is done.
-const OF_CLEANING: [&str; 6] = ["policy", "power", "pace", "mode", "gcs", "cleaning"];
+const OF_CLEANING: [&str; 9] = ["policy", "power", "pace", "mode", "gcs", "cleaning", "looks", "version", "urgent_ms"];
 
 /// Who cleans in a variant, by all that tells one from another; none if it is not about cleaning.
 fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {
     let of = match parameters.get("cleaning") {
         Some(cleaning) => cleaning.as_table()?,
-        None if matches!(kind, Kind::Bound | Kind::Cleaning | Kind::GcEffect) => parameters,
+        None if matches!(kind, Kind::Bound | Kind::Cleaning | Kind::GcEffect | Kind::Idle) => parameters,
         None => return None,
     };
     let word = |name: &str| of.get(name).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
-    Some(["policy", "power", "pace", "mode"].map(word).into())
+    Some(["policy", "power", "pace", "mode", "looks", "version"].map(word).into())
 }
 
 fn is_nobody(cleaner: &[String]) -> bool {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_comparison_of_policies_without_a_control_is_refused() {
-        for kind in ["bound", "cleaning", "gc-effect"] {
+        for kind in ["bound", "cleaning", "gc-effect", "idle"] {
             let e = refused(&format!("kind = \"{kind}\"\n{AFTER}{TWO}"));
             assert!(e.starts_with("experiment x: plan.toml: no control"), "{e}");
             // A variant alone is no control: it must be named as one.

@@ -91,6 +91,9 @@ impl<D: BlockDevice> BlockDevice for Host<D> {
             }
         }
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }

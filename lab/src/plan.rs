@@ -123,6 +123,8 @@ pub enum Kind {
     Days,
     /// Use in turns with pauses in which the background cleans, and the work after.
     Worth,
+    /// Hours in which hardly anyone writes, and cleaning that wins nothing.
+    Idle,
 }
 
 /// A plan's variant, ready to run.
@@ -267,6 +269,9 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "fagc-sizes",
     "fagc-table6",
     "gc-bound",
+    "gc-idle",
+    "gc-streams",
+    "gc-streams-worn",
     "gc-worth",
     "ji-fig1",
     "ji-fig2",

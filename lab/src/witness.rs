@@ -87,6 +87,9 @@ impl<D: BlockDevice> BlockDevice for Witness<D> {
         }
         self.inner.write_for(at, data, owners, cause)
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }

@@ -108,6 +108,65 @@ fn gc_worth_runs_and_repeats_and_whoever_cleans_the_use_is_the_same() {
 }
 
 #[test]
+fn gc_idle_runs_and_repeats_and_joule_leaves_a_volume_at_rest_alone() {
+    let outcome = runs_and_repeats("gc-idle");
+    let of = |variant: &str, measure: &str| {
+        let (_, rest) = outcome.phases().find(|(v, p)| v.name == variant && p.name == "rest").unwrap();
+        rest.measures[measure].value
+    };
+    for share in ["99", "90"] {
+        let of = |name: &str, measure: &str| of(&format!("{share}-{name}"), measure);
+        assert_eq!((of("joule", "gc_count"), of("none", "calls")), (0.0, 0.0));
+        assert_eq!(of("joule", "joules_per_hour"), of("none", "joules_per_hour"), "{share}: looking costs nothing");
+        assert!(of("linux-6.1", "joules_per_hour") > 10.0 * of("none", "joules_per_hour"), "{share}");
+        for measure in ["calls", "moved_blocks", "joules_per_hour"] {
+            assert_eq!(of("linux-6.1", measure), of("linux-6.12", measure), "{share}: {measure}");
+        }
+        // A section that is 95 % full is left alone by 6.12, one that is 80 % full by 6.19.
+        assert!(of("linux-6.19-zoned", "gc_count") <= 1.0, "{share}");
+        assert_eq!(of("linux-6.12-zoned", "gc_count") > 1.0, share == "90", "{share}");
+        let (calls, slower) = (of("linux-6.12-urgent-200ms", "calls"), of("linux-6.12-urgent", "calls"));
+        assert!(calls > 2.0 * slower && slower > 7000.0, "{share}: {calls} and {slower} calls");
+        assert!(of("linux-6.12-urgent", "nothing_found") > 0.9 * slower, "{share}");
+    }
+}
+
+/// Every variant writes the same, whatever the device keeps apart, and something is copied inside.
+fn streams_change_the_device_alone(name: &str, phase: &str) {
+    let outcome = runs_and_repeats(name);
+    for (v, p) in outcome.phases().filter(|(_, p)| p.name == phase) {
+        let mapping = ["-data-moved", "-logs-moved", "-moved", "-data", "-logs", "-one"];
+        let rest = mapping.iter().find_map(|m| v.name.strip_suffix(m)).unwrap();
+        let one = format!("{rest}-one");
+        let (_, control) = outcome.phases().find(|(w, p)| w.name == one && p.name == phase).unwrap();
+        assert_eq!(p.bytes, control.bytes, "{}", v.name);
+        let inside = p.measures["flash_write_amplification"].value;
+        assert!((1.0..20.0).contains(&inside), "{}: {inside}", v.name);
+        // F2FS writes the same whatever handles it names, if nothing depends on how long the device takes.
+        if v.name.contains("none") {
+            assert_eq!(p.counters["blocks_written"], control.counters["blocks_written"], "{}", v.name);
+        }
+        if v.name.ends_with("-logs") {
+            assert_ne!(
+                p.counters["blocks_padded"], control.counters["blocks_padded"],
+                "{}: no handle is named",
+                v.name
+            );
+        }
+    }
+}
+
+#[test]
+fn gc_streams_runs_and_repeats_and_every_mapping_writes_the_same() {
+    streams_change_the_device_alone("gc-streams", "overwriting");
+}
+
+#[test]
+fn gc_streams_worn_runs_and_repeats_and_every_mapping_writes_the_same() {
+    streams_change_the_device_alone("gc-streams-worn", "use");
+}
+
+#[test]
 fn fagc_fig4_runs_and_repeats() {
     runs_and_repeats("fagc-fig4");
 }

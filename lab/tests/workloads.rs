@@ -149,7 +149,18 @@ fn every_shipped_comparison_of_policies_has_controls_and_the_work_after() {
     }
     assert_eq!(
         compared,
-        ["fagc-fig11", "fagc-fig12", "fagc-fig9-table5", "fagc-table6", "gc-bound", "gc-worth", "medfs-all"]
+        [
+            "fagc-fig11",
+            "fagc-fig12",
+            "fagc-fig9-table5",
+            "fagc-table6",
+            "gc-bound",
+            "gc-idle",
+            "gc-streams",
+            "gc-streams-worn",
+            "gc-worth",
+            "medfs-all"
+        ]
     );
     let demo = Experiment::find(concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/demo-plan")).unwrap();
     lab::run::check(&demo, &Changes::default()).unwrap();

@@ -11,6 +11,7 @@ use crate::Power;
 use crate::joule::{self, Prices};
 use crate::memory::{Ask, Memory, Tuning};
 use crate::outlook::Outlook;
+use crate::plain::Plain;
 use crate::policy::Policy;
 use crate::similar::{self, Moved};
 use crate::view::{Candidate, View};
@@ -108,6 +109,9 @@ impl Chooser {
         let ask = Ask { foreground, urgent, end: self.end, unit: self.per_section, passed };
         self.memory.max_mtime = self.memory.max_mtime.max(now);
         let (memory, tuning) = (&self.memory, &self.tuning);
+        // Those left alone take no place in the window; in the kernel they do.
+        let emptier = tuning.too_full.filter(|_| hurry == Hurry::Background).map(|percent| self.below(view, percent));
+        let view = emptier.as_ref().map_or(view, |v| v as &dyn View);
         let (choice, memory) = match self.who(hurry) {
             Policy::Greedy => greedy::choose(view, memory, tuning, ask),
             Policy::CostBenefit => cost_benefit::choose(view, memory, tuning, ask),
@@ -118,6 +122,15 @@ impl Chooser {
         };
         self.memory = memory;
         choice.map(|c| c.victim)
+    }
+    /// The candidates with fewer valid blocks than so many percent.
+    fn below(&self, view: &dyn View, percent: u32) -> Plain {
+        let (most, mut all) = (u64::from(512 * self.per_section) * u64::from(percent) / 100, Vec::new());
+        view.scan(SegNo(0), self.end, &mut |c| {
+            all.extend((u64::from(c.valid) < most).then_some(c));
+            true
+        });
+        Plain::new(self.per_section, all)
     }
     fn who(&self, hurry: Hurry) -> Policy {
         match (hurry, self.policy) {
@@ -151,7 +164,6 @@ impl Chooser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plain::Plain;
 
     const DAY: u64 = 86_400;
     /// The next use fills holes of two blocks each.
@@ -180,6 +192,20 @@ mod tests {
             assert_eq!(chosen(policy, 30, Hurry::UrgentHigh), Some(1), "{policy:?}");
             assert_eq!(chosen(policy, 30, Hurry::Urgent), Some(2), "{policy:?}");
         }
+    }
+
+    #[test]
+    fn a_full_unit_is_left_alone_in_the_background_and_by_nobody_who_waits() {
+        let chosen = |percent: u32, hurry: Hurry| {
+            let mut c = chooser(Policy::CostBenefit, 30);
+            c.tuning.too_full = Some(percent);
+            let moment = Moment { hurry, now: 30 * DAY, passed: &[], outlook: SHORT };
+            c.victim(&view(), moment).map(|c| c.seg.0)
+        };
+        assert_eq!(chosen(80, Hurry::Background), Some(2));
+        // 200 of 512 blocks are more than 39 percent, 100 more than 19.
+        assert_eq!([40, 39, 19].map(|percent| chosen(percent, Hurry::Background)), [Some(2), Some(1), None]);
+        assert_eq!(chosen(10, Hurry::Foreground), Some(1));
     }
 
     #[test]

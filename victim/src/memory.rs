@@ -65,6 +65,9 @@ pub struct Tuning {
     pub fagc_age_weight: u32,
     /// Weight of fragmentation in percent under FAGC; the rest is the weight of invalid blocks.
     pub fagc_f_weight: u32,
+    /// In the background a unit is left alone that has so many percent of valid blocks or more (`gc_valid_thresh_ratio`,
+    /// which Linux asks on zoned volumes alone).
+    pub too_full: Option<u32>,
 }
 
 impl Default for Tuning {
@@ -77,6 +80,7 @@ impl Default for Tuning {
             age_weight: 60,
             fagc_age_weight: 40,
             fagc_f_weight: 40,
+            too_full: None,
         }
     }
 }

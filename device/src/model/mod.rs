@@ -71,6 +71,9 @@ pub trait Model: Send {
     /// in this order long ago. It costs no joule and counts nowhere, and none of it is in the controller's
     /// memory. A device whose costs do not depend on its contents may ignore this call.
     fn fill(&mut self, _now: Nanos, _runs: &[(Lba, u64)]) {}
+    /// Writes to these blocks from now on belong to a reclaim unit of this handle
+    /// ([`BlockDevice::place`](crate::BlockDevice::place)). A device without handles may ignore this call.
+    fn place(&mut self, _at: Lba, _blocks: u64, _handle: u8) {}
     /// The power is cut at `now` and comes back: writes that were not durable are gone. Returns the blocks whose last
     /// write is lost, in order.
     fn cut(&mut self, now: Nanos) -> Vec<Lba>;

@@ -291,6 +291,11 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
         self.ask_for(Operation::Write, Ask::Write { at, blocks }, blocks, tag, owners);
         Ok(())
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        if check_blocks("place", at, blocks, self.blocks()).is_ok() {
+            self.state.lock().model.place(at, blocks, handle);
+        }
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.ask(Operation::Flush, Ask::Flush, 0, tag);
         self.contents.flush(tag)

@@ -191,6 +191,9 @@ impl BlockDevice for Bases {
         // Blocks of several: of contents that are written so nobody is a stranger.
         self.writing(at, &[data], Tag { cause, owner: 0 }, || self.below.write_for(at, data, owners, cause))
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.below.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> device::Result<()> {
         self.below.flush(tag)
     }

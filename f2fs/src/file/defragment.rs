@@ -229,6 +229,7 @@ impl Volume {
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let bytes = contents[done..done + run.len()].as_flattened();
+            self.place(run[0], run.len() as u32, Cause::Defragment as u8);
             self.dev.write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))?;
             done += run.len();
         }

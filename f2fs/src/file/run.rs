@@ -35,6 +35,7 @@ impl<'p> Run<'p> {
     }
     pub(super) fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
         if !self.parts.is_empty() {
+            vol.place(self.start, self.parts.len() as u32, tag.cause);
             vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag)?;
             self.parts.clear();
         }

@@ -122,6 +122,7 @@ impl Volume {
             return Ok(false);
         }
         node::set_footer(&mut block, &Footer { fsync: false, dentry: false, ..f });
+        self.place(addr, 1, tag.cause);
         self.dev.write(Lba(addr.0.into()), &*block, tag)?;
         let mut names = self.promises.names.lock();
         names.withdrawn(ino);

@@ -14,7 +14,7 @@ use parking_lot::RwLockWriteGuard;
 use victim::{Hurry, Policy};
 
 use super::pacer::Situation;
-use super::settings::{Pace, Settings, Urgency};
+use super::settings::{Pace, Settings, Urgency, Zoned};
 use super::uses::Amounts;
 use super::work::{Into, When, Work};
 use crate::error::Result;
@@ -38,7 +38,7 @@ impl Volume {
         let settings = *self.gc.lock();
         let now = self.clock.monotonic();
         let used = self.used.swap(false, Ordering::Relaxed);
-        let situation = Situation { now, used, much_to_gain: self.much_to_gain() };
+        let situation = self.situation(now, used, settings.zoned);
         if used {
             self.cleaner.uses.lock().note();
         }
@@ -59,6 +59,15 @@ impl Volume {
         let mut pacer = self.cleaner.pacer.lock();
         pacer.cleaned(now, found);
         Ok(pacer.sleep(now))
+    }
+
+    fn situation(&self, now: Duration, used: bool, zoned: Option<Zoned>) -> Situation {
+        let Some(z) = zoned else {
+            return Situation { now, used, much_to_gain: self.much_to_gain(), enough_free: false };
+        };
+        let free = u64::from(self.seg.lock().table.free_sections());
+        let more_than = |percent: u32| free > u64::from(self.sb.sections()) * u64::from(percent) / 100;
+        Situation { now, used, much_to_gain: !more_than(z.few_free), enough_free: more_than(z.enough_free) }
     }
 
     /// The volume rests: what it took since it last did was one use.

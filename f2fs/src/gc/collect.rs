@@ -264,6 +264,7 @@ impl Volume {
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let tag = work.data_cause().of(live[done].node.ino);
             let data = bytes[done..done + run.len()].as_flattened();
+            self.place(run[0], run.len() as u32, tag.cause);
             if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
                 // The segment table counts blocks as moved that no node points at.
                 self.failed.store(true, Ordering::Release);

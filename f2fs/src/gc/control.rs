@@ -40,6 +40,7 @@ impl Settings {
     pub(crate) fn apply(&self, seg: &mut Segments) {
         seg.chooser.policy = self.policy;
         seg.chooser.power = self.power;
+        seg.chooser.tuning.too_full = self.zoned.map(|z| z.too_full);
         seg.threads_always = self.urgency == Urgency::High;
     }
 

@@ -3,6 +3,7 @@
 //! * `collect`: moves the valid blocks of a section elsewhere.
 //! * `pace`: foreground cleaning, when space is short: when it runs, and how much it does.
 //! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
+//! * [`linux`]: the pace of the kernel's thread, by version.
 //! * `uses`: what the next use of the volume will take.
 //! * [`settings`]: what a user can set. `cleaner`, `work`: what cleaning remembers, and the section being emptied.
 //! * [`control`]: the settings and counters of a mounted volume.
@@ -15,6 +16,7 @@ pub mod background;
 pub(crate) mod cleaner;
 mod collect;
 pub mod control;
+pub mod linux;
 mod pace;
 pub mod pacer;
 pub mod prices;

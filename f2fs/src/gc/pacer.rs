@@ -16,8 +16,11 @@ pub struct Situation {
     pub now: Duration,
     /// True if the volume got a request since the last call.
     pub used: bool,
-    /// True if many blocks are invalid and few are free (kernel `has_enough_invalid_blocks`).
+    /// True if many blocks are invalid and few are free (kernel `has_enough_invalid_blocks`; on a zoned volume, if few
+    /// sections are free, `need_to_boost_gc`).
     pub much_to_gain: bool,
+    /// True if so many sections are free that a zoned volume is not cleaned (kernel `has_enough_free_blocks`).
+    pub enough_free: bool,
 }
 
 /// When the next section is due.
@@ -25,6 +28,7 @@ pub struct Situation {
 pub struct Pacer {
     intervals: Intervals,
     urgency: Urgency,
+    zoned: bool,
     wait: Duration,
     due: Duration,
     last_use: Duration,
@@ -36,6 +40,7 @@ impl Pacer {
         let mut p = Pacer {
             intervals: settings.intervals,
             urgency: settings.urgency,
+            zoned: settings.zoned.is_some(),
             wait: Duration::ZERO,
             due: now,
             last_use: now,
@@ -88,6 +93,14 @@ impl Pacer {
             self.due = s.now + self.wait;
             return false;
         }
+        if s.enough_free {
+            self.wait = self.intervals.none;
+            self.due = s.now + self.wait;
+            return false;
+        }
+        if self.zoned && self.wait == self.intervals.none {
+            self.wait = self.intervals.max;
+        }
         if s.much_to_gain {
             self.shorter()
         } else {
@@ -116,13 +129,14 @@ impl Pacer {
 
 #[cfg(test)]
 mod tests {
+    use super::super::linux::Version;
     use super::*;
 
     fn s(n: u64) -> Duration {
         Duration::from_secs(n)
     }
     fn at(now: Duration, used: bool, much: bool) -> Situation {
-        Situation { now, used, much_to_gain: much }
+        Situation { now, used, much_to_gain: much, enough_free: false }
     }
 
     #[test]
@@ -167,6 +181,22 @@ mod tests {
         assert!(p.turn(at(s(330), false, false)));
         p.cleaned(s(330), true);
         assert_eq!(p.sleep(s(330)), s(30));
+    }
+
+    #[test]
+    fn a_zoned_volume_is_left_alone_while_much_is_free_and_looked_at_soon_again_after_nothing_was_found() {
+        let zoned = Version::V6_12.pace(true, Settings::default());
+        let ms = Duration::from_millis;
+        let mut p = Pacer::new(&zoned, s(0));
+        assert_eq!(p.sleep(s(0)), ms(10));
+        assert!(!p.turn(Situation { enough_free: true, ..at(s(6), false, false) }));
+        assert_eq!(p.sleep(s(6)), s(60));
+        assert!(p.turn(at(s(66), false, false)));
+        p.cleaned(s(66), true);
+        assert_eq!(p.sleep(s(66)), ms(20), "the next one follows at once, not after a minute");
+        assert!(p.turn(at(s(67), false, true)));
+        p.cleaned(s(67), true);
+        assert_eq!(p.sleep(s(67)), ms(10), "few are free");
     }
 
     #[test]

@@ -64,6 +64,17 @@ impl Pace {
     }
 }
 
+/// What the kernel's thread asks on a zoned volume, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zoned {
+    /// Nothing is cleaned while more of the sections are free (kernel `no_zoned_gc_percent`).
+    pub enough_free: u32,
+    /// It hurries while no more of them are (kernel `boost_zoned_gc_percent`).
+    pub few_free: u32,
+    /// A section with so many valid blocks or more is left alone (kernel `valid_thresh_ratio`).
+    pub too_full: u32,
+}
+
 /// How urgent background cleaning is (kernel `gc_urgent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
@@ -95,6 +106,8 @@ pub struct Settings {
     pub step_blocks: usize,
     /// How much is cleaned at a time.
     pub pace: Pace,
+    /// What is asked as on a zoned volume, if anything is.
+    pub zoned: Option<Zoned>,
     /// Percent of the sections that a policy which asks what cleaning is worth holds free whatever it is worth.
     pub keep_free: u32,
 }
@@ -109,6 +122,7 @@ impl Default for Settings {
             power: Power::Battery,
             step_blocks: 64,
             pace: Pace::VICTIM,
+            zoned: None,
             keep_free: 0,
         }
     }

@@ -156,6 +156,7 @@ impl Volume {
 
     fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
+            self.place(run.start, (run.bytes.len() / 4096) as u32, cause as u8);
             self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8).inspect_err(|_| {
                 // The NAT names addresses at which nothing was written, and the chain has a gap.
                 self.failed.store(true, Ordering::Release);

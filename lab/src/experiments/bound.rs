@@ -146,6 +146,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let (mut phase, mut seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 2, parts))?;
     let cleaned = Cleaned::so_far(volume).since(before);
     notes(&mut phase, cleaned, &seen);
+    cleaned::note_inside(&mut phase);
     distribution(&mut phase, "write", &mut seen.writes);
     distribution(&mut phase, "sync", &mut seen.syncs);
     if !given.is_aged() {

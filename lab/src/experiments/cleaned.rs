@@ -73,6 +73,18 @@ impl Cleaned {
     }
 }
 
+/// Notes what a flash device did with what was written: blocks that its own cleaning copied, and what it programmed (blocks,
+/// copies, and what fills rows up) for each block that it was given.
+pub(super) fn note_inside(phase: &mut Phase) {
+    let of = |name: &str| phase.counters.get(name).map(|n| *n as f64);
+    let all = ["blocks_programmed", "blocks_padded", "blocks_copied", "blocks_written"].map(of);
+    // A disk has none of these.
+    let [Some(programmed), Some(padded), Some(copied), Some(written)] = all else { return };
+    phase.note("flash_copied", copied, "blocks");
+    phase.note("flash_padded", padded, "blocks");
+    phase.note("flash_write_amplification", (programmed + padded + copied) / written, "x");
+}
+
 /// How much is cleaned at a time.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq, Default)]
 #[serde(rename_all = "lowercase")]

@@ -24,6 +24,7 @@ mod gc_effect;
 mod gc_energy;
 mod given;
 mod growth;
+mod idle;
 mod keeping;
 mod launch;
 mod layout;
@@ -76,6 +77,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Uncached => uncached::run(profile, job, progress),
         Kind::Days => days::run(profile, job, progress),
         Kind::Worth => worth::run(profile, job, progress),
+        Kind::Idle => idle::run(profile, job, progress),
     }
 }
 
@@ -115,6 +117,10 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         }
         Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
         Kind::Days => parameters::<days::Parameters>(job).and_then(|p| p.check()),
+        Kind::Idle => {
+            let p = parameters::<OnVolume<idle::Parameters>>(job)?;
+            p.given.check(CLEANING).and_then(|()| p.work.check())
+        }
         Kind::Worth => {
             let p = parameters::<OnVolume<worth::Parameters>>(job)?;
             p.given.check(CLEANING).and_then(|()| p.work.check())

@@ -43,6 +43,9 @@ enum Work {
     Downloads,
     /// Pages of one file are overwritten, four of five in a fifth of it, with an fsync after every eighth.
     Pages,
+    /// A third of the bytes each: pages of a database, which the file system takes for hot, small files, and media, which it
+    /// takes for cold, of which the oldest goes.
+    Mixed,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -105,6 +108,8 @@ struct User<'a> {
     rng: Rng,
     /// What it keeps, the oldest first: number and bytes.
     files: VecDeque<(u64, u64)>,
+    /// The same of media, where there are others beside them.
+    media: VecDeque<(u64, u64)>,
     made: u64,
     /// The file whose pages change, and its pages.
     paged: Option<(Ino, u64)>,
@@ -123,8 +128,9 @@ fn page_of(rng: &mut Rng, pages: u64) -> u64 {
     }
 }
 
-fn name(n: u64) -> String {
-    format!("used-{n:06}")
+fn name(n: u64, bytes: u64, work: Work) -> String {
+    let ending = if work == Work::Mixed && bytes == LARGE { ".mp4" } else { "" };
+    format!("used-{n:06}{ending}")
 }
 
 impl<'a> User<'a> {
@@ -132,7 +138,23 @@ impl<'a> User<'a> {
     fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let (rng, live) = (Rng::new(seed), p.live_mib << 20);
         let (files, syncs, calls) = (VecDeque::new(), Vec::new(), Vec::new());
-        let mut user = User { bench, work: p.work, rng, files, made: 0, paged: None, unsynced: 0, syncs, calls };
+        let media = VecDeque::new();
+        let mut user = User { bench, work: p.work, rng, files, media, made: 0, paged: None, unsynced: 0, syncs, calls };
+        if p.work == Work::Mixed {
+            let ino = bench.file("paged.db")?;
+            bench.write_whole(ino, live / 3, seed)?;
+            user.paged = Some((ino, live / 3 / BLOCK as u64));
+            let (mut small, mut large) = (0, 0);
+            while small < live / 3 {
+                small += user.come()?;
+                if large < small {
+                    large += user.bring(LARGE)?;
+                }
+            }
+            bench.f2fs()?.sync()?;
+            (user.syncs, user.calls) = Default::default();
+            return Ok(user);
+        }
         if p.work == Work::Pages {
             let ino = bench.file("paged")?;
             bench.write_whole(ino, live, seed)?;
@@ -172,10 +194,17 @@ impl<'a> User<'a> {
 
     /// A file comes.
     fn come(&mut self) -> Result<u64, LabError> {
-        let (n, bytes) = (self.made, self.size());
+        let bytes = self.size();
+        self.bring(bytes)
+    }
+
+    /// One of so many bytes does.
+    fn bring(&mut self, bytes: u64) -> Result<u64, LabError> {
+        let n = self.made;
         self.made += 1;
+        let name = name(n, bytes, self.work);
         let volume = self.bench.f2fs()?;
-        let ino = self.call(|| volume.mknod(Caller::default(), volume.root(), name(n).as_bytes(), &FILE))?.attr.ino;
+        let ino = self.call(|| volume.mknod(Caller::default(), volume.root(), name.as_bytes(), &FILE))?.attr.ino;
         let mut part = vec![0; bytes.min(1 << 17) as usize];
         for at in (0..bytes).step_by(part.len()) {
             generate(n, (at / BLOCK as u64) as u32, &mut part);
@@ -186,7 +215,10 @@ impl<'a> User<'a> {
             })?;
         }
         volume.forget(ino, 1);
-        self.files.push_back((n, bytes));
+        match self.work {
+            Work::Mixed if bytes == LARGE => self.media.push_back((n, bytes)),
+            _ => self.files.push_back((n, bytes)),
+        }
         self.unsynced += bytes;
         if self.unsynced >= SYNC_EVERY {
             self.unsynced = 0;
@@ -202,10 +234,39 @@ impl<'a> User<'a> {
             _ => self.rng.below(self.files.len() as u64) as usize,
         };
         // The order counts for downloads alone, of which the first goes.
-        let Some((n, bytes)) = self.files.swap_remove_front(at) else { return Ok(0) };
-        let volume = self.bench.f2fs()?;
-        self.call(|| volume.unlink(volume.root(), name(n).as_bytes()))?;
+        match self.files.swap_remove_front(at) {
+            Some(file) => self.remove(file),
+            None => Ok(0),
+        }
+    }
+
+    fn remove(&mut self, (n, bytes): (u64, u64)) -> Result<u64, LabError> {
+        let (volume, name) = (self.bench.f2fs()?, name(n, bytes, self.work));
+        self.call(|| volume.unlink(volume.root(), name.as_bytes()))?;
         Ok(bytes)
+    }
+
+    /// A turn of all three.
+    fn mixed(&mut self, (ino, pages): (Ino, u64), bytes: u64) -> Result<u64, LabError> {
+        let (mut changed, mut gone, mut come, mut large) = (0, 0, 0, 0);
+        let third = bytes / 3;
+        while come < third {
+            while gone <= come {
+                gone += self.go()?;
+            }
+            come += self.come()?;
+            while changed < come {
+                changed += BLOCK as u64;
+                self.change(ino, pages, changed / BLOCK as u64)?;
+            }
+            if large < come {
+                if let Some(oldest) = self.media.pop_front() {
+                    self.remove(oldest)?;
+                }
+                large += self.bring(LARGE)?;
+            }
+        }
+        Ok(changed + come + large)
     }
 
     /// A page changes.
@@ -220,6 +281,9 @@ impl<'a> User<'a> {
 
     /// One turn; says how many bytes were written.
     fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
+        if let (Work::Mixed, Some(paged)) = (self.work, self.paged) {
+            return self.mixed(paged, bytes);
+        }
         if let Some((ino, pages)) = self.paged {
             let count = bytes / BLOCK as u64;
             (1..=count).try_for_each(|n| self.change(ino, pages, n))?;
@@ -293,6 +357,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phase.stage = Stage::Measured;
     let cleaned = Cleaned::so_far(volume).since(before);
     cleaned.note(&mut phase);
+    cleaned::note_inside(&mut phase);
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     distribution(&mut phase, "call", &mut user.calls);
     distribution(&mut phase, "sync", &mut user.syncs);

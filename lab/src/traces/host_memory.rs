@@ -124,6 +124,9 @@ impl<D: BlockDevice, C: BlockDevice> BlockDevice for PageCache<D, C> {
         self.keep(at, data.len());
         Ok(())
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }

@@ -92,6 +92,9 @@ impl<D: BlockDevice> BlockDevice for Ordered<D> {
         self.note(Op::Write, at, data.len());
         self.inner.write_for(at, data, owners, cause)
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.note(Op::Flush, Lba(0), 0);
         self.inner.flush(tag)

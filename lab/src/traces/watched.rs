@@ -144,6 +144,9 @@ impl<D: BlockDevice> BlockDevice for Watched<D> {
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.seen(self.inner.write_for(at, data, owners, cause))
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.seen(self.inner.flush(tag))
     }

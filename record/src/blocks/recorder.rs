@@ -117,6 +117,9 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         let request = || Request::Write { at, blocks, fingerprint: crc32fast::hash(data) };
         self.note(tag, request, || self.inner.write_for(at, data, owners, cause))
     }
+    fn place(&self, at: Lba, blocks: u64, handle: u8) {
+        self.inner.place(at, blocks, handle);
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.note(tag, || Request::Flush, || self.inner.flush(tag))
     }

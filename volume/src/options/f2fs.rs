@@ -3,6 +3,7 @@
 use f2fs::MountOptions;
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
+use f2fs::streams::Streams;
 
 use super::{number, on};
 use crate::size;
@@ -32,6 +33,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
             };
         }
         "prealloc" => core.prealloc = prealloc(value)?,
+        "streams" => core.streams = streams(value)?,
         "delta_return" => core.delta_return = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,
         "dirty" => core.dirty_limit = number(name, value)? * 256,
@@ -42,6 +44,12 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         _ => return core.compress.set(name, value),
     }
     Ok(true)
+}
+
+/// One of [`Streams::ALL`] by its name.
+fn streams(value: Option<&str>) -> Result<Streams, String> {
+    let found = Streams::ALL.into_iter().find(|(name, _)| Some(*name) == value);
+    found.map(|(_, s)| s).ok_or_else(|| Streams::ALL.map(|(name, _)| name).join(", "))
 }
 
 /// `db`, `db:SIZE` or `off`.

@@ -56,6 +56,12 @@ const F2FS: &[Choice] = &[
         "databases and their journals grow into blocks set aside for them, 100K at a time, so that several that grow \
          together stay in few pieces; default off",
     ),
+    (
+        "streams",
+        "one|data|logs|data-moved|logs-moved|moved",
+        "what a device with placement handles keeps apart: nothing; hot, warm and cold contents, as Linux 7.2; every log; \
+         the same and what cleaning moves; only that; default one",
+    ),
     ("node_cache", "MIB", "of nodes that are kept; default: a 64th of the memory, 32 to 256"),
     (
         "compress_algorithm",

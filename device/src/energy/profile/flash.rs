@@ -40,6 +40,9 @@ pub struct NandSpec {
     /// Without, it cleans only when a write needs a block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Quantity<f64>>,
+    /// Handles of reclaim units that a host may name, as NVMe's flexible data placement has them; one without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handles: Option<Quantity<u64>>,
     /// Erases a block is made for.
     pub endurance: Quantity<u64>,
 }
@@ -135,6 +138,9 @@ impl FlashSpec {
         }
         if n.read.is_empty() || n.read.len() != n.program.len() {
             return Err("device.nand.read and device.nand.program need one time for each bit of a cell".into());
+        }
+        if let Some(handles) = n.handles.as_ref().filter(|q| !(1..=128).contains(&q.value)) {
+            return Err(format!("device.nand.handles is {}, not 1 to 128", handles.value));
         }
         if n.spare.value < 0.02 {
             return Err(format!("device.nand.spare is {}, too little to clean with", n.spare.value));

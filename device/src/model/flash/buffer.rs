@@ -14,6 +14,8 @@ pub struct Slot {
     pub block: u32,
     /// The number of the write.
     pub generation: u64,
+    /// The handle of its reclaim unit.
+    handle: u8,
     /// Given to a die.
     issued: bool,
     /// Overtaken by a newer write that was programmed before it, or discarded.
@@ -49,21 +51,21 @@ pub struct Buffer {
     free: Vec<u32>,
     /// The newest slot of a block.
     newest: FxHashMap<u32, u32>,
-    /// Slots not yet given to a die, oldest first.
-    waiting: Vec<u32>,
+    /// Slots not yet given to a die, oldest first, by handle.
+    waiting: Vec<Vec<u32>>,
     rows: Vec<Row>,
     free_rows: Vec<u32>,
 }
 
 impl Buffer {
-    /// Room for so many blocks.
-    pub fn new(room: u32) -> Self {
-        let slot = Slot { block: 0, generation: 0, issued: false, dead: false, older: (NONE, 0) };
+    /// Room for so many blocks, of so many handles.
+    pub fn new(room: u32, handles: u32) -> Self {
+        let slot = Slot { block: 0, generation: 0, handle: 0, issued: false, dead: false, older: (NONE, 0) };
         Buffer {
             slots: vec![slot; room as usize],
             free: (0..room).rev().collect(),
             newest: FxHashMap::default(),
-            waiting: Vec::new(),
+            waiting: vec![Vec::new(); handles as usize],
             rows: Vec::new(),
             free_rows: Vec::new(),
         }
@@ -102,11 +104,20 @@ impl Buffer {
     }
     /// Slots not yet given to a die.
     pub fn waiting(&self) -> u32 {
-        self.waiting.len() as u32
+        self.waiting.iter().map(|w| w.len() as u32).sum()
+    }
+    /// Those of a handle.
+    pub fn waiting_of(&self, handle: u8) -> u32 {
+        self.waiting[usize::from(handle)].len() as u32
+    }
+    /// The handle of which most wait.
+    pub fn fullest(&self) -> u8 {
+        let all = self.waiting.iter().zip(0_u8..);
+        all.max_by_key(|(w, handle)| (w.len(), u8::MAX - handle)).map_or(0, |(_, handle)| handle)
     }
 
-    /// Takes a written block in.
-    pub fn take(&mut self, block: u32, generation: u64) -> Taken {
+    /// Takes a written block in. One that overwrites a block which waits waits in its place, whatever its handle.
+    pub fn take(&mut self, block: u32, generation: u64, handle: u8) -> Taken {
         let before = self.newest.get(&block).copied();
         if let Some(old) = before {
             let s = &mut self.slots[old as usize];
@@ -117,14 +128,14 @@ impl Buffer {
         }
         let Some(slot) = self.free.pop() else { return Taken::Full };
         let older = before.map_or((NONE, 0), |o| (o, self.slots[o as usize].generation));
-        self.slots[slot as usize] = Slot { block, generation, issued: false, dead: false, older };
+        self.slots[slot as usize] = Slot { block, generation, handle, issued: false, dead: false, older };
         self.newest.insert(block, slot);
-        self.waiting.push(slot);
+        self.waiting[usize::from(handle)].push(slot);
         Taken::Slot
     }
 
-    /// Takes the oldest waiting blocks, at most `count`, as a row that is programmed from `unit` on.
-    pub fn issue(&mut self, count: u32, unit: u32) -> u32 {
+    /// Takes the oldest waiting blocks of a handle, at most `count`, as a row that is programmed from `unit` on.
+    pub fn issue(&mut self, handle: u8, count: u32, unit: u32) -> u32 {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(Row::default());
             self.rows.len() as u32 - 1
@@ -132,7 +143,8 @@ impl Buffer {
         let r = &mut self.rows[row as usize];
         r.unit = unit;
         r.slots.clear();
-        r.slots.extend(self.waiting.drain(..(count as usize).min(self.waiting.len())));
+        let waiting = &mut self.waiting[usize::from(handle)];
+        r.slots.extend(waiting.drain(..(count as usize).min(waiting.len())));
         for s in &r.slots {
             self.slots[*s as usize].issued = true;
         }
@@ -187,7 +199,7 @@ impl Buffer {
         if s.issued {
             return false;
         }
-        self.waiting.retain(|w| *w != slot);
+        self.waiting[usize::from(s.handle)].retain(|w| *w != slot);
         self.free.push(slot);
         true
     }
@@ -202,7 +214,7 @@ impl Buffer {
     pub fn lose(&mut self) -> Vec<u32> {
         let mut lost: Vec<u32> = self.newest.drain().map(|(b, _)| b).collect();
         lost.sort_unstable();
-        *self = Buffer::new(self.slots.len() as u32);
+        *self = Buffer::new(self.slots.len() as u32, self.waiting.len() as u32);
         lost
     }
 }

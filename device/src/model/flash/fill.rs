@@ -170,7 +170,7 @@ impl Flash {
                 let open = left <= g.rows;
                 self.blocks.uses[block as usize] = if open { Use::Open } else { Use::Closed };
                 if open {
-                    self.blocks.host[die] = block;
+                    self.blocks.host[0][die] = block;
                 }
             }
             let erased = &mut self.blocks.erased[die];

@@ -1,7 +1,8 @@
 //! How do written blocks get from the host to flash?
 //!
 //! Waiting blocks become a row as soon as there are enough (a page for each plane); the row goes to the die that is
-//! free first. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
+//! free first. Blocks of different handles ([`Flash::place`]) share neither a row nor a block of flash, until cleaning
+//! moves them. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
 //! written before stays valid, so that cleaning cannot erase it too early.
 
 use super::Flash;
@@ -36,8 +37,8 @@ pub(super) struct Blocks {
     pub uses: Vec<Use>,
     /// Erased blocks of each die.
     pub erased: Vec<Vec<u32>>,
-    /// The block of each die the host's rows go to.
-    pub host: Vec<u32>,
+    /// The block of each die that the host's rows go to, by handle.
+    pub host: Vec<Vec<u32>>,
     /// The block of each die that cleaning fills.
     pub copy: Vec<u32>,
     /// Units of a block that are being programmed with the host's writes.
@@ -50,12 +51,12 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// All erased.
-    pub fn new(dies: u32, on_die: u32) -> Self {
+    pub fn new(dies: u32, on_die: u32, handles: u32) -> Self {
         let (dies_n, all) = (dies as usize, (dies * on_die) as usize);
         Blocks {
             uses: vec![Use::Erased; all],
             erased: (0..dies).map(|d| (d * on_die..(d + 1) * on_die).rev().collect()).collect(),
-            host: vec![NONE; dies_n],
+            host: vec![vec![NONE; dies_n]; handles as usize],
             copy: vec![NONE; dies_n],
             pending: vec![0; all],
             pending_on: vec![0; dies_n],
@@ -110,8 +111,9 @@ impl Flash {
     /// Takes a written block into the buffer at `at`, or as soon as there is room; says when.
     pub(super) fn accept(&mut self, block: u32, mut at: Nanos, bill: &mut Bill) -> Nanos {
         self.generation += 1;
+        let handle = self.handle(block);
         loop {
-            match self.buffer.take(block, self.generation) {
+            match self.buffer.take(block, self.generation, handle) {
                 Taken::Absorbed => {
                     self.counts.absorbed += 1;
                     return at;
@@ -122,33 +124,44 @@ impl Flash {
                         0 => bill.add(Part::FlashProgram, self.prices.unit_program),
                         _ => self.paid_ahead -= 1,
                     }
-                    if self.buffer.waiting() >= self.row {
-                        self.issue(at, false, bill);
+                    if self.buffer.waiting_of(handle) >= self.row {
+                        self.issue_of(handle, at, false, bill);
                     }
                     return at;
                 }
                 Taken::Full => {
                     self.counts.stalls += 1;
                     while self.buffer.is_full() && self.step(&mut at) {}
+                    // Everything in it waits for more of its own handle.
+                    if self.buffer.is_full() {
+                        self.issue_of(self.buffer.fullest(), at, true, bill);
+                    }
                 }
             }
         }
     }
 
-    /// Gives waiting blocks to dies in full rows; if `all`, in rows that are not full too.
-    pub(super) fn issue(&mut self, at: Nanos, all: bool, bill: &mut Bill) {
-        let (g, mut at) = (self.geometry, at);
-        while self.buffer.waiting() >= self.row || all && self.buffer.waiting() > 0 {
+    /// Gives all waiting blocks to dies, in rows of one handle each that are full as far as there are enough.
+    pub(super) fn issue(&mut self, mut at: Nanos, bill: &mut Bill) {
+        for handle in 0..self.blocks.host.len() {
+            at = self.issue_of(handle as u8, at, true, bill);
+        }
+    }
+
+    /// Gives waiting blocks of a handle to dies in full rows; if `all`, in rows that are not full too. Says when.
+    fn issue_of(&mut self, handle: u8, mut at: Nanos, all: bool, bill: &mut Bill) -> Nanos {
+        let g = self.geometry;
+        while self.buffer.waiting_of(handle) >= self.row || all && self.buffer.waiting_of(handle) > 0 {
             let die = self.least_busy(&mut at);
-            let (block, page) = self.open(die, &mut at, bill);
+            let (block, page) = self.open(handle, die, &mut at, bill);
             let room = (g.planes - page % g.planes) * g.page_units;
-            let count = self.buffer.waiting().min(self.row).min(room);
+            let count = self.buffer.waiting_of(handle).min(self.row).min(room);
             let pages = count.div_ceil(g.page_units);
             let padding = pages * g.page_units - count;
             let unit = g.unit(block, page);
             let right = self.nand.program(block, page, pages);
             self.check(right);
-            let row = self.buffer.issue(count, unit);
+            let row = self.buffer.issue(handle, count, unit);
             let mut ready = at;
             let mut last = NONE;
             for i in 0..count {
@@ -170,6 +183,7 @@ impl Flash {
             let busy = self.times.program[g.bit(g.row_of(unit), self.times.program.len())];
             self.dies.push(die, ready, transfer, busy, row);
         }
+        at
     }
 
     /// The die that could begin a new row first, of those that have room for one more.
@@ -189,20 +203,20 @@ impl Flash {
         }
     }
 
-    /// The block and page of a die where the host's next row begins.
-    fn open(&mut self, die: u32, at: &mut Nanos, bill: &mut Bill) -> (u32, u32) {
-        let d = die as usize;
-        let block = self.blocks.host[d];
+    /// The block and page of a die where the host's next row of a handle begins.
+    fn open(&mut self, handle: u8, die: u32, at: &mut Nanos, bill: &mut Bill) -> (u32, u32) {
+        let (handle, d) = (usize::from(handle), die as usize);
+        let block = self.blocks.host[handle][d];
         if block != NONE && self.nand.programmed(block) < self.geometry.block_pages() {
             return (block, self.nand.programmed(block));
         }
         if block != NONE {
             self.blocks.uses[block as usize] = Use::Closed;
-            self.blocks.host[d] = NONE;
+            self.blocks.host[handle][d] = NONE;
         }
         self.make_room(die, at, bill);
         let block = self.take_erased(die);
-        self.blocks.host[d] = block;
+        self.blocks.host[handle][d] = block;
         (block, 0)
     }
 
@@ -217,7 +231,7 @@ impl Flash {
 
     /// Programs everything in the buffer; says when that is done.
     pub(super) fn settle(&mut self, mut at: Nanos, bill: &mut Bill) -> Nanos {
-        self.issue(at, true, bill);
+        self.issue(at, bill);
         while !self.buffer.is_empty() && self.step(&mut at) {}
         at
     }

@@ -19,6 +19,11 @@
 //! when its bytes are in the buffer. A request that finds the queue full waits outside of it. Prices are
 //! the profile's and go to the request that causes them; a write pays for programming its own blocks.
 //!
+//! A host may name handles of reclaim units, as NVMe's flexible data placement has them (TP4146): each handle has a
+//! block of its own open on every die, and `nand.handles` says how many there are. Cleaning copies what it finds into a
+//! block of its own, whatever handle wrote it (an *initially isolated* handle). A flush fills up a row for each handle that has
+//! something waiting.
+//!
 //! A flush is not interrupted: a read that comes meanwhile waits for the programs of its die.
 //!
 //! Left out: a faster region written first (single-level cells in a triple-level chip), suspending a program
@@ -91,6 +96,8 @@ pub struct Flash {
     map: MapCache,
     table: Table,
     buffer: Buffer,
+    /// The handle of each of the host's blocks; empty as long as the host has named none.
+    placed: Vec<u8>,
     blocks: Blocks,
     idle: Idle,
     /// Waiting blocks that make a row.
@@ -157,8 +164,9 @@ impl Flash {
             dies: Dies::new(geometry.dies, geometry.channels),
             map: MapCache::new(blocks, spec.map.cached_pages.value),
             table: Table::new(geometry, blocks, generations),
-            buffer: Buffer::new(room),
-            blocks: Blocks::new(geometry.dies, geometry.blocks),
+            buffer: Buffer::new(room, geometry.handles),
+            placed: Vec::new(),
+            blocks: Blocks::new(geometry.dies, geometry.blocks, geometry.handles),
             idle: Idle::new(spec.ready.value, spec.busy.as_ref().map(|q| q.value), &spec.idle),
             row,
             wear_spread,
@@ -208,6 +216,11 @@ impl Flash {
         }
     }
 
+    /// The handle whose reclaim unit a write of this block goes to.
+    fn handle(&self, block: u32) -> u8 {
+        self.placed.get(block as usize).copied().unwrap_or(0)
+    }
+
     /// When the device had nothing more to do; `now` if it still has.
     fn rest(&self, now: Nanos) -> Nanos {
         self.dies.quiet_since().map_or(now, |t| t.max(self.last))
@@ -233,7 +246,7 @@ impl Flash {
         if let Some(due) = due.filter(|due| *due <= now && self.buffer.waiting() > 0) {
             self.run(due);
             self.idle.pay(due, self.rest(due), bill);
-            self.issue(due, true, bill);
+            self.issue(due, bill);
         }
     }
 
@@ -412,6 +425,17 @@ impl Model for Flash {
             return;
         }
         self.fill_blocks(now, runs);
+    }
+
+    fn place(&mut self, at: Lba, blocks: u64, handle: u8) {
+        let handle = if u32::from(handle) < self.geometry.handles { handle } else { 0 };
+        if self.placed.is_empty() && handle > 0 {
+            self.placed = vec![0; self.table.blocks() as usize];
+        }
+        let range = at.0 as usize..(at.0 + blocks) as usize;
+        if let Some(placed) = self.placed.get_mut(range) {
+            placed.fill(handle);
+        }
     }
 
     fn cut(&mut self, now: Nanos) -> Vec<Lba> {

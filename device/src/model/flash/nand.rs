@@ -12,7 +12,7 @@ const BLOCKS_ON_A_DIE: u64 = 128;
 /// Fewest pages in a block: what cleaning a block loses to a last page that is not full must be little.
 const PAGES_IN_A_BLOCK: u64 = 64;
 /// Blocks of a die that the host's data must be able to do without: one being filled by the host, one by
-/// cleaning, two erased, one for what is left.
+/// cleaning, two erased, one for what is left. Each handle more fills one more.
 const APART: u64 = 5;
 const UNIT: u64 = 4096;
 
@@ -37,6 +37,8 @@ pub struct Geometry {
     pub limit: u32,
     /// Rows of a block of the profile for one of these: a small device has smaller blocks.
     pub shrunk: u32,
+    /// Handles of reclaim units.
+    pub handles: u32,
 }
 
 impl Geometry {
@@ -61,11 +63,13 @@ impl Geometry {
         // If the host's data fills no more than `limit` of a die, its blocks that are neither erased nor
         // being filled have two pages each, on the average, that do not count: cleaning always gains.
         let gain = (block - (2 * page_units).min(block - 1)).max(1);
+        let handles = spec.handles.as_ref().map_or(1, |q| q.value.clamp(1, 256)) as u32;
+        let apart = APART + u64::from(handles - 1);
         let needed = on_die + row_units;
         let with_spare = (on_die as f64 * (1.0 + spec.spare.value)).ceil() as u64;
-        let blocks = with_spare.div_ceil(block).max(needed.div_ceil(gain) + APART);
+        let blocks = with_spare.div_ceil(block).max(needed.div_ceil(gain) + apart);
         // Half of the spare lets the fill of dies differ, the other half stays to clean with on each.
-        let limit = (on_die + (with_spare - on_die) / 2).max(needed).min((blocks - APART) * gain);
+        let limit = (on_die + (with_spare - on_die) / 2).max(needed).min((blocks - apart) * gain);
         let shrunk = small(spec.pages.value.div_ceil(rows));
         assert!(blocks * block * u64::from(dies) < u64::from(u32::MAX), "a flash model of too many units");
         Geometry {
@@ -78,6 +82,7 @@ impl Geometry {
             on_die: on_die as u32,
             limit: limit as u32,
             shrunk,
+            handles,
         }
     }
     /// Units in a row.

@@ -1,0 +1,123 @@
+//! Which blocks does the device keep apart?
+//!
+//! A device with several handles of reclaim units ([`BlockDevice::place`](device::BlockDevice::place)) puts writes of
+//! one handle together. What dies together should lie together there, too: then the device's own cleaning has less to
+//! copy. Which writes get which handle is a choice ([`Streams`]), a pure function of the log that a block is in and of
+//! whether cleaning moves it there. Metadata in fixed places keeps handle 0.
+//!
+//! Left out on purpose: asking a device how many handles it has. One that it has not means 0.
+
+use device::Lba;
+use format::BlockAddr;
+use format::sit::LogType;
+
+use crate::cause::Cause;
+use crate::volume::Volume;
+
+/// How writes are mapped to handles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Streams {
+    /// One handle for everything.
+    #[default]
+    One,
+    /// Contents of hot, warm and cold files have handles 1, 2 and 3, nodes 0: kernel `f2fs_io_type_to_write_stream`
+    /// (Linux 7.2), for devices of three streams or more.
+    Data,
+    /// A handle for each log, 1 to 6: what the write-life hints of Linux 6.12 tell apart
+    /// (`f2fs_io_type_to_rw_hint`).
+    Logs,
+    /// As `Data`, and 4 for contents that cleaning moves.
+    DataMoved,
+    /// As `Logs`, and 7 for contents that cleaning moves.
+    LogsMoved,
+    /// Contents of files 1, those that cleaning moves 2, nodes 0.
+    Moved,
+}
+
+impl Streams {
+    /// All, by the names that plans use.
+    pub const ALL: [(&str, Streams); 6] = [
+        ("one", Streams::One),
+        ("data", Streams::Data),
+        ("logs", Streams::Logs),
+        ("data-moved", Streams::DataMoved),
+        ("logs-moved", Streams::LogsMoved),
+        ("moved", Streams::Moved),
+    ];
+
+    /// The handle of a block in a log.
+    pub fn handle(self, log: LogType, moved: bool) -> u8 {
+        let (index, node) = (log.index() as u8, log.is_node());
+        match self {
+            Streams::One => 0,
+            Streams::DataMoved if moved && !node => 4,
+            Streams::Data | Streams::DataMoved => {
+                if node {
+                    0
+                } else {
+                    index + 1
+                }
+            }
+            Streams::LogsMoved if moved && !node => 7,
+            Streams::Logs | Streams::LogsMoved => index + 1,
+            Streams::Moved if node => 0,
+            Streams::Moved => 1 + u8::from(moved),
+        }
+    }
+}
+
+impl Volume {
+    /// Says to the device which handle the blocks have that are about to be written there for this reason. The caller
+    /// does not hold the segments.
+    pub(crate) fn place(&self, at: BlockAddr, blocks: u32, cause: u8) {
+        let streams = self.options.streams;
+        if streams == Streams::One {
+            return;
+        }
+        let moves = [Cause::ForegroundGcData, Cause::BackgroundGcData].map(|c| c as u8);
+        let moved = moves.contains(&cause);
+        let (mut at, end) = (at, at.plus(blocks));
+        while at.0 < end.0 {
+            // Outside of the main area nothing has a log.
+            let Some((seg, off)) = self.sb.locate(at) else { return };
+            let count = (end.0 - at.0).min(512 - u32::from(off));
+            let log = self.seg.lock().table.segment(seg).log;
+            self.dev.place(Lba(at.0.into()), count.into(), streams.handle(log, moved));
+            at = at.plus(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handles(s: Streams, moved: bool) -> [u8; 6] {
+        LogType::ALL.map(|log| s.handle(log, moved))
+    }
+
+    #[test]
+    fn linux_tells_contents_apart_by_temperature_and_leaves_nodes() {
+        assert_eq!(handles(Streams::Data, false), [1, 2, 3, 0, 0, 0]);
+        assert_eq!(handles(Streams::Data, true), [1, 2, 3, 0, 0, 0], "it does not ask who writes");
+        assert_eq!(handles(Streams::Logs, false), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn contents_that_move_are_apart_from_all_others_and_nodes_stay() {
+        assert_eq!(handles(Streams::DataMoved, true), [4, 4, 4, 0, 0, 0]);
+        assert_eq!(handles(Streams::LogsMoved, true), [7, 7, 7, 4, 5, 6]);
+        assert_eq!(
+            (handles(Streams::Moved, false), handles(Streams::Moved, true)),
+            ([1, 1, 1, 0, 0, 0], [2, 2, 2, 0, 0, 0])
+        );
+        for (name, s) in Streams::ALL {
+            assert!(handles(s, true)[3..] == handles(s, false)[3..], "{name}");
+        }
+    }
+
+    #[test]
+    fn without_streams_nothing_is_told_apart() {
+        assert_eq!((handles(Streams::One, false), handles(Streams::default(), true)), ([0; 6], [0; 6]));
+    }
+}
