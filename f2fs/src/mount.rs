@@ -20,6 +20,7 @@ use crate::cause::Cause;
 use crate::delta::bases::Bases;
 use crate::delta::kept::IN_MEMORY;
 use crate::error::{At, Error, Result};
+use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
@@ -424,6 +425,10 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        if sb.features.contains(Features::BLKZONED) {
+            options.mode = Mode::Lfs;
+        }
+        segments.only_appends = options.mode == Mode::Lfs;
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());

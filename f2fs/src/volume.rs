@@ -32,6 +32,7 @@ use rustc_hash::FxHashSet;
 use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
+use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
@@ -66,6 +67,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// What happens to synced contents that only roll-forward finds.
     pub roll_forward: RollForward,
+    /// Where blocks may go; a volume with the feature `blkzoned` is always mounted with [`Mode::Lfs`].
+    pub mode: Mode,
     /// Tell the device of freed segments.
     pub discard: bool,
     /// Clean nodes kept, in blocks of 4 KiB.
@@ -121,6 +124,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             roll_forward: RollForward::Replay,
+            mode: Mode::Adaptive,
             discard: true,
             node_cache: 8192,
             dirty_limit: 8192,

@@ -34,6 +34,7 @@ mod gc_space;
 mod gc_turns;
 mod kept_pages;
 mod locked;
+mod lfs;
 mod lying_sizes;
 mod mkfs_choices;
 mod mkfs_kernel;

@@ -94,7 +94,7 @@ impl Volume {
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_movable(inode)?;
-        if self.seg.lock().need_threading() {
+        if self.seg.lock().lacks_fresh() {
             return Err(scattered());
         }
         if content.pages.range(blocks.clone()).next().is_some() {

@@ -11,7 +11,7 @@ use vfs::FileKind;
 use super::compressed::writeback::{Pack, Which};
 use super::prealloc;
 use super::run::{BATCH, Run};
-use super::temperature::{Writeback, data_log, in_place};
+use super::temperature::{Mode, Writeback, data_log, in_place};
 use crate::cause::Cause;
 use crate::delta::encoded::Encoded;
 use crate::delta::index::Index;
@@ -191,8 +191,10 @@ impl Volume {
     ) -> Result<()> {
         let (log, stay, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
-            let ahead = if cause == Cause::Directory { None } else { prealloc::ahead(r, log, self.options.prealloc) };
-            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks), ahead)
+            // What is set aside is written out of order, and what is left of it are holes.
+            let none = cause == Cause::Directory || self.options.mode == Mode::Lfs;
+            let ahead = if none { None } else { prealloc::ahead(r, log, self.options.prealloc) };
+            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks, self.options.mode), ahead)
         });
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();

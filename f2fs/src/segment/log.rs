@@ -49,6 +49,46 @@ impl Segments {
         }
     }
 
+    /// True if a log must find another segment before it can write: it used its own up, or filled holes before the volume was
+    /// mounted to append only.
+    pub(super) fn is_spent(&self, log: LogType) -> bool {
+        let l = &self.logs[log.index()];
+        l.is_full() || (self.only_appends && l.threaded)
+    }
+
+    /// Makes every log that cannot go on where it stands begin a free section, as far as there are any. A checkpoint has to
+    /// follow before an fsync: roll-forward looks where the checkpoint has the log.
+    pub(crate) fn leave_unfit(&mut self) -> Result<()> {
+        for log in LogType::ALL {
+            if self.only_appends && self.logs[log.index()].threaded {
+                self.leave_section(log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a log begin a free section. If there is none, the log counts as full.
+    pub(super) fn leave_section(&mut self, log: LogType) -> Result<()> {
+        match self.begin_section(log) {
+            Err(Error::Fs(vfs::Error::NoSpace)) => {
+                let l = &mut self.logs[log.index()];
+                (l.next, l.threaded) = (512, false);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn begin_section(&mut self, log: LogType) -> Result<()> {
+        let old = self.logs[log.index()].seg;
+        let seg = self.table.free_section_after(old).ok_or_else(Error::no_space)?;
+        self.close(log)?;
+        self.table.take(seg, log);
+        self.table.release_log(old);
+        self.open(log, seg, 0, false, Box::new([0; 4096]));
+        Ok(())
+    }
+
     /// Closes a log's segment and finds another: the next of the same section, a fresh section, or the holes of a used
     /// segment if fresh ones are short (kernel `allocate_segment_by_default`).
     pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
@@ -75,7 +115,7 @@ impl Segments {
                 self.open(log, seg, 0, false, Box::new([0; 4096]));
                 Ok(())
             }
-            None if self.thread(log)? => {
+            None if !self.only_appends && self.thread(log)? => {
                 self.table.release_log(old);
                 Ok(())
             }
@@ -89,7 +129,8 @@ impl Segments {
         if self.logs[log.index()].threaded && !self.need_threading() {
             self.roll(log)?;
         }
-        if self.logs[log.index()].threaded { Err(Error::no_space()) } else { Ok(()) }
+        let none = self.logs[log.index()].threaded || (self.only_appends && self.lacks_fresh());
+        if none { Err(Error::no_space()) } else { Ok(()) }
     }
 
     /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
@@ -98,7 +139,7 @@ impl Segments {
     pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
         let mut without = Vec::new();
         for log in LogType::ALL {
-            if !self.logs[log.index()].is_full() {
+            if !self.is_spent(log) {
                 continue;
             }
             match self.roll(log) {
@@ -106,12 +147,20 @@ impl Segments {
                 other => other?,
             }
         }
-        if (self.table.prefree_segments() as usize) < without.len() {
+        let places = match self.only_appends {
+            true => self.table.emptied_sections().count(),
+            false => self.table.prefree_segments() as usize,
+        };
+        if places < without.len() {
             return Err(Error::no_space());
         }
         for log in without {
             let old = self.logs[log.index()].seg;
-            let seg = self.table.first_prefree().ok_or_else(Error::no_space)?;
+            let seg = match self.only_appends {
+                true => self.table.emptied_sections().next(),
+                false => self.table.first_prefree(),
+            };
+            let seg = seg.ok_or_else(Error::no_space)?;
             self.table.take(seg, log);
             self.table.release_log(old);
             self.open(log, seg, 0, false, Box::new([0; 4096]));

@@ -107,6 +107,8 @@ pub struct Segments {
     pub(crate) chooser: Chooser,
     /// The candidates it chooses from.
     candidates: Candidates,
+    /// True if blocks go to the ends of logs in free sections and nowhere else.
+    pub(crate) only_appends: bool,
     /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
@@ -142,6 +144,7 @@ impl Segments {
             windows: windows::Windows::default(),
             victim: None,
             chooser,
+            only_appends: false,
             threads_always: false,
             pressure,
             tally: Tally::default(),
@@ -167,6 +170,11 @@ impl Segments {
 
     /// Kernel `f2fs_need_SSR`: too few sections are free to keep writing fresh ones, or cleaning is at its most urgent.
     pub fn need_threading(&self) -> bool {
+        !self.only_appends && self.lacks_fresh()
+    }
+
+    /// True if fresh segments are for those who cannot do without.
+    pub(crate) fn lacks_fresh(&self) -> bool {
         self.threads_always || u64::from(self.table.free_sections()) <= self.kept_back()
     }
 
@@ -232,7 +240,7 @@ impl Segments {
             // On a damaged volume it may not be; asked before anything changes.
             self.check_there(old)?;
         }
-        if self.logs[log.index()].is_full() {
+        if self.is_spent(log) {
             self.roll(log)?;
         }
         let l = &mut self.logs[log.index()];
@@ -310,12 +318,16 @@ impl Segments {
         Ok(())
     }
 
-    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them.
+    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them, or leave the section
+    /// where it may not.
     pub fn avoid_held(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let (seg, next) = (l.seg, l.next);
         if (next..512).all(|off| self.table.next_hole(seg, off) == off) {
             return Ok(());
+        }
+        if self.only_appends {
+            return self.leave_section(log);
         }
         let l = &mut self.logs[log.index()];
         l.threaded = true;
@@ -360,7 +372,7 @@ impl Segments {
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
-        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
+        Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
     }
 
     /// Sections that are free, or will be with the next checkpoint.
