@@ -35,7 +35,7 @@ use crate::pack::PackState;
 use crate::replacement::Cache;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
-use crate::segment::{Pressure, Segments};
+use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
 use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
@@ -86,6 +86,9 @@ pub enum MountError {
         "no file of this volume can be compressed: it was made without the feature compression; leave compress_* away"
     )]
     NoCompression,
+    /// The device has zones that the volume does not keep to.
+    #[error("cannot write to this volume: {0}; mount it read-only")]
+    Zones(&'static str),
     /// What was synced since the last checkpoint cannot be replayed.
     #[error(
         "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
@@ -104,6 +107,7 @@ impl From<device::DeviceError> for MountError {
 
 /// Features this code writes faithfully.
 pub const WRITABLE: Features = Features::ENCRYPT
+    .union(Features::BLKZONED)
     .union(Features::ATOMIC_WRITE)
     .union(Features::EXTRA_ATTR)
     .union(Features::PRJQUOTA)
@@ -124,7 +128,6 @@ pub const READABLE: Features = WRITABLE.union(Features::RO).union(Features::DEVI
 /// Names of features that cannot be read, with the reason where it is known.
 fn unreadable(features: Features) -> Vec<String> {
     let why = |name: &str| match name {
-        "blkzoned" => " (a zone takes writes only at its end, and tables here are written in place)",
         "packed_ssa" => " (several segments' summaries share a block)",
         _ => "",
     };
@@ -353,6 +356,7 @@ impl Volume {
             if sb.features.contains(Features::CASEFOLD) && encoding != casefold::UTF8_12_1 {
                 features.push(format!("names folded by the unknown encoding {encoding}"));
             }
+            zones::check(&*dev, &sb).map_err(MountError::Zones)?;
             if cp.flags.contains(CpFlags::DISABLED) {
                 features.push("disabled checkpoints".into());
             }
@@ -468,6 +472,7 @@ impl Volume {
             orphans,
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
+            data_io: Mutex::new(()),
             promises: Promises::default(),
             hotness: Mutex::default(),
             kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),

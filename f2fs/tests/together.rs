@@ -58,3 +58,4 @@ mod recovery_kernel;
 mod roll_errors;
 mod sync_races;
 mod write_full;
+mod zoned;

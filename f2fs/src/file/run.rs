@@ -35,7 +35,7 @@ impl<'p> Run<'p> {
     }
     pub(super) fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
         if !self.parts.is_empty() {
-            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag)?;
+            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag).inspect_err(|_| vol.left_a_gap())?;
             self.parts.clear();
         }
         Ok(())

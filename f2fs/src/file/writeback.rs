@@ -198,6 +198,7 @@ impl Volume {
         });
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
+        let _order = self.in_order();
         let mut run = Run::default();
         self.seg.lock().tally.begin_request();
         let mut rest = dirty;
@@ -210,7 +211,10 @@ impl Volume {
             let here = rest.partition_point(|(i, _)| *i < covered);
             let (now, later) = rest.split_at(here);
             rest = later;
-            let version = self.nat.get(place.node.nid)?.version;
+            let version = match self.nat.get(place.node.nid) {
+                Ok(entry) => entry.version,
+                Err(e) => return run.write(self, tag).and(Err(e)),
+            };
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
             let mut out = Ok(());

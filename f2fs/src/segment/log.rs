@@ -60,7 +60,7 @@ impl Segments {
     /// follow before an fsync: roll-forward looks where the checkpoint has the log.
     pub(crate) fn leave_unfit(&mut self) -> Result<()> {
         for log in LogType::ALL {
-            if self.only_appends && self.logs[log.index()].threaded {
+            if self.only_appends && !self.fits(log) {
                 self.leave_section(log)?;
             }
         }
@@ -71,8 +71,9 @@ impl Segments {
     pub(super) fn leave_section(&mut self, log: LogType) -> Result<()> {
         match self.begin_section(log) {
             Err(Error::Fs(vfs::Error::NoSpace)) => {
+                // As one that fills holes and found none: it does not go on in the next segment of its section.
                 let l = &mut self.logs[log.index()];
-                (l.next, l.threaded) = (512, false);
+                (l.next, l.threaded) = (512, true);
                 Ok(())
             }
             other => other,

@@ -7,6 +7,7 @@
 //! * [`migration`]: where cleaning by age moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the pieces of free space, by size.
+//! * `zones`: how logs keep to the write pointers of a zoned device.
 //! * `audit`: whether the counts kept for a segment agree with its map.
 //! * [`sums`]: valid blocks of the whole main area.
 //! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
@@ -26,6 +27,7 @@ pub mod table;
 pub(crate) mod tally;
 pub(crate) mod windows;
 mod word_set;
+pub(crate) mod zones;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -243,8 +245,10 @@ impl Segments {
         if self.is_spent(log) {
             self.roll(log)?;
         }
-        let l = &mut self.logs[log.index()];
+        let l = &self.logs[log.index()];
         let (seg, off) = (l.seg, l.next);
+        self.begin_zone(seg, off)?;
+        let l = &mut self.logs[log.index()];
         l.record(owner);
         self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
