@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, DeviceError, Lba, Memory, Result, Tag};
 use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_f2fs::gc::settings::{Settings, Urgency};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{Mode, MountOptions, Volume};
 use parking_lot::Mutex;
@@ -21,18 +20,17 @@ struct AppendOnly {
     below: Arc<Memory>,
     main: u64,
     section: u64,
-    /// The next block of each section.
+    /// The next block of each section; the greatest number if it may be any.
     next: Mutex<Vec<u64>>,
     broken: Mutex<BTreeSet<u64>>,
 }
 
 impl AppendOnly {
-    fn over(below: Arc<Memory>, written: bool) -> Arc<Self> {
+    /// What mkfs wrote it does not count.
+    fn over(below: Arc<Memory>) -> Arc<Self> {
         let sb = joulefs_f2fs::mount::read_superblock(&*below).unwrap();
         let (main, section) = (u64::from(sb.main.0), u64::from(sb.segs_per_sec) * 512);
-        let sections = (0..u64::from(sb.sections())).map(|n| main + n * section);
-        // Of a volume in use nobody knows where its sections end: they begin anew.
-        let next = sections.map(|begin| if written { u64::MAX } else { begin }).collect();
+        let next = vec![u64::MAX; sb.sections() as usize];
         Arc::new(AppendOnly { below, main, section, next: Mutex::new(next), broken: Mutex::default() })
     }
 
@@ -79,10 +77,6 @@ fn mount_lfs(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
     Volume::mount(dev, clock(), lfs()).unwrap()
 }
 
-fn threaded(vol: &Volume) -> bool {
-    vol.state().logs.iter().any(|(.., threaded)| *threaded)
-}
-
 const CHUNK: usize = 1 << 20;
 
 fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
@@ -119,9 +113,7 @@ fn overwrite(vol: &Volume, files: &[Ino], writes: u64) {
 
 fn never_ends(mib: u64, options: &Options, percent: u64, times: u64) {
     let below = Arc::new(formatted(mib, options));
-    let dev = AppendOnly::over(below.clone(), false);
-    // What mkfs wrote.
-    dev.next.lock().iter_mut().for_each(|place| *place = u64::MAX);
+    let dev = AppendOnly::over(below.clone());
     let vol = mount_lfs(dev.clone());
     let files = fill(&vol, percent);
     overwrite(&vol, &files, files.len() as u64 * 256 * times);
@@ -151,8 +143,7 @@ fn random_overwrites_in_sections_of_several_segments_append_for_ever() {
 #[test]
 fn without_the_mode_the_same_volume_does_not_append() {
     let below = Arc::new(formatted(64, &Options::default()));
-    let dev = AppendOnly::over(below.clone(), false);
-    dev.next.lock().iter_mut().for_each(|place| *place = u64::MAX);
+    let dev = AppendOnly::over(below.clone());
     let vol = mount(dev.clone());
     let f = new_file(&vol, vol.root(), "f");
     write(&vol, f, 0, &pattern(1, CHUNK));
@@ -160,31 +151,6 @@ fn without_the_mode_the_same_volume_does_not_append() {
     write(&vol, f, 4096, &pattern(2, 4096));
     assert!(vol.fsync(f, false).is_err(), "in place");
     assert_ne!(*dev.broken.lock(), BTreeSet::new());
-}
-
-#[test]
-fn logs_that_filled_holes_leave_them_and_a_sync_after_that_survives_a_cut() {
-    let below = Arc::new(formatted(64, &Options::default()));
-    // Logs fill holes as soon as they need a segment.
-    let gc = Settings { urgency: Urgency::High, ..Settings::default() };
-    let vol = Volume::mount(below.clone(), clock(), MountOptions { gc, ..MountOptions::default() }).unwrap();
-    let files = fill(&vol, 80);
-    overwrite(&vol, &files, 5000);
-    vol.sync().unwrap();
-    assert!(threaded(&vol), "no log fills holes");
-    vol.unmount().unwrap();
-    let dev = AppendOnly::over(below.clone(), true);
-    let vol = mount_lfs(dev.clone());
-    write(&vol, files[0], 0, &pattern(7, 4096));
-    vol.fsync(files[0], false).unwrap();
-    assert!(!threaded(&vol));
-    // The power goes.
-    let found = recovered(&below.fork(), |vol| read_all(vol, files[0])[..4096].to_vec());
-    assert!(found == pattern(7, 4096));
-    overwrite(&vol, &files, 3000);
-    vol.unmount().unwrap();
-    assert_eq!(*dev.broken.lock(), BTreeSet::new());
-    assert_tools_clean(&below);
 }
 
 #[test]

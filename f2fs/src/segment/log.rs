@@ -201,7 +201,50 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
+    use vfs::FileSystem;
+
     use super::*;
+    use crate::rig::*;
+    use crate::{Mode, MountOptions, Volume};
+
+    #[test]
+    fn logs_that_filled_holes_leave_them_where_a_volume_only_appends_and_a_sync_after_that_survives_a_cut() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let files: Vec<_> = (0..700).map(|n| file(&vol, &format!("f{n}"))).collect();
+        let large = file(&vol, "large");
+        write(&vol, large, 0, &blocks(1200));
+        vol.sync().unwrap();
+        (0..1200).step_by(2).for_each(|n| write(&vol, large, n * 4096, &blocks(1)));
+        for n in (0..700).step_by(2) {
+            vol.unlink(vol.root(), format!("f{n}").as_bytes()).unwrap();
+            vol.forget(files[n], 1);
+        }
+        vol.sync().unwrap();
+        {
+            let mut seg = vol.seg.lock();
+            seg.threads_always = true;
+            for log in [LogType::HotData, LogType::WarmNode] {
+                seg.roll(log).unwrap();
+                assert!(seg.logs[log.index()].threaded, "{log:?}");
+            }
+        }
+        write(&vol, large, 0, &blocks(1));
+        vol.unmount().unwrap();
+
+        let options = MountOptions { mode: Mode::Lfs, ..MountOptions::default() };
+        let vol = Volume::mount(dev.clone(), vol.clock.clone(), options).unwrap();
+        let threaded = |vol: &Volume| vol.seg.lock().logs.iter().any(|log| log.threaded);
+        assert!(threaded(&vol), "as the checkpoint has it");
+        write(&vol, large, 4096, &blocks(3));
+        vol.fsync(large, false).unwrap();
+        assert!(!threaded(&vol));
+        // The power goes.
+        let left = std::sync::Arc::new(dev.fork());
+        let found = Volume::mount(left.clone(), vol.clock.clone(), MountOptions::default()).unwrap();
+        assert!(read(&found, large)[4096..4 * 4096] == blocks(3));
+        judge(&left, &found);
+        judge(&dev, &vol);
+    }
 
     #[test]
     fn a_log_threads_into_its_own_temperature_first_and_never_across_data_and_nodes() {
