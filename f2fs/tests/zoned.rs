@@ -8,7 +8,7 @@ use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Zoned, Zones};
 use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_f2fs::mkfs::{self, Geometry, MkfsError, Options};
-use joulefs_f2fs::{MountError, MountOptions, Volume};
+use joulefs_f2fs::{MountError, MountOptions, RollForward, Volume};
 use vfs::{FileSystem, Ino};
 
 use crate::log_rig::*;
@@ -221,6 +221,18 @@ fn course(vol: &Volume, seed: u64, steps: usize, promised: &mut Promises) -> vfs
     vol.sync()
 }
 
+/// How many logs of the checkpoint do not stand at the pointers of their zones.
+fn astray(left: &Arc<Zoned<Memory>>) -> usize {
+    let sb = joulefs_f2fs::mount::read_superblock(&**left).unwrap();
+    let as_is = MountOptions { roll_forward: RollForward::Leave, ..MountOptions::default() };
+    let vol = Volume::mount(left.clone(), clock(), as_is).unwrap();
+    let stray = |seg: u32, next: u16| {
+        let begin = u64::from(sb.main.0) + u64::from(seg) * 512;
+        left.pointer(begin / left.zone_blocks()) != Some(Lba(begin + u64::from(next)))
+    };
+    vol.state().logs.iter().filter(|(_, seg, next, _)| stray(*seg, *next)).count()
+}
+
 /// Mounts what a cut left, looks for what was promised, and goes on: the device refuses nothing.
 fn survives(left: Arc<Zoned<Memory>>, promised: &Promises, when: &str) {
     let vol = Volume::mount(left.clone(), clock(), MountOptions::default()).unwrap_or_else(|e| panic!("{when}: {e}"));
@@ -254,7 +266,7 @@ fn cut_everywhere(segments: u32, mib: u64, seed: u64, step: u64) {
         (below, dev, promised)
     };
     let writes = run(None).0.write_count();
-    let mut cuts = 0;
+    let (mut cuts, mut strays) = (0, 0);
     for n in (1..writes).step_by(step as usize) {
         let (below, dev, promised) = run(Some(n));
         let mut rng = device::Rng::new(n);
@@ -265,7 +277,9 @@ fn cut_everywhere(segments: u32, mib: u64, seed: u64, step: u64) {
                     1 => most,
                     _ => least + rng.below(most.saturating_sub(least) + 1),
                 });
-                survives(Arc::new(left), &promised, &format!("write {n}, {loss:?}, pointers {how}"));
+                let left = Arc::new(left);
+                strays += usize::from(astray(&left) > 0);
+                survives(left, &promised, &format!("write {n}, {loss:?}, pointers {how}"));
                 cuts += 1;
             }
         }
@@ -273,8 +287,8 @@ fn cut_everywhere(segments: u32, mib: u64, seed: u64, step: u64) {
         survives(Arc::new(left), &promised, &format!("write {n}, some survive"));
         cuts += 1;
     }
-    println!("{writes} writes, {cuts} cuts");
-    assert!(cuts > 100);
+    println!("{writes} writes, {cuts} cuts, {strays} of them left a log astray");
+    assert!(cuts > 100 && strays > cuts / 4, "{strays} of {cuts}");
 }
 
 #[test]
