@@ -53,7 +53,6 @@ impl<D: BlockDevice> Zoned<D> {
         &self.inner
     }
 
-
     fn end(&self, zone: u64) -> u64 {
         ((zone + 1) * self.zone).min(self.inner.blocks())
     }

@@ -233,7 +233,9 @@ impl Volume {
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let bytes = contents[done..done + run.len()].as_flattened();
-            self.dev.write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino)).inspect_err(|_| self.left_a_gap())?;
+            self.dev
+                .write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))
+                .inspect_err(|_| self.left_a_gap())?;
             done += run.len();
         }
         Ok(())

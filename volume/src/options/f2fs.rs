@@ -1,8 +1,8 @@
 //! Options of F2FS that a person may set, whatever a volume is mounted for.
 
-use f2fs::{Mode, MountOptions};
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
+use f2fs::{Mode, MountOptions};
 
 use super::{number, on};
 use crate::size;
