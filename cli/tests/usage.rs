@@ -29,7 +29,7 @@ fn a_volume_is_not_made_by_options_that_cannot_be() {
     mkfs("--size", "1K");
     mkfs("--size", "17T");
     mkfs("--size", "0");
-    mkfs("--features", "blkzoned");
+    mkfs("--features", "packed_ssa");
     mkfs("--features", "compression");
     mkfs("--features", "none,quota");
     mkfs("--label", &"x".repeat(600));

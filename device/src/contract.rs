@@ -3,6 +3,19 @@
 use crate::address::{BLOCK, Lba, Remap, Tag};
 use crate::error::{DeviceError, Result};
 
+/// What a device of zones (ZBC, ZAC, ZNS) tells beside its blocks. All zones have the same size; the last may be shorter.
+/// Blocks at a zone's write pointer and behind it read as zeroes.
+pub trait Zones {
+    /// Blocks of a zone.
+    fn zone_blocks(&self) -> u64;
+    /// How many of the first zones are conventional: written anywhere, like any device.
+    fn conventional(&self) -> u64;
+    /// Where a zone's next write has to begin; `None` of a conventional zone, and beyond the last.
+    fn pointer(&self, zone: u64) -> Option<Lba>;
+    /// Puts a zone's pointer back to its begin. What the zone held is gone.
+    fn reset(&self, zone: u64, tag: Tag) -> Result<()>;
+}
+
 /// A block device.
 ///
 /// # What a power cut may leave
@@ -58,6 +71,10 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn remap(&self, _from: Lba, _to: Lba, _blocks: u64, _how: Remap, _tag: Tag) -> Result<()> {
         Err(DeviceError::Unsupported { op: "remap" })
     }
+    /// Its zones, if a write has to keep to their pointers.
+    fn zones(&self) -> Option<&dyn Zones> {
+        None
+    }
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
@@ -90,5 +107,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
         (**self).remap(from, to, blocks, how, tag)
+    }
+    fn zones(&self) -> Option<&dyn Zones> {
+        (**self).zones()
     }
 }

@@ -39,7 +39,7 @@ pub use address::{BLOCK, Lba, Remap, Tag};
 pub use blank::Blank;
 pub use claim::{Access, OpenError};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
-pub use contract::BlockDevice;
+pub use contract::{BlockDevice, Zones};
 pub use counting::{CountSnapshot, Counting, Counts};
 pub use error::{DeviceError, Result};
 pub use fault::{Fault, Faulty, Op};

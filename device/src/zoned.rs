@@ -5,14 +5,15 @@
 //! begin. Blocks at the pointer and behind read as zeroes.
 //!
 //! A write that reaches over the end of a zone is split there, as Linux's block layer does for such a disk. A discard of all
-//! of a zone resets it; one of a part changes nothing, for a discard is advice. Left out: how many zones may be open at a
+//! of a zone resets it; one of a part changes nothing, for a discard is advice. What a power cut leaves of the pointers is
+//! up to the test ([`Zoned::after_cut`]). Left out: zones that take less than their size, how many zones may be open at a
 //! time, zones that are closed or offline, and zone append.
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use crate::bounds::{check, check_blocks, check_parts};
-use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag, Zones};
 
 /// A device that takes writes as a host-managed zoned disk does.
 pub struct Zoned<D> {
@@ -21,6 +22,8 @@ pub struct Zoned<D> {
     conventional: u64,
     /// The write pointer of each zone, as a block of the device; of conventional zones without meaning.
     pointers: Mutex<Vec<u64>>,
+    /// What a power cut leaves of them at least.
+    flushed: Mutex<Vec<u64>>,
 }
 
 impl<D: BlockDevice> Zoned<D> {
@@ -28,19 +31,26 @@ impl<D: BlockDevice> Zoned<D> {
     /// shorter.
     pub fn new(inner: D, zone: u64, conventional: u64) -> Self {
         let zone = zone.max(1);
-        let pointers = (0..inner.blocks().div_ceil(zone)).map(|n| n * zone).collect();
-        Zoned { inner, zone, conventional, pointers: Mutex::new(pointers) }
+        let pointers: Vec<u64> = (0..inner.blocks().div_ceil(zone)).map(|n| n * zone).collect();
+        Self::with(inner, zone, conventional, pointers)
+    }
+
+    fn with(inner: D, zone: u64, conventional: u64, pointers: Vec<u64>) -> Self {
+        Zoned { inner, zone, conventional, flushed: Mutex::new(pointers.clone()), pointers: Mutex::new(pointers) }
+    }
+
+    /// The same zones over what a power cut left of the device below. `choose` gets the least and the most that a zone's
+    /// pointer may be (as of the last flush, and as of the cut) and says where it is.
+    pub fn after_cut<E: BlockDevice>(&self, inner: E, mut choose: impl FnMut(u64, u64) -> u64) -> Zoned<E> {
+        let pointers = self.pointers.lock();
+        let flushed = self.flushed.lock();
+        let left = flushed.iter().zip(&*pointers).map(|(least, most)| choose(*least, *most).clamp(*least, *most));
+        Zoned::with(inner, self.zone, self.conventional, left.collect())
     }
 
     /// The device below.
     pub fn inner(&self) -> &D {
         &self.inner
-    }
-
-    /// Where a zone's next write has to begin; `None` of a conventional zone, and beyond the last.
-    pub fn pointer(&self, zone: u64) -> Option<Lba> {
-        let at = usize::try_from(zone).ok()?;
-        (zone >= self.conventional).then(|| self.pointers.lock().get(at).copied()).flatten().map(Lba)
     }
 
     fn end(&self, zone: u64) -> u64 {
@@ -52,7 +62,38 @@ fn refused(op: &'static str, at: Lba) -> DeviceError {
     DeviceError::Io { op, at, source: Errno::IO.into() }
 }
 
+impl<D: BlockDevice> Zones for Zoned<D> {
+    fn zone_blocks(&self) -> u64 {
+        self.zone
+    }
+
+    fn conventional(&self) -> u64 {
+        self.conventional
+    }
+
+    fn pointer(&self, zone: u64) -> Option<Lba> {
+        let at = usize::try_from(zone).ok()?;
+        (zone >= self.conventional).then(|| self.pointers.lock().get(at).copied()).flatten().map(Lba)
+    }
+
+    fn reset(&self, zone: u64, tag: Tag) -> Result<()> {
+        let begin = zone.saturating_mul(self.zone);
+        if zone < self.conventional || begin >= self.inner.blocks() {
+            return Err(refused("reset of what is no sequential zone", Lba(begin)));
+        }
+        let mut pointers = self.pointers.lock();
+        self.inner.discard(Lba(begin), self.end(zone) - begin, tag)?;
+        pointers[zone as usize] = begin;
+        self.flushed.lock()[zone as usize] = begin;
+        Ok(())
+    }
+}
+
 impl<D: BlockDevice> BlockDevice for Zoned<D> {
+    fn zones(&self) -> Option<&dyn Zones> {
+        Some(self)
+    }
+
     fn blocks(&self) -> u64 {
         self.inner.blocks()
     }
@@ -103,7 +144,14 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
     }
 
     fn flush(&self, tag: Tag) -> Result<()> {
-        self.inner.flush(tag)
+        // Writes that return while the flush is under way may or may not be in it.
+        let before = self.pointers.lock().clone();
+        self.inner.flush(tag)?;
+        let pointers = self.pointers.lock();
+        for ((least, most), now) in self.flushed.lock().iter_mut().zip(before).zip(&*pointers) {
+            *least = most.min(*now);
+        }
+        Ok(())
     }
 
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
@@ -113,6 +161,7 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
             let begin = zone * self.zone;
             if zone >= self.conventional && self.end(zone) <= at.0 + blocks {
                 pointers[zone as usize] = begin;
+                self.flushed.lock()[zone as usize] = begin;
                 self.inner.discard(Lba(begin), self.end(zone) - begin, tag)?;
             }
         }
@@ -157,6 +206,23 @@ mod tests {
         assert!(dev.write(Lba(15), &filled(1, 2), TAG).is_err());
         dev.write(Lba(20), &filled(1, 20), TAG).unwrap();
         assert_eq!((dev.pointer(1), dev.pointer(2)), (Some(Lba(32)), Some(Lba(40))));
+    }
+
+    #[test]
+    fn a_reset_puts_the_pointer_back_and_a_conventional_zone_has_none() {
+        let dev = Zoned::new(Memory::new(40), 16, 1);
+        dev.write(Lba(16), &filled(1, 3), TAG).unwrap();
+        dev.flush(TAG).unwrap();
+        dev.write(Lba(19), &filled(1, 3), TAG).unwrap();
+        let ends = |most: bool| {
+            let cut = dev.after_cut(Memory::new(40), |least, end| if most { end } else { least });
+            cut.pointer(1)
+        };
+        assert_eq!((ends(false), ends(true)), (Some(Lba(19)), Some(Lba(22))));
+        dev.reset(1, TAG).unwrap();
+        assert_eq!((dev.pointer(1), ends(false), ends(true)), (Some(Lba(16)), Some(Lba(16)), Some(Lba(16))));
+        dev.write(Lba(16), &filled(2, 1), TAG).unwrap();
+        assert!(dev.reset(0, TAG).is_err() && dev.reset(3, TAG).is_err());
     }
 
     #[test]

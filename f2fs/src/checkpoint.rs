@@ -183,7 +183,8 @@ impl Volume {
         self.keep_promises();
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        if self.options.discard {
+        // A zone is reset when it is begun.
+        if self.options.discard && self.dev.zones().is_none() {
             self.discard_segments(&freed);
         }
         Ok(())

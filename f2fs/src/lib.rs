@@ -41,5 +41,6 @@ mod vfs_impl;
 pub mod volume;
 mod xattr;
 
+pub use file::temperature::Mode;
 pub use mount::MountError;
 pub use volume::{MountOptions, RollForward, Volume};

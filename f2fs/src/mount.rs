@@ -20,6 +20,7 @@ use crate::cause::Cause;
 use crate::delta::bases::Bases;
 use crate::delta::kept::IN_MEMORY;
 use crate::error::{At, Error, Result};
+use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
@@ -34,7 +35,7 @@ use crate::pack::PackState;
 use crate::replacement::Cache;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
-use crate::segment::{Pressure, Segments};
+use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
 use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
@@ -85,6 +86,9 @@ pub enum MountError {
         "no file of this volume can be compressed: it was made without the feature compression; leave compress_* away"
     )]
     NoCompression,
+    /// The device has zones that the volume does not keep to.
+    #[error("cannot write to this volume: {0}; mount it read-only")]
+    Zones(&'static str),
     /// What was synced since the last checkpoint cannot be replayed.
     #[error(
         "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
@@ -103,6 +107,7 @@ impl From<device::DeviceError> for MountError {
 
 /// Features this code writes faithfully.
 pub const WRITABLE: Features = Features::ENCRYPT
+    .union(Features::BLKZONED)
     .union(Features::ATOMIC_WRITE)
     .union(Features::EXTRA_ATTR)
     .union(Features::PRJQUOTA)
@@ -123,7 +128,6 @@ pub const READABLE: Features = WRITABLE.union(Features::RO).union(Features::DEVI
 /// Names of features that cannot be read, with the reason where it is known.
 fn unreadable(features: Features) -> Vec<String> {
     let why = |name: &str| match name {
-        "blkzoned" => " (a zone takes writes only at its end, and tables here are written in place)",
         "packed_ssa" => " (several segments' summaries share a block)",
         _ => "",
     };
@@ -352,6 +356,7 @@ impl Volume {
             if sb.features.contains(Features::CASEFOLD) && encoding != casefold::UTF8_12_1 {
                 features.push(format!("names folded by the unknown encoding {encoding}"));
             }
+            zones::check(&*dev, &sb).map_err(MountError::Zones)?;
             if cp.flags.contains(CpFlags::DISABLED) {
                 features.push("disabled checkpoints".into());
             }
@@ -424,6 +429,10 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        if sb.features.contains(Features::BLKZONED) {
+            options.mode = Mode::Lfs;
+        }
+        segments.only_appends = options.mode == Mode::Lfs;
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());
@@ -463,6 +472,7 @@ impl Volume {
             orphans,
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
+            data_io: Mutex::new(()),
             promises: Promises::default(),
             hotness: Mutex::default(),
             kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),

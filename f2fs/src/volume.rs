@@ -8,7 +8,7 @@
 //! 2. `names`: renames between directories, one at a time.
 //! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the upper one first,
 //!    unrelated ones (only under `names`) in order of inode number.
-//! 4. `node_io`: order of node writes.
+//! 4. `node_io`: order of node writes. `data_io`: order of data writes, on a zoned device; never both.
 //! 5. Node bytes: inode before its nodes, parent before child.
 //! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in this
 //!    order. (The names of deleted files come before node bytes.)
@@ -26,12 +26,13 @@ use device::{BlockDevice, Tag};
 use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
 use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
+use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
@@ -66,6 +67,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// What happens to synced contents that only roll-forward finds.
     pub roll_forward: RollForward,
+    /// Where blocks may go; a volume with the feature `blkzoned` is always mounted with [`Mode::Lfs`].
+    pub mode: Mode,
     /// Tell the device of freed segments.
     pub discard: bool,
     /// Clean nodes kept, in blocks of 4 KiB.
@@ -123,6 +126,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             roll_forward: RollForward::Replay,
+            mode: Mode::Adaptive,
             discard: true,
             node_cache: 8192,
             dirty_limit: 8192,
@@ -254,6 +258,8 @@ pub struct Volume {
     /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
+    /// Keeps data writes in the order of their allocation, on a zoned device.
+    pub(crate) data_io: Mutex<()>,
     pub(crate) promises: Promises,
     pub(crate) hotness: Mutex<Hotness>,
     /// Pages of databases that delta nodes hold, by inode, generation and id.
@@ -304,6 +310,19 @@ impl std::ops::Deref for Change<'_> {
 }
 
 impl Volume {
+    /// On a zoned device, keeps other writers of data away until what the caller takes from a log has reached the device.
+    pub(crate) fn in_order(&self) -> Option<MutexGuard<'_, ()>> {
+        self.dev.zones().map(|_| self.data_io.lock())
+    }
+
+    /// A write to a log failed: on a zoned device nothing can be written behind the gap it leaves. A mount finds the log's zone
+    /// as a power cut leaves it.
+    pub(crate) fn left_a_gap(&self) {
+        if self.dev.zones().is_some() {
+            self.failed.store(true, Ordering::Release);
+        }
+    }
+
     /// The superblock.
     pub fn superblock(&self) -> &SuperBlock {
         &self.sb

@@ -42,7 +42,6 @@ fn features_without_what_they_need_are_refused_by_name() {
         assert_eq!(said, format!("feature {name} needs extra_attr"));
     }
     for (feature, name) in [
-        (Features::BLKZONED, "blkzoned"),
         (Features::RO, "ro"),
         (Features::PACKED_SSA, "packed_ssa"),
         (Features::from_bits_retain(0x4000_0000), "bit 0x40000000"),

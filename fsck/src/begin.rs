@@ -12,6 +12,7 @@ use super::{FsckError, TAG};
 /// Feature bits whose structures are understood.
 pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::ATOMIC_WRITE)
+    .union(Features::BLKZONED)
     .union(Features::EXTRA_ATTR)
     .union(Features::PRJQUOTA)
     .union(Features::INODE_CHECKSUM)
@@ -26,7 +27,7 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 /// Feature bits that change what the structures mean in ways not understood.
-const REFUSED: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
+const REFUSED: Features = Features::DEVICE_ALIAS.union(Features::PACKED_SSA);
 
 /// Reads one block.
 pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, FsckError> {

@@ -57,8 +57,9 @@ fn a_kind_of_volume_that_is_not_understood_is_refused_by_name_and_one_that_nobod
         }
         fsck::check(&v.dev, &fsck::Options::default())
     };
-    let zoned = checked(0x0002);
-    assert!(matches!(&zoned, Err(FsckError::Unsupported { what }) if what.contains("blkzoned")), "{zoned:?}");
+    let packed = checked(0x1_0000);
+    assert!(matches!(&packed, Err(FsckError::Unsupported { what }) if what.contains("packed_ssa")), "{packed:?}");
+    assert!(checked(0x0002).unwrap().findings.is_empty());
     assert!(checked(0x4000).unwrap().findings.is_empty());
 }
 

@@ -16,7 +16,7 @@ use crate::finding::{Finding, Findings};
 pub const TAG: Tag = Tag { cause: 0, owner: 0 };
 
 /// Features that change what the structures mean in ways not understood here.
-const REFUSED: Features = Features::BLKZONED.union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
+const REFUSED: Features = Features::DEVICE_ALIAS.union(Features::PACKED_SSA);
 
 /// Reads one block.
 pub fn block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, device::DeviceError> {

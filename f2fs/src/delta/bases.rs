@@ -203,6 +203,10 @@ impl BlockDevice for Bases {
         (at.0..at.0 + blocks).for_each(|at| held.changed(at));
         out
     }
+    fn zones(&self) -> Option<&dyn device::Zones> {
+        // What a reset takes away nobody asks for before it is written again.
+        self.below.zones()
+    }
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> device::Result<()> {
         let out = self.below.remap(from, to, blocks, how, tag);
         let mut held = self.held.lock();

@@ -89,7 +89,7 @@ impl Volume {
                 && !r.flags().contains(InodeFlags::COMPRESS)
                 && !r.advise().intersects(Advise::ENCRYPT | Advise::VERITY);
             let d = r.divide(self.sb.features).ok().filter(|_| lawful)?;
-            Some((d, in_place(r, dirty.len(), why, few)))
+            Some((d, in_place(r, dirty.len(), why, few, self.options.mode)))
         }) else {
             return Ok(plan);
         };

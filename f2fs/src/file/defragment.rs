@@ -94,7 +94,7 @@ impl Volume {
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_movable(inode)?;
-        if self.seg.lock().need_threading() {
+        if self.seg.lock().lacks_fresh() {
             return Err(scattered());
         }
         if content.pages.range(blocks.clone()).next().is_some() {
@@ -169,6 +169,10 @@ impl Volume {
             Moving::Share => Vec::new(),
         };
         let log = inode.node.inode(|r| data_log(r, moves.len()));
+        let _order = self.in_order();
+        if how == Moving::Share && self.dev.zones().is_some() {
+            return Err(vfs::Error::Unsupported("sharing blocks between the zones of a device".into()).into());
+        }
         let places = self.take_places(log, moves)?;
         let moves = &moves[..places.at.len()];
         let given = match how {
@@ -230,7 +234,9 @@ impl Volume {
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let bytes = contents[done..done + run.len()].as_flattened();
             self.place(run[0], run.len() as u32, Cause::Defragment as u8);
-            self.dev.write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))?;
+            self.dev
+                .write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))
+                .inspect_err(|_| self.left_a_gap())?;
             done += run.len();
         }
         Ok(())

@@ -3,6 +3,16 @@
 use format::inode::{Advise, Inline, RawInode};
 use format::sit::LogType;
 
+/// Where blocks may go (Linux: `mode=`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// To the ends of the logs, into holes of used segments if free ones are few, and in place where the rules say so.
+    #[default]
+    Adaptive,
+    /// To the ends of the logs alone, in free sections (Linux: `mode=lfs`). Only a pinned file is overwritten in place.
+    Lfs,
+}
+
 /// Why contents are written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writeback {
@@ -34,10 +44,15 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 
 /// True if blocks that have an address are overwritten in place (kernel `should_update_inplace` under the default
 /// policy): in pinned and cold files always, in other files by an fsync of at most `few` blocks, in directories never.
-pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize) -> bool {
+/// Under [`Mode::Lfs`] in pinned files alone: somebody relies on their addresses.
+pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: Mode) -> bool {
     if crate::inode::is_dir(raw) {
         return false;
     }
-    let always = raw.inline().contains(Inline::PIN_FILE) || raw.advise().contains(Advise::COLD);
+    let pinned = raw.inline().contains(Inline::PIN_FILE);
+    if mode == Mode::Lfs {
+        return pinned;
+    }
+    let always = pinned || raw.advise().contains(Advise::COLD);
     always || (why != Writeback::Background && dirty <= few)
 }

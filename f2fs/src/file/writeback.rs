@@ -11,7 +11,7 @@ use vfs::FileKind;
 use super::compressed::writeback::{Pack, Which};
 use super::prealloc;
 use super::run::{BATCH, Run};
-use super::temperature::{Writeback, data_log, in_place};
+use super::temperature::{Mode, Writeback, data_log, in_place};
 use crate::cause::Cause;
 use crate::delta::encoded::Encoded;
 use crate::delta::index::Index;
@@ -191,11 +191,14 @@ impl Volume {
     ) -> Result<()> {
         let (log, stay, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
-            let ahead = if cause == Cause::Directory { None } else { prealloc::ahead(r, log, self.options.prealloc) };
-            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks), ahead)
+            // What is set aside is written out of order, and what is left of it are holes.
+            let none = cause == Cause::Directory || self.options.mode == Mode::Lfs;
+            let ahead = if none { None } else { prealloc::ahead(r, log, self.options.prealloc) };
+            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks, self.options.mode), ahead)
         });
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
+        let _order = self.in_order();
         let mut run = Run::default();
         self.seg.lock().tally.begin_request();
         let mut rest = dirty;
@@ -208,7 +211,10 @@ impl Volume {
             let here = rest.partition_point(|(i, _)| *i < covered);
             let (now, later) = rest.split_at(here);
             rest = later;
-            let version = self.nat.get(place.node.nid)?.version;
+            let version = match self.nat.get(place.node.nid) {
+                Ok(entry) => entry.version,
+                Err(e) => return run.write(self, tag).and(Err(e)),
+            };
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
             let mut out = Ok(());

@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use device::Lba;
 use format::inode::RawInode;
 use format::node::{self, Footer};
-use format::superblock::Features;
 use format::{Block, BlockAddr, Ino};
 use vfs::FileKind;
 
 use super::replayed::{MOST_STEPS, Step};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
+use crate::file::temperature::Mode;
 use crate::inode::Inode;
 use crate::volume::{Change, Volume};
 
@@ -111,7 +111,7 @@ impl Volume {
         let addr = self.promises.names.lock().withdrawable(ino);
         // Another thread was first.
         let Some(addr) = addr else { return Ok(true) };
-        if self.has(Features::BLKZONED) {
+        if self.options.mode == Mode::Lfs {
             return Ok(false);
         }
         let tag = Cause::FsyncNode.of(ino);

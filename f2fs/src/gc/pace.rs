@@ -99,6 +99,7 @@ impl Volume {
     fn leave_clean_state(&self) -> Result<()> {
         let mut pack = self.cp.write();
         if self.untouched.load(Ordering::Acquire) {
+            self.seg.lock().leave_unfit()?;
             self.checkpoint_locked(&mut pack, Reason::Running)?;
             self.untouched.store(false, Ordering::Release);
         }

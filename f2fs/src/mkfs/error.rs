@@ -32,6 +32,9 @@ pub enum MkfsError {
         /// Blocks there are.
         available: u64,
     },
+    /// The device has zones that do not fit.
+    #[error("zones: {0}")]
+    Zones(&'static str),
     /// A feature needs another one.
     #[error("feature {feature} needs {needs}")]
     Needs {

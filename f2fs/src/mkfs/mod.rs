@@ -4,7 +4,10 @@
 //! 1.15, its feature bits, its defaults. With the same identity, time and checkpoint version the two
 //! tools write the same bytes, but for the version text in the superblock.
 //!
-//! Left out: volumes over several devices, zoned devices, block sizes other than 4 KiB,
+//! On a zoned device the main area's zones are reset first, and each log's first blocks are written in order.
+//!
+//! Left out: volumes over several devices (so the first zones must be conventional), zones that take less than their
+//! size, block sizes other than 4 KiB,
 //! and filling the volume with files.
 
 mod error;
@@ -74,6 +77,7 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
 
     let sb_block = tables::superblock(&geometry, &uuid, opts);
     let sb = SuperBlock::check(&sb_block)?;
+    crate::segment::zones::check(dev, &sb).map_err(MkfsError::Zones)?;
     let now = clock.now().secs.cast_unsigned();
     let first = FirstTree::grow(&sb, geometry.logs, opts, now);
     let pack = tables::pack(&sb, &geometry, opts, &first, version.into());
@@ -90,10 +94,15 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
         // A discarded block need not read as zeroes.
         out.zero_tables(&sb, &first)?;
     }
+    out.reset_zones(&sb)?;
     for (n, nat) in first.nat_blocks() {
         out.write(sb.nat_block(n, false), &nat)?;
     }
-    for (addr, block) in &first.blocks {
+    let mut blocks: Vec<_> = first.blocks.iter().collect();
+    if dev.zones().is_some() {
+        blocks.sort_by_key(|(addr, _)| *addr);
+    }
+    for (addr, block) in blocks {
         out.write(*addr, block)?;
     }
     out.write_all(sb.cp, &pack.first)?;
@@ -147,6 +156,19 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Resets the zones of the main area, on a device that has any.
+    fn reset_zones(&self, sb: &SuperBlock) -> Result<(), MkfsError> {
+        let Some(zones) = self.dev.zones() else { return Ok(()) };
+        let first = u64::from(sb.main.0) / zones.zone_blocks();
+        for zone in first..first + u64::from(sb.sections()) {
+            let begin = zone * zones.zone_blocks();
+            if zones.pointer(zone).is_some_and(|pointer| pointer.0 != begin) {
+                zones.reset(zone, TAG)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Zeroes both checkpoint packs, the valid copies of SIT and NAT, and the first segment of the warm node log, where
     /// roll-forward looks for nodes to replay.
     fn zero_tables(&self, sb: &SuperBlock, first: &FirstTree) -> Result<(), MkfsError> {
@@ -154,6 +176,10 @@ impl Writer<'_> {
         self.zero(sb.sit.0.into(), sb.sit_blocks().into())?;
         for n in (0..sb.nat_blocks()).step_by(BLOCKS_PER_SEG as usize) {
             self.zero(sb.nat_block(n, false).0.into(), BLOCKS_PER_SEG.into())?;
+        }
+        if self.dev.zones().is_some() {
+            // Reset with the others.
+            return Ok(());
         }
         // Roll-forward tells nodes that an earlier volume left in later segments by the checkpoint's version.
         self.zero(first.warm_node_head.0.into(), BLOCKS_PER_SEG.into())

@@ -91,6 +91,7 @@ const NEED_EXTRA_ATTR: Features = Features::PRJQUOTA
 /// to use them: an empty volume is the same without.
 const MAKEABLE: Features = NEED_EXTRA_ATTR
     .union(Features::ENCRYPT)
+    .union(Features::BLKZONED)
     .union(Features::EXTRA_ATTR)
     .union(Features::QUOTA_INO)
     .union(Features::LOST_FOUND)
@@ -111,6 +112,17 @@ impl Options {
                 | Features::LOST_FOUND
                 | Features::SB_CHKSUM,
             ..Options::default()
+        }
+    }
+
+    /// The same for a zoned device: a section is a zone (`mkfs.f2fs -m`).
+    #[must_use]
+    pub fn zoned(self, segments_in_zone: u32) -> Self {
+        Options {
+            features: self.features | Features::BLKZONED,
+            segs_per_sec: segments_in_zone,
+            secs_per_zone: 1,
+            ..self
         }
     }
 
@@ -135,6 +147,9 @@ impl Options {
         if zone == 0 || zone > 1 << 20 {
             return option("segs_per_sec * secs_per_zone", zone.to_string(), "1..=1048576");
         }
+        if self.features.contains(Features::BLKZONED) && self.secs_per_zone != 1 {
+            return option("secs_per_zone", self.secs_per_zone.to_string(), "1 with blkzoned: a section is a zone");
+        }
         let listed = self.cold_extensions.len() + self.hot_extensions.len();
         if listed > MAX_EXTENSIONS || self.hot_extensions.len() > 255 {
             return option("extensions", listed.to_string(), "at most 64, cold and hot together");
@@ -158,7 +173,6 @@ impl Options {
         let strange = self.features.difference(MAKEABLE);
         if let Some(feature) = strange.names().into_iter().next() {
             let reason = match feature.as_str() {
-                "blkzoned" => "zoned devices are not supported",
                 "ro" => "an image that can never be written must be made with its files",
                 "device_alias" | "packed_ssa" => "its layout is not supported",
                 "atomic_write" => "the bit has no meaning on disk",

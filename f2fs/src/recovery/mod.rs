@@ -59,6 +59,7 @@ impl Volume {
         if !chain.is_empty() {
             self.protect(&chain)?;
         }
+        self.seg.lock().leave_unfit()?;
         let held = self.cp.read();
         self.free_orphans(&held);
         let replayed = self.replay(&held, &chain)?;

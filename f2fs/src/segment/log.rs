@@ -49,6 +49,47 @@ impl Segments {
         }
     }
 
+    /// True if a log must find another segment before it can write: it used its own up, or filled holes before the volume was
+    /// mounted to append only.
+    pub(super) fn is_spent(&self, log: LogType) -> bool {
+        let l = &self.logs[log.index()];
+        l.is_full() || (self.only_appends && l.threaded)
+    }
+
+    /// Makes every log that cannot go on where it stands begin a free section, as far as there are any. A checkpoint has to
+    /// follow before an fsync: roll-forward looks where the checkpoint has the log.
+    pub(crate) fn leave_unfit(&mut self) -> Result<()> {
+        for log in LogType::ALL {
+            if self.only_appends && !self.fits(log) {
+                self.leave_section(log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a log begin a free section. If there is none, the log counts as full.
+    pub(super) fn leave_section(&mut self, log: LogType) -> Result<()> {
+        match self.begin_section(log) {
+            Err(Error::Fs(vfs::Error::NoSpace)) => {
+                // As one that fills holes and found none: it does not go on in the next segment of its section.
+                let l = &mut self.logs[log.index()];
+                (l.next, l.threaded) = (512, true);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn begin_section(&mut self, log: LogType) -> Result<()> {
+        let old = self.logs[log.index()].seg;
+        let seg = self.table.free_section_after(old).ok_or_else(Error::no_space)?;
+        self.close(log)?;
+        self.table.take(seg, log);
+        self.table.release_log(old);
+        self.open(log, seg, 0, false, Box::new([0; 4096]));
+        Ok(())
+    }
+
     /// Closes a log's segment and finds another: the next of the same section, a fresh section, or the holes of a used
     /// segment if fresh ones are short (kernel `allocate_segment_by_default`).
     pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
@@ -75,7 +116,7 @@ impl Segments {
                 self.open(log, seg, 0, false, Box::new([0; 4096]));
                 Ok(())
             }
-            None if self.thread(log)? => {
+            None if !self.only_appends && self.thread(log)? => {
                 self.table.release_log(old);
                 Ok(())
             }
@@ -89,7 +130,8 @@ impl Segments {
         if self.logs[log.index()].threaded && !self.need_threading() {
             self.roll(log)?;
         }
-        if self.logs[log.index()].threaded { Err(Error::no_space()) } else { Ok(()) }
+        let none = self.logs[log.index()].threaded || (self.only_appends && self.lacks_fresh());
+        if none { Err(Error::no_space()) } else { Ok(()) }
     }
 
     /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
@@ -98,7 +140,7 @@ impl Segments {
     pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
         let mut without = Vec::new();
         for log in LogType::ALL {
-            if !self.logs[log.index()].is_full() {
+            if !self.is_spent(log) {
                 continue;
             }
             match self.roll(log) {
@@ -106,12 +148,20 @@ impl Segments {
                 other => other?,
             }
         }
-        if (self.table.prefree_segments() as usize) < without.len() {
+        let places = match self.only_appends {
+            true => self.table.emptied_sections().count(),
+            false => self.table.prefree_segments() as usize,
+        };
+        if places < without.len() {
             return Err(Error::no_space());
         }
         for log in without {
             let old = self.logs[log.index()].seg;
-            let seg = self.table.first_prefree().ok_or_else(Error::no_space)?;
+            let seg = match self.only_appends {
+                true => self.table.emptied_sections().next(),
+                false => self.table.first_prefree(),
+            };
+            let seg = seg.ok_or_else(Error::no_space)?;
             self.table.take(seg, log);
             self.table.release_log(old);
             self.open(log, seg, 0, false, Box::new([0; 4096]));
@@ -151,7 +201,50 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
+    use vfs::FileSystem;
+
     use super::*;
+    use crate::rig::*;
+    use crate::{Mode, MountOptions, Volume};
+
+    #[test]
+    fn logs_that_filled_holes_leave_them_where_a_volume_only_appends_and_a_sync_after_that_survives_a_cut() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let files: Vec<_> = (0..700).map(|n| file(&vol, &format!("f{n}"))).collect();
+        let large = file(&vol, "large");
+        write(&vol, large, 0, &blocks(1200));
+        vol.sync().unwrap();
+        (0..1200).step_by(2).for_each(|n| write(&vol, large, n * 4096, &blocks(1)));
+        for n in (0..700).step_by(2) {
+            vol.unlink(vol.root(), format!("f{n}").as_bytes()).unwrap();
+            vol.forget(files[n], 1);
+        }
+        vol.sync().unwrap();
+        {
+            let mut seg = vol.seg.lock();
+            seg.threads_always = true;
+            for log in [LogType::HotData, LogType::WarmNode] {
+                seg.roll(log).unwrap();
+                assert!(seg.logs[log.index()].threaded, "{log:?}");
+            }
+        }
+        write(&vol, large, 0, &blocks(1));
+        vol.unmount().unwrap();
+
+        let options = MountOptions { mode: Mode::Lfs, ..MountOptions::default() };
+        let vol = Volume::mount(dev.clone(), vol.clock.clone(), options).unwrap();
+        let threaded = |vol: &Volume| vol.seg.lock().logs.iter().any(|log| log.threaded);
+        assert!(threaded(&vol), "as the checkpoint has it");
+        write(&vol, large, 4096, &blocks(3));
+        vol.fsync(large, false).unwrap();
+        assert!(!threaded(&vol));
+        // The power goes.
+        let left = std::sync::Arc::new(dev.fork());
+        let found = Volume::mount(left.clone(), vol.clock.clone(), MountOptions::default()).unwrap();
+        assert!(read(&found, large)[4096..4 * 4096] == blocks(3));
+        judge(&left, &found);
+        judge(&dev, &vol);
+    }
 
     #[test]
     fn a_log_threads_into_its_own_temperature_first_and_never_across_data_and_nodes() {

@@ -7,6 +7,7 @@
 //! * [`migration`]: where cleaning by age moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the pieces of free space, by size.
+//! * `zones`: how logs keep to the write pointers of a zoned device.
 //! * `audit`: whether the counts kept for a segment agree with its map.
 //! * [`sums`]: valid blocks of the whole main area.
 //! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
@@ -26,6 +27,7 @@ pub mod table;
 pub(crate) mod tally;
 pub(crate) mod windows;
 mod word_set;
+pub(crate) mod zones;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,6 +109,8 @@ pub struct Segments {
     pub(crate) chooser: Chooser,
     /// The candidates it chooses from.
     candidates: Candidates,
+    /// True if blocks go to the ends of logs in free sections and nowhere else.
+    pub(crate) only_appends: bool,
     /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
@@ -142,6 +146,7 @@ impl Segments {
             windows: windows::Windows::default(),
             victim: None,
             chooser,
+            only_appends: false,
             threads_always: false,
             pressure,
             tally: Tally::default(),
@@ -167,6 +172,11 @@ impl Segments {
 
     /// Kernel `f2fs_need_SSR`: too few sections are free to keep writing fresh ones, or cleaning is at its most urgent.
     pub fn need_threading(&self) -> bool {
+        !self.only_appends && self.lacks_fresh()
+    }
+
+    /// True if fresh segments are for those who cannot do without.
+    pub(crate) fn lacks_fresh(&self) -> bool {
         self.threads_always || u64::from(self.table.free_sections()) <= self.kept_back()
     }
 
@@ -232,11 +242,13 @@ impl Segments {
             // On a damaged volume it may not be; asked before anything changes.
             self.check_there(old)?;
         }
-        if self.logs[log.index()].is_full() {
+        if self.is_spent(log) {
             self.roll(log)?;
         }
-        let l = &mut self.logs[log.index()];
+        let l = &self.logs[log.index()];
         let (seg, off) = (l.seg, l.next);
+        self.begin_zone(seg, off)?;
+        let l = &mut self.logs[log.index()];
         l.record(owner);
         self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
@@ -310,12 +322,16 @@ impl Segments {
         Ok(())
     }
 
-    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them.
+    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them, or leave the section
+    /// where it may not.
     pub fn avoid_held(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let (seg, next) = (l.seg, l.next);
         if (next..512).all(|off| self.table.next_hole(seg, off) == off) {
             return Ok(());
+        }
+        if self.only_appends {
+            return self.leave_section(log);
         }
         let l = &mut self.logs[log.index()];
         l.threaded = true;
@@ -360,7 +376,7 @@ impl Segments {
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
-        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
+        Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
     }
 
     /// Sections that are free, or will be with the next checkpoint.

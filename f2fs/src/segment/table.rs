@@ -172,6 +172,12 @@ impl SegmentTable {
     pub fn first_prefree(&self) -> Option<SegNo> {
         self.prefree.next(0).map(SegNo)
     }
+    /// The first segments of sections that are free with the next checkpoint, and not before.
+    pub fn emptied_sections(&self) -> impl Iterator<Item = SegNo> {
+        let gone = |seg: SegNo| self.prefree.has(seg.0) || self.free.has(seg.0);
+        let sections = (0..self.segs.len() as u32 / self.per_section).map(SecNo);
+        sections.filter(move |sec| self.section(*sec).all(gone)).map(|sec| SegNo(sec.0 * self.per_section))
+    }
     /// Dirty segments: used, with invalid blocks, and no log writes to them.
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
         self.dirty.iter().map(SegNo)

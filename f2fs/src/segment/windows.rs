@@ -79,7 +79,7 @@ impl Segments {
         if let Some(at) = self.windows.spare.iter().rposition(fits) {
             return Ok(Some(self.windows.spare.swap_remove(at)));
         }
-        if self.windows.opened >= MOST || self.need_threading() {
+        if self.windows.opened >= MOST || self.only_appends || self.need_threading() {
             return Ok(None);
         }
         if self.logs[log.index()].is_full() {

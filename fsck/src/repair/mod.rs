@@ -26,7 +26,7 @@ use std::fmt;
 use device::{BlockDevice, Lba};
 use format::checkpoint::CpFlags;
 use format::node::kept::KEPT;
-use format::superblock::OFFSET;
+use format::superblock::{Features, OFFSET};
 use format::{BlockAddr, Ino, Nid};
 
 use super::chain::Chain;
@@ -253,6 +253,10 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
         Some(refusal) if before.errors > 0 => return Err(refusal),
         None if before.mendable() > 0 => {}
         _ => return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 }),
+    }
+    if super::begin::superblock(dev, &mut Report::default())?.features.contains(Features::BLKZONED) {
+        let what = "repair of a zoned volume, whose blocks are not overwritten".to_owned();
+        return Err(FsckError::Unsupported { what }.into());
     }
     let mut session = Session::default();
     match rounds(dev, options, &before, &mut session) {

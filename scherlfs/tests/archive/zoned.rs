@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock, Zoned};
+use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock, Zoned, Zones};
 use scherlfs::{MountOptions, Volume, make};
 use vfs::{FileSystem, WriteFlags};
 

@@ -1,9 +1,9 @@
 //! Options of F2FS that a person may set, whatever a volume is mounted for.
 
-use f2fs::MountOptions;
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
+use f2fs::{Mode, MountOptions};
 
 use super::{number, on};
 use crate::size;
@@ -14,6 +14,13 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         "discard" => core.discard = on(value)?,
         "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),
         "nodiscard" => core.discard = false,
+        "mode" => {
+            core.mode = match value {
+                Some("lfs") => Mode::Lfs,
+                Some("adaptive") => Mode::Adaptive,
+                _ => return Err("lfs or adaptive".into()),
+            };
+        }
         "inline" => core.inline = on(value)?,
         "delta" => {
             core.delta_places = match value {

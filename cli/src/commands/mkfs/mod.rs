@@ -59,6 +59,10 @@ pub struct Args {
     /// Segments (2 MiB) in a section, the unit of cleaning. Default: 1. F2FS only.
     #[arg(long)]
     segs_per_sec: Option<u32>,
+    /// For a host-managed zoned disk with zones of this size (a multiple of 2M): a section is a zone (as mkfs.f2fs -m). The
+    /// first zones, up to the main area, must be conventional. F2FS only.
+    #[arg(long, value_name = "SIZE", conflicts_with = "segs_per_sec")]
+    zoned: Option<String>,
     /// Where the writer puts the inode of a file that is written on in small calls: before its contents (each call's
     /// contents are a piece), after them, in one of two places before them (in-place), or so and later (delayed). Default:
     /// before. ScherlFS only.
@@ -191,6 +195,7 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
         ("--features", args.features.is_some()),
         ("--overprovision", args.overprovision.is_some()),
         ("--segs-per-sec", args.segs_per_sec.is_some()),
+        ("--zoned", args.zoned.is_some()),
     ];
     if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
         return Err(Failure::usage(format!("{name} is for F2FS; with --type scherlfs leave it out")));
@@ -239,6 +244,13 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
     options.label.clone_from(&args.label);
     options.overprovision = args.overprovision;
     options.segs_per_sec = args.segs_per_sec.unwrap_or(1);
+    if let Some(text) = &args.zoned {
+        let bytes = size::within("--zoned", text, 2 << 20..=1 << 40)?;
+        if bytes % (2 << 20) != 0 {
+            return Err(Failure::Usage(format!("--zoned {text}: must be a multiple of 2M, a segment")));
+        }
+        options = options.zoned((bytes >> 21) as u32);
+    }
     options.uuid = uuid;
     options.root_owner = root_owner(args);
     options.check().map_err(|e| wrong(args, &e))?;

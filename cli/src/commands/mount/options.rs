@@ -36,6 +36,11 @@ const F2FS: &[Choice] = &[
     ("disable_roll_forward", "", "what was synced since the last checkpoint is given up"),
     ("discard", "on|off", "tell the device which blocks are free; default on"),
     ("nodiscard", "", "as discard=off"),
+    (
+        "mode",
+        "adaptive|lfs",
+        "lfs: blocks go to the ends of the logs alone, never in place (but of pinned files) or into holes; default adaptive",
+    ),
     ("inline", "on|off", "small files lie in their inodes; default on"),
     (
         "delta",

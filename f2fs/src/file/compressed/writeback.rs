@@ -133,6 +133,7 @@ impl Volume {
         log: LogType,
         ready: &[Ready],
     ) -> Result<(usize, Result<()>)> {
+        let _order = self.in_order();
         let mut run = Run::default();
         let mut out = Ok(());
         let mut done = 0;
