@@ -81,12 +81,7 @@ impl Heap {
     }
 }
 
-fn walk(
-    source: &dyn Source,
-    path: Vec<u8>,
-    above: &mut Vec<(u64, u64)>,
-    out: &mut Heap,
-) -> Result<(), Ended> {
+fn walk(source: &dyn Source, path: Vec<u8>, above: &mut Vec<(u64, u64)>, out: &mut Heap) -> Result<(), Ended> {
     // Who copies asks again, and says what is wrong.
     let Ok(item) = source.item(&path) else { return Ok(()) };
     if item.kind != FileKind::Directory {
