@@ -26,6 +26,7 @@ pub mod node;
 pub mod orphan;
 pub mod owners;
 pub mod pack;
+mod placed;
 pub mod recovery;
 mod replacement;
 #[cfg(test)]

@@ -5,14 +5,9 @@
 //! copy. Which writes get which handle is a choice ([`Streams`]), a pure function of the log that a block is in and of
 //! whether cleaning moves it there. Metadata in fixed places keeps handle 0.
 //!
-//! Left out on purpose: asking a device how many handles it has. One that it has not means 0.
+//! Left out on purpose: asking a device how many handles it has, of which one that it has not means 0; and telling it (`placed`).
 
-use device::Lba;
-use format::BlockAddr;
 use format::sit::LogType;
-
-use crate::cause::Cause;
-use crate::volume::Volume;
 
 /// How writes are mapped to handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,28 +57,6 @@ impl Streams {
             Streams::Logs | Streams::LogsMoved => index + 1,
             Streams::Moved if node => 0,
             Streams::Moved => 1 + u8::from(moved),
-        }
-    }
-}
-
-impl Volume {
-    /// Says to the device which handle the blocks have that are about to be written there for this reason. The caller
-    /// does not hold the segments.
-    pub(crate) fn place(&self, at: BlockAddr, blocks: u32, cause: u8) {
-        let streams = self.options.streams;
-        if streams == Streams::One {
-            return;
-        }
-        let moves = [Cause::ForegroundGcData, Cause::BackgroundGcData].map(|c| c as u8);
-        let moved = moves.contains(&cause);
-        let (mut at, end) = (at, at.plus(blocks));
-        while at.0 < end.0 {
-            // Outside of the main area nothing has a log.
-            let Some((seg, off)) = self.sb.locate(at) else { return };
-            let count = (end.0 - at.0).min(512 - u32::from(off));
-            let log = self.seg.lock().table.segment(seg).log;
-            self.dev.place(Lba(at.0.into()), count.into(), streams.handle(log, moved));
-            at = at.plus(count);
         }
     }
 }
