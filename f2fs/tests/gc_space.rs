@@ -10,22 +10,6 @@ use vfs::{DeviceNumber, FileKind, FileSystem, Ino, NewNode};
 
 use crate::log_rig::*;
 
-const CHUNK: usize = 1 << 20;
-
-/// Fills a volume to at most so many percent with files of 1 MiB.
-fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
-    let mut files = Vec::new();
-    loop {
-        let s = vol.statfs().unwrap();
-        if (s.blocks - s.blocks_free + 260) * 100 >= s.blocks * percent {
-            return files;
-        }
-        let ino = new_file(vol, vol.root(), &format!("f{}", files.len()));
-        write(vol, ino, 0, &pattern(files.len() as u64, CHUNK));
-        files.push(ino);
-    }
-}
-
 fn overwritten_at_random(mib: u64, percent: u64, times: u64) -> (Arc<Memory>, Arc<Volume>) {
     let dev = Arc::new(formatted(mib, &Options::default()));
     let vol = mount(dev.clone());

@@ -77,21 +77,6 @@ fn mount_lfs(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
     Volume::mount(dev, clock(), lfs()).unwrap()
 }
 
-const CHUNK: usize = 1 << 20;
-
-fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
-    let mut files = Vec::new();
-    loop {
-        let s = vol.statfs().unwrap();
-        if (s.blocks - s.blocks_free + 260) * 100 >= s.blocks * percent {
-            return files;
-        }
-        let ino = new_file(vol, vol.root(), &format!("f{}", files.len()));
-        write(vol, ino, 0, &pattern(files.len() as u64, CHUNK));
-        files.push(ino);
-    }
-}
-
 /// Overwrites blocks at random, some of them synced, and reads all of it back.
 fn overwrite(vol: &Volume, files: &[Ino], writes: u64) {
     let mut rng = device::Rng::new(5);

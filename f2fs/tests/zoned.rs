@@ -13,8 +13,6 @@ use vfs::{FileSystem, Ino};
 
 use crate::log_rig::*;
 
-const CHUNK: usize = 1 << 20;
-
 fn options(segments: u32) -> Options {
     Options { checkpoint_version: Some(7), uuid: Some([9; 16]), ..Options::modern() }.zoned(segments)
 }
@@ -35,19 +33,6 @@ fn made(mib: u64, segments: u32) -> Arc<Zoned<Memory>> {
     let dev = Arc::new(zoned(Memory::new(mib * 256), &options));
     mkfs::format(&*dev, &*clock(), &options).unwrap();
     dev
-}
-
-fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
-    let mut files = Vec::new();
-    loop {
-        let s = vol.statfs().unwrap();
-        if (s.blocks - s.blocks_free + 260) * 100 >= s.blocks * percent {
-            return files;
-        }
-        let ino = new_file(vol, vol.root(), &format!("f{}", files.len()));
-        write(vol, ino, 0, &pattern(files.len() as u64, CHUNK));
-        files.push(ino);
-    }
 }
 
 /// Overwrites blocks at random, every sixteenth synced, and reads all of it back.

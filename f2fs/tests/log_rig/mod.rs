@@ -92,3 +92,20 @@ pub fn recovered<T>(image: &Memory, look: impl FnOnce(&Volume) -> T) -> T {
 pub fn power_cut(image: &Memory) -> Arc<PowerCut> {
     Arc::new(PowerCut::new(image.fork()))
 }
+
+/// Bytes of a file of [`fill`].
+pub const CHUNK: usize = 1 << 20;
+
+/// Fills a volume to at most so many percent with files of so many bytes.
+pub fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
+    let mut files = Vec::new();
+    loop {
+        let s = vol.statfs().unwrap();
+        if (s.blocks - s.blocks_free + 260) * 100 >= s.blocks * percent {
+            return files;
+        }
+        let ino = new_file(vol, vol.root(), &format!("f{}", files.len()));
+        write(vol, ino, 0, &pattern(files.len() as u64, CHUNK));
+        files.push(ino);
+    }
+}
