@@ -57,7 +57,7 @@ enum Command {
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
-    joulefs lab run gc-worth --variant none --variant fagc --parquet rows\n  \
+    joulefs lab run fagc-fig12 --variant none --variant fagc --parquet rows\n  \
     joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
     says the same; experiments that come with the program are in experiments/ of its sources.")]
 struct RunArgs {
