@@ -51,6 +51,13 @@ fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
     assert!(variants.iter().any(|v| v["name"] == "none" && v["control"] == true), "{none}");
     let policy = none["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "policy").unwrap();
     assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
+    // No time is known of a whole run that needs recordings of others, and it says so.
+    let whole = done(&["lab", "show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let why = "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
+    assert!(whole.contains(why), "{whole}");
+    let sizes: Value = serde_json::from_str(&done(&["lab", "show", "fagc-sizes", "--json"])).unwrap();
+    assert_eq!(sizes["not_shipped"], serde_json::json!(["mobigen.out.facebook", "telegram_exec.csv.gz"]));
+    assert_eq!((&sizes["took"]["full"], &shown["not_shipped"]), (&Value::Null, &serde_json::json!([])));
     misused(&["lab", "show", "gc-bond"], &["gc-bond", "did you mean gc-bound?"]);
     misused(&["lab", "run", "gc-bound", "--set", "fil_percent=1"], &["fill_percent", "joulefs lab show gc-bound"]);
 }
