@@ -53,7 +53,8 @@ fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
     assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
     // No time is known of a whole run that needs recordings of others, and it says so.
     let whole = done(&["lab", "show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
-    let why = "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
+    let why =
+        "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
     assert!(whole.contains(why), "{whole}");
     let sizes: Value = serde_json::from_str(&done(&["lab", "show", "fagc-sizes", "--json"])).unwrap();
     assert_eq!(sizes["not_shipped"], serde_json::json!(["mobigen.out.facebook", "telegram_exec.csv.gz"]));
