@@ -64,6 +64,20 @@ fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
 }
 
 #[test]
+fn in_a_terminal_the_papers_numbers_are_wrapped_between_words() {
+    let run = format!("stty cols 70 rows 24; {} lab papers --paper Scherl", env!("CARGO_BIN_EXE_joulefs"));
+    let mut script = std::process::Command::new("script");
+    let ran =
+        script.args(["-q", "-e", "-c", &run, "/dev/null"]).env_remove("COLUMNS").output().expect("script, of bsdutils");
+    let shown = String::from_utf8_lossy(&ran.stdout).replace('\r', "");
+    let piped = done(&["lab", "papers", "--paper", "Scherl"]);
+    let widest = |text: &str| text.lines().map(|l| l.chars().count()).max().unwrap_or_default();
+    assert!(widest(&shown) <= 70, "{shown}");
+    assert!(widest(&piped) > 70, "in a pipe a number is a line");
+    assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), piped.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
 fn what_a_run_takes_is_written_beside_its_plan_and_shown() {
     let dir = tempfile::tempdir().unwrap();
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments/microdrive-table31");

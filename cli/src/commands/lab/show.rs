@@ -119,7 +119,7 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     let columns = table::columns().unwrap_or(100);
     let text =
         |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
-    output::line(&format!("{}: {}", e.name, e.plan.title));
+    text(0, &format!("{}: {}", e.name, e.plan.title));
     text(0, &e.claim());
     output::line("");
     let fact = |what: &str, said: &str| output::line(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
