@@ -44,7 +44,8 @@ install:
 	rm -rf target/generated && target/release/joulefs generate target/generated
 	install -D -m 755 target/release/joulefs $(DESTDIR)$(PREFIX)/bin/joulefs
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/joulefs
-	for page in target/generated/man1/*.1; do gzip -9n < $$page > $(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}.gz; done
+	gzip -9nf target/generated/man1/*.1
+	install -m 644 target/generated/man1/*.1.gz $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 target/generated/completions/bash/joulefs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/joulefs
 	install -D -m 644 target/generated/completions/zsh/_joulefs $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_joulefs
 	install -D -m 644 target/generated/completions/fish/joulefs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/joulefs.fish
