@@ -647,7 +647,12 @@ fn a_result_that_is_read_again_has_every_number_to_the_last_digit() {
         outcome.variants[0].phases[0].note(&format!("number_{i}"), n, "x");
     }
     std::fs::write(results.join("x.json"), serde_json::to_string_pretty(&outcome).unwrap()).unwrap();
-    assert_eq!(lab::report::load(dir.path()).unwrap(), [outcome]);
+    let [back] = &lab::report::load(dir.path()).unwrap()[..] else { panic!("one result") };
+    for ((_, wrote), (_, read)) in outcome.phases().zip(back.phases()) {
+        assert_eq!(read.measures, wrote.measures);
+    }
+    assert_eq!(back.phases().count(), outcome.phases().count());
+    assert_eq!(back.compared, outcome.compared);
 }
 
 #[test]
