@@ -53,7 +53,7 @@ install:
 	install -D -m 644 target/generated/completions/fish/joulefs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/joulefs.fish
 	install -m 644 README.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/joulefs
 
-# A Debian package and a static binary, in target/package.
+# A Debian package and a static binary, in target/package. scripts/try-package installs, uses and removes them in a fresh Debian.
 package:
 	scripts/package
 

@@ -116,9 +116,21 @@ fn list(as_json: bool) -> Result<(), Failure> {
     }
     for recipe in all {
         output::line(&format!("{}: {}", recipe.name, recipe.summary));
-        recipe.source.trim().lines().for_each(|l| output::line(&format!("    {l}")));
+        source(recipe.source.trim(), table::columns());
     }
     Ok(())
+}
+
+/// Prints where a recipe comes from: in its own lines, or, in a terminal, in paragraphs that fit. What it assumes is one.
+fn source(text: &str, columns: Option<usize>) {
+    let Some(columns) = columns else {
+        return text.lines().for_each(|l| output::line(&format!("    {l}")));
+    };
+    for (n, paragraph) in text.split("\nAssumed:").enumerate() {
+        let begin = if n > 0 { "Assumed:" } else { "" };
+        let paragraph = format!("{begin}{}", paragraph.replace('\n', " "));
+        output::line(&format!("    {}", output::wrapped(&paragraph, 4, columns)));
+    }
 }
 
 /// Carries the recipes out on a mounted volume.
