@@ -115,8 +115,13 @@ fn list(as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     for recipe in all {
-        output::line(&format!("{}: {}", recipe.name, recipe.summary));
-        source(recipe.source.trim(), table::columns());
+        let columns = table::columns();
+        output::line(&output::wrapped(
+            &format!("{}: {}", recipe.name, recipe.summary),
+            0,
+            columns.unwrap_or(usize::MAX),
+        ));
+        source(recipe.source.trim(), columns);
     }
     Ok(())
 }
