@@ -37,20 +37,23 @@ bench: tools
 	cargo build --release -p joulefs-cli
 	cargo run --release -p joulefs-conformance --bin bench
 
-# The binary, man pages, completions for shells.
+# The binary, man pages, completions for shells. zsh looks for those of packages elsewhere than for what is put below /usr/local;
+# fish looks there only if XDG_DATA_DIRS names /usr/local/share, as desktops have it.
 PREFIX ?= /usr/local
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 install:
 	cargo build --release -p joulefs-cli
 	rm -rf target/generated && target/release/joulefs generate target/generated
 	install -D -m 755 target/release/joulefs $(DESTDIR)$(PREFIX)/bin/joulefs
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/joulefs
-	for page in target/generated/man1/*.1; do gzip -9n < $$page > $(DESTDIR)$(PREFIX)/share/man/man1/$${page##*/}.gz; done
+	gzip -9nf target/generated/man1/*.1
+	install -m 644 target/generated/man1/*.1.gz $(DESTDIR)$(PREFIX)/share/man/man1
 	install -D -m 644 target/generated/completions/bash/joulefs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/joulefs
-	install -D -m 644 target/generated/completions/zsh/_joulefs $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_joulefs
+	install -D -m 644 target/generated/completions/zsh/_joulefs $(ZSH)/_joulefs
 	install -D -m 644 target/generated/completions/fish/joulefs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/joulefs.fish
 	install -m 644 README.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/joulefs
 
-# A Debian package and a static binary, in target/package.
+# A Debian package and a static binary, in target/package. scripts/try-package installs, uses and removes them in a fresh Debian.
 package:
 	scripts/package
 

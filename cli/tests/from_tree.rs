@@ -296,10 +296,16 @@ fn of_an_image_that_cannot_be_made_nothing_is_left() {
     tree(&room.path("tree"), false);
     let (image, from) = (room.text("v.img"), room.text("tree"));
     fs::write(room.path("owners"), " 0 0 755\nbin 0 0 755\n").unwrap();
+    // A program of two names, of which one has capabilities.
+    let mut twins = String::new();
+    list(&room.path("tree"), "", &mut twins);
+    twins.push_str("bin/twin 0 2000 0750 capabilities=0x2000\nlarge 0 0 0644\n");
+    fs::write(room.path("twins"), twins).unwrap();
     fs::write(room.path("contexts"), "/a(b u:x\n").unwrap();
     fs::write(room.path("tree/large"), vec![9; 40 << 20]).unwrap();
     let cases = [
         (vec!["--fs-config", "owners"], "not in --fs-config"),
+        (vec!["--fs-config", "twins"], "are one file, and --fs-config says different things of them"),
         (vec!["--file-contexts", "contexts"], "line 1: /a(b: not an expression"),
         (vec!["--fs-config", "nowhere"], "No such file"),
         (vec!["--size", "52M"], "give a larger --size"),

@@ -51,8 +51,30 @@ fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
     assert!(variants.iter().any(|v| v["name"] == "none" && v["control"] == true), "{none}");
     let policy = none["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "policy").unwrap();
     assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
+    // No time is known of a whole run that needs recordings of others, and it says so.
+    let whole = done(&["lab", "show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let why =
+        "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
+    assert!(whole.contains(why), "{whole}");
+    let sizes: Value = serde_json::from_str(&done(&["lab", "show", "fagc-sizes", "--json"])).unwrap();
+    assert_eq!(sizes["not_shipped"], serde_json::json!(["mobigen.out.facebook", "telegram_exec.csv.gz"]));
+    assert_eq!((&sizes["took"]["full"], &shown["not_shipped"]), (&Value::Null, &serde_json::json!([])));
     misused(&["lab", "show", "gc-bond"], &["gc-bond", "did you mean gc-bound?"]);
     misused(&["lab", "run", "gc-bound", "--set", "fil_percent=1"], &["fill_percent", "joulefs lab show gc-bound"]);
+}
+
+#[test]
+fn in_a_terminal_the_papers_numbers_are_wrapped_between_words() {
+    let run = format!("stty cols 70 rows 24; {} lab papers --paper Scherl", env!("CARGO_BIN_EXE_joulefs"));
+    let mut script = std::process::Command::new("script");
+    let ran =
+        script.args(["-q", "-e", "-c", &run, "/dev/null"]).env_remove("COLUMNS").output().expect("script, of bsdutils");
+    let shown = String::from_utf8_lossy(&ran.stdout).replace('\r', "");
+    let piped = done(&["lab", "papers", "--paper", "Scherl"]);
+    let widest = |text: &str| text.lines().map(|l| l.chars().count()).max().unwrap_or_default();
+    assert!(widest(&shown) <= 70, "{shown}");
+    assert!(widest(&piped) > 70, "in a pipe a number is a line");
+    assert_eq!(shown.split_whitespace().collect::<Vec<_>>(), piped.split_whitespace().collect::<Vec<_>>());
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl FileSystem for Volume {
     }
 
     fn refuses_opening(&self) -> bool {
-        self.has(Features::ENCRYPT)
+        self.has(Features::ENCRYPT) || self.has(Features::VERITY)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
@@ -169,6 +169,13 @@ impl FileSystem for Volume {
         }
         self.inodes.open(inode.ino);
         Ok(())
+    }
+
+    fn may_write(&self, ino: Ino) -> Result<()> {
+        let inode = self.outer(ino)?;
+        // In the kernel's order: of a file that is both it says that the key is missing.
+        self.check_contents_have_key(&inode)?;
+        Ok(self.check_not_sealed(&inode)?)
     }
 
     fn release(&self, ino: Ino) {

@@ -86,7 +86,7 @@ fn without_the_key_nothing_encrypted_is_changed_and_everything_can_be_deleted() 
     let none = RenameFlags::empty();
     let at = (enc, &name[..]);
     let new = vfs::NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
-    let refused: [(&str, vfs::Result<()>); 15] = [
+    let refused: [(&str, vfs::Result<()>); 16] = [
         ("create", vol.mknod(ROOT, enc, b"new", &new).map(drop)),
         ("nameless", vol.tmpfile(ROOT, enc, 0o600, 0).map(drop)),
         ("mkdir", vol.mkdir(ROOT, enc, b"new", 0o755, 0).map(drop)),
@@ -100,6 +100,7 @@ fn without_the_key_nothing_encrypted_is_changed_and_everything_can_be_deleted() 
         ("write", vol.write(file, 0, b"x", WriteFlags::empty()).map(drop)),
         ("truncate", vol.open(file, true)),
         ("open", vol.open(file, false)),
+        ("open to write", vol.may_write(file)),
         ("read", vol.read(file, 0, &mut [0; 16]).map(drop)),
         ("punch", vol.fallocate(file, Allocate::PunchHole, 0, 4096)),
     ];
@@ -150,7 +151,14 @@ fn a_sealed_file_is_read_and_deleted_and_never_changed() {
     let vol = mount(dev.clone());
     let sealed = find(&vol, "sealed").unwrap();
     let sized = |size| SetAttr { size: Some(size), ..SetAttr::default() };
-    let refused: [vfs::Result<()>; 6] = [
+    // A mount learns of it when the file is opened, not when it writes back.
+    assert!(vol.refuses_opening());
+    vol.open(sealed, false).unwrap();
+    vol.release(sealed);
+    let plain = new_file(&vol, vol.root(), "plain");
+    vol.may_write(plain).unwrap();
+    let refused: [vfs::Result<()>; 7] = [
+        vol.may_write(sealed),
         vol.write(sealed, 0, b"x", WriteFlags::empty()).map(drop),
         vol.open(sealed, true),
         vol.setattr(sealed, &sized(1)).map(drop),

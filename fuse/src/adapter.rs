@@ -214,7 +214,9 @@ impl fuser::Filesystem for Adapter {
         }
         let ino = self.ino(ino);
         let truncate = self.agreed.truncating_open && flags.0 & libc::O_TRUNC != 0;
-        match self.fs.open(ino, truncate) {
+        let writes = truncate || flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
+        let may = || if writes && self.fs.refuses_opening() { self.fs.may_write(ino) } else { Ok(()) };
+        match may().and_then(|()| self.fs.open(ino, truncate)) {
             Ok(()) => reply.opened(FileHandle(0), self.caching.of_open()),
             Err(error) => reply.error(failed("open", ino, &error)),
         }

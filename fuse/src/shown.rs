@@ -200,6 +200,10 @@ impl FileSystem for Shown {
         self.fs.open(ino, truncate)
     }
 
+    fn may_write(&self, ino: Ino) -> Result<()> {
+        self.fs.may_write(ino)
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.fs.write(ino, offset, data, flags | WriteFlags::KILL_SUID_SGID)
     }

@@ -636,6 +636,26 @@ fn a_report_stands_alone() {
 }
 
 #[test]
+fn a_result_that_is_read_again_has_every_number_to_the_last_digit() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("microdrive-table31");
+    std::fs::create_dir(&results).unwrap();
+    let mut outcome = run("microdrive-table31", 1);
+    // Read digit by digit these become their neighbours.
+    let numbers = [200.58267641511242, 122.53616194181673, 95.95164639621437, 448.26335341010883];
+    for (i, n) in numbers.into_iter().enumerate() {
+        outcome.variants[0].phases[0].note(&format!("number_{i}"), n, "x");
+    }
+    std::fs::write(results.join("x.json"), serde_json::to_string_pretty(&outcome).unwrap()).unwrap();
+    let [back] = &lab::report::load(dir.path()).unwrap()[..] else { panic!("one result") };
+    for ((_, wrote), (_, read)) in outcome.phases().zip(back.phases()) {
+        assert_eq!(read.measures, wrote.measures);
+    }
+    assert_eq!(back.phases().count(), outcome.phases().count());
+    assert_eq!(back.compared, outcome.compared);
+}
+
+#[test]
 fn a_report_of_a_directory_names_the_file_that_is_no_result() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("fagc-fig4");

@@ -76,8 +76,13 @@ def test_a_wheel_in_a_clean_environment_runs_the_ten_lines(tmp_path: Path) -> No
     work.mkdir()
     lines = TEN_LINES.replace("telegram_exec.csv.gz", str(REQUESTS)).replace("app.strace", str(CALLS))
     lines = lines.replace("range(20)", "range(2)")
+    # Whatever the lines load, pip brings without being told an extra.
     told = (
-        f"\nimport json\nprint(json.dumps([jf.__file__, str(jf.binary()), len(r), len(s), len(e), len(s.result('runs/'))]))\n"
+        "\nimport json, re, sys, importlib.metadata as m"
+        "\nasked = {re.split('[^a-z0-9]', q)[0] for q in m.requires('joulefs') if 'extra' not in q}"
+        "\nloaded = {'pandas', 'pyarrow', 'joblib', 'matplotlib', 'distributed'} & sys.modules.keys()"
+        "\nassert loaded == asked, (loaded, asked)"
+        "\nprint(json.dumps([jf.__file__, str(jf.binary()), len(r), len(s), len(e), len(s.result('runs/'))]))\n"
     )
     subprocess.run([venv / "bin/joulefs", "mkfs", work / "phone.img", "--size", "64M"], check=True, capture_output=True)
     env = {**clean, "MPLBACKEND": "Agg", "PATH": "/usr/bin:/bin"}

@@ -115,10 +115,27 @@ fn list(as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     for recipe in all {
-        output::line(&format!("{}: {}", recipe.name, recipe.summary));
-        recipe.source.trim().lines().for_each(|l| output::line(&format!("    {l}")));
+        let columns = table::columns();
+        output::line(&output::wrapped(
+            &format!("{}: {}", recipe.name, recipe.summary),
+            0,
+            columns.unwrap_or(usize::MAX),
+        ));
+        source(recipe.source.trim(), columns);
     }
     Ok(())
+}
+
+/// Prints where a recipe comes from: in its own lines, or, in a terminal, in paragraphs that fit. What it assumes is one.
+fn source(text: &str, columns: Option<usize>) {
+    let Some(columns) = columns else {
+        return text.lines().for_each(|l| output::line(&format!("    {l}")));
+    };
+    for (n, paragraph) in text.split("\nAssumed:").enumerate() {
+        let begin = if n > 0 { "Assumed:" } else { "" };
+        let paragraph = format!("{begin}{}", paragraph.replace('\n', " "));
+        output::line(&format!("    {}", output::wrapped(&paragraph, 4, columns)));
+    }
 }
 
 /// Carries the recipes out on a mounted volume.

@@ -13,7 +13,9 @@ use crate::{Failure, output};
 /// Say how full volumes are.
 ///
 /// In an image, or where a volume is mounted. "Used" and "available" are less than the size by what is kept back for
-/// cleaning. How fragmented the free space is says `joulefs info`; what the files cost, `joulefs inspect`.
+/// cleaning. "Files left" is how many could still be made: a volume of F2FS has room for files, and no fixed number of them, so that
+/// what df -i calls used is blocks. How many there are says `joulefs info`, and how fragmented the free space is; what they
+/// cost, `joulefs inspect`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs df disk.img archive.img\n  joulefs df --json /mnt")]
 pub struct Args {
@@ -100,14 +102,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let sizes = ["size", "used", "available"].map(|head| table::number(head).least(11));
-    let more = [table::number("use%").least(4), table::number("files").least(10), table::text(" volume")];
+    let more = [table::number("use%").least(4), table::number("files left").least(10), table::text(" volume")];
     let mut table = Table::new(sizes.into_iter().chain(more)).between(1);
     for r in &rows {
         let [size, used, available] = [r.bytes, r.used(), r.available].map(output::bytes);
         let percent = r.percent().map_or("-".to_owned(), |p| format!("{p}%"));
-        let files = r.inodes.saturating_sub(r.inodes_free);
         let at = r.mounted.as_ref().map_or(String::new(), |dir| format!(" on {dir}"));
-        table.row(&[&size, &used, &available, &percent, &files, &format!(" {}{at}", r.volume)]);
+        table.row(&[&size, &used, &available, &percent, &r.inodes_free, &format!(" {}{at}", r.volume)]);
     }
     output::line(&table.text());
     Ok(())

@@ -39,6 +39,8 @@ use crate::{Failure, held, joules, output, recorded, size};
 ///
 /// Time is virtual unless --paced is given: what was recorded in an hour takes as long as computing it.
 /// Requests come when they came, or later if the device is not done with those before.
+///
+/// `joulefs trace replay` takes the same recordings; it compares runs, and writes rows for notebooks (--parquet).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \

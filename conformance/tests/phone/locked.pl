@@ -31,6 +31,11 @@ say_of("rmdir", rmdir "enc/$dir"), say_of("unlink", unlink "enc/$file"), say_of(
 say_of("rename the tree", rename "enc", "moved"), say_of("and back", rename "moved", "enc");
 say_of("rmdir of the tree", rmdir "enc");
 print scalar(split / /, names("enc")), "\n";
+say_of("open what is sealed to write", put("sealed", undef, O_WRONLY)), say_of("to read and write", put("sealed", undef, O_RDWR));
+say_of("to append", put("sealed", undef, O_WRONLY | O_APPEND)), say_of("to cut", put("sealed", undef, O_WRONLY | O_TRUNC));
+say_of("to cut and read", put("sealed", undef, O_RDONLY | O_TRUNC)), say_of("to read", put("sealed", undef, O_RDONLY));
+my $both = "enc/" . (grep { (-s "enc/$_" // 0) == 10000 } @{$of{file}})[0];
+say_of("open what is sealed and locked", put($both, undef, O_WRONLY)), say_of("and cut it", truncate $both, 10);
 say_of("write to what is sealed", change("sealed")), say_of("truncate it", truncate "sealed", 10);
 say_of("lengthen it", truncate "sealed", 1 << 20), say_of("chmod it", chmod 0640, "sealed");
 say_of("link it", link "sealed", "second"), say_of("rename it", rename "second", "third"), say_of("unlink it", unlink "third");

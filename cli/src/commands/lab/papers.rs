@@ -6,7 +6,7 @@ use lab::published::Paper;
 use lab::published::judge::{Judged, Verdict, all, count};
 use serde_json::json;
 
-use crate::{Failure, output};
+use crate::{Failure, output, table};
 
 /// `joulefs lab papers`.
 #[derive(clap::Args)]
@@ -48,13 +48,13 @@ pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     for (paper, judged) in papers.iter().zip(&judged).filter(|(_, judged)| !judged.is_empty()) {
-        output::line(&format!("{}: {}", paper.short, paper.title));
+        said("", 0, &format!("{}: {}", paper.short, paper.title));
         judged.iter().for_each(show);
         output::line("");
     }
     let counts = count(judged.iter().flatten());
     let counted = counts.iter().filter(|(_, n)| **n > 0).map(|(v, n)| format!("{n} {} {}", v.sign(), v.text()));
-    output::line(&counted.collect::<Vec<_>>().join(", "));
+    said("", 0, &counted.collect::<Vec<_>>().join(", "));
     Ok(())
 }
 
@@ -82,8 +82,14 @@ fn show(j: &Judged) {
     let what = if j.condition.is_empty() { j.quantity.clone() } else { format!("{}, {}", j.quantity, j.condition) };
     let ours = j.answers.first().filter(|a| !a.ours.is_empty());
     let ours = ours.map_or_else(String::new, |a| format!("; ours {} {}", a.ours, a.difference).trim_end().to_owned());
-    output::line(&format!("  {} {what} ({}): {}{ours}", j.verdict.sign(), j.place, j.published));
+    said(&format!("  {} ", j.verdict.sign()), 4, &format!("{what} ({}): {}{ours}", j.place, j.published));
     if !j.why.is_empty() {
-        output::line(&format!("      {}: {}", j.verdict.text(), j.why));
+        said("      ", 6, &format!("{}: {}", j.verdict.text(), j.why));
     }
+}
+
+/// A line, in a terminal wrapped below its text.
+fn said(begin: &str, indent: usize, text: &str) {
+    let text = table::columns().map_or_else(|| text.to_owned(), |columns| output::wrapped(text, indent, columns));
+    output::line(&format!("{begin}{text}"));
 }

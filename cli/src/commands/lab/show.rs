@@ -100,6 +100,7 @@ fn of_machines(e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)])
         "variants": names(jobs).into_iter().map(variant).collect::<Vec<_>>(),
         "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
         "took": took,
+        "not_shipped": needs(jobs),
     })
 }
 
@@ -118,7 +119,7 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     let columns = table::columns().unwrap_or(100);
     let text =
         |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
-    output::line(&format!("{}: {}", e.name, e.plan.title));
+    text(0, &format!("{}: {}", e.name, e.plan.title));
     text(0, &e.claim());
     output::line("");
     let fact = |what: &str, said: &str| output::line(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
@@ -127,8 +128,9 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     fact("seeds", &e.plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
     fact("variants", &names(jobs).into_iter().map(|n| variant(e, jobs, n)).collect::<Vec<_>>().join(", "));
     fact("published", &format!("{} numbers are compared", e.paper.len()));
-    fact("full run", &took(e.took.of(Size::Full)));
-    fact("--quick", &took(e.took.of(Size::Quick)));
+    let needs = needs(jobs);
+    fact("full run", &took(e.took.of(Size::Full), &needs));
+    fact("--quick", &took(e.took.of(Size::Quick), &needs));
     output::line(&format!("\nparameters (joulefs lab run {} --set NAME=VALUE):", args.name));
     for (p, values) in parameters {
         text(2, &said(p, values));
@@ -169,8 +171,24 @@ fn said(p: &Parameter, values: &Values) -> String {
     std::iter::once(value).chain(others).chain(quick).collect()
 }
 
-fn took(run: Option<&Run>) -> String {
-    let Some(run) = run else { return "not measured".into() };
+/// Files of other people that variants need and that are not shipped.
+fn needs(jobs: &[Job]) -> Vec<&str> {
+    let mut files: Vec<&str> = jobs.iter().filter_map(|j| j.needs.as_deref()).collect();
+    files.sort_unstable();
+    files.dedup();
+    files
+}
+
+/// What a run took. Where it was not measured, it says why if that is known: a run that leaves variants out tells nothing of a
+/// whole one.
+fn took(run: Option<&Run>, needs: &[&str]) -> String {
+    let Some(run) = run else {
+        return match needs {
+            [] => "not measured".into(),
+            [one] => format!("not measured: variants need {one}, which is not shipped"),
+            several => format!("not measured: variants need {}, which are not shipped", several.join(" and ")),
+        };
+    };
     let time = joules::time((run.cpu_seconds * 1e9) as u64);
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     format!(

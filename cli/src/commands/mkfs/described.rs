@@ -1,9 +1,12 @@
 //! A tree of the host as an image shall have it: owners, modes, labels and times as lists and options say, everything else as it is.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use vfs::Timestamp;
 
 use super::labels::Labels;
-use super::owners::Owners;
+use super::owners::{Owned, Owners};
 use crate::commands::cp::{Glance, Item, Out, Reader, Source};
 
 /// The attribute that SELinux reads.
@@ -25,6 +28,8 @@ pub struct Described<'s> {
     /// That directory, as the other source names it.
     pub root: Vec<u8>,
     pub description: &'s Description,
+    /// Of files with several names (by device and inode): under which one was met first, and what the list of owners says of it.
+    names: Mutex<HashMap<(u64, u64), (Vec<u8>, Owned)>>,
 }
 
 impl Description {
@@ -64,7 +69,26 @@ impl Description {
     }
 }
 
-impl Described<'_> {
+impl<'s> Described<'s> {
+    pub fn new(inner: &'s (dyn Source + Sync), root: Vec<u8>, description: &'s Description) -> Self {
+        Described { inner, root, description, names: Mutex::default() }
+    }
+
+    /// Refuses a file with several names of which the list of owners says different things: which of them holds for a set-id
+    /// program is no matter of the order in which names are met.
+    fn check_names_agree(&self, at: &[u8], item: &Item) -> Out<()> {
+        let (Some(file), Some(owners)) = (item.identity, &self.description.owners) else { return Ok(()) };
+        let path = self.description.path(at);
+        let Some(owned) = owners.of(&path) else { return Ok(()) };
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, said) = names.entry(file).or_insert_with(|| (path.clone(), owned.clone()));
+        if said == owned {
+            return Ok(());
+        }
+        let [one, other] = [&*first, &path].map(|p| String::from_utf8_lossy(p));
+        Err(format!("{one} and {other} are one file, and --fs-config says different things of them"))
+    }
+
     fn there(&self, at: &[u8]) -> Vec<u8> {
         match at.strip_prefix(b"/").unwrap_or(at) {
             b"" => self.root.clone(),
@@ -80,6 +104,7 @@ impl Source for Described<'_> {
     fn item(&self, at: &[u8]) -> Out<Item> {
         let mut item = self.inner.item(&self.there(at))?;
         self.description.apply(at, &mut item)?;
+        self.check_names_agree(at, &item)?;
         Ok(item)
     }
     fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {

@@ -262,8 +262,7 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     if !meta.is_dir() {
         return Err(format!("--from {}: not a directory", from.display()).into());
     }
-    let source =
-        Described { inner: &host::Host, root: from.as_os_str().as_bytes().to_vec(), description: &description };
+    let source = Described::new(&host::Host, from.as_os_str().as_bytes().to_vec(), &description);
     if let Some(secs) = secs {
         wanted.settle(secs, args.uuid.is_some());
     }
