@@ -3,10 +3,12 @@
 //! A plan takes blocks of the log's path for inodes, continuations, contents and lists, makes the blocks, and gives them to the
 //! device. Nothing changes in memory. Left out: what is written, and what follows from that it was ([`crate::commit`]).
 
+use std::ops::Deref;
+
 use device::Lba;
 use scherlfs_format::chain::{self, Header, Kind, RUNS_MAX};
 use scherlfs_format::inode::{self as raw, Form, room};
-use scherlfs_format::{Addr, BLOCK, Ino, Run, Seq, checksum, directory};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -25,7 +27,25 @@ struct Out {
     owner: u64,
     /// It is metadata, which an index has, too.
     kept: bool,
-    block: Page,
+    block: Bytes,
+}
+
+/// What a block holds.
+enum Bytes {
+    /// What waits in memory, too.
+    Page(Page),
+    /// What was made for this transaction.
+    Made(Box<Block>),
+}
+
+impl Deref for Bytes {
+    type Target = Block;
+    fn deref(&self) -> &Block {
+        match self {
+            Bytes::Page(page) => page,
+            Bytes::Made(block) => block,
+        }
+    }
 }
 
 /// An inode with places for all of it.
@@ -209,20 +229,20 @@ impl Plan {
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
             let block = chain::write_runs(&part(Kind::Index, n, laid.indexes), own);
-            follow.push(Out { slot, owner, kept: true, block: block.into() });
+            follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
         for (&slot, c) in conts.iter().zip(&laid.loose) {
             let header = part(Kind::Continuation, c.number, continuations);
-            let block = chain::write_continuation(&header, c.first, &c.extents).into();
-            follow.push(Out { slot, owner, kept: true, block });
+            let block = chain::write_raw_continuation(&header, c.first, &c.extents);
+            follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Page::new([0; BLOCK]) }));
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Bytes::Made(Box::new([0; BLOCK])) }));
         for &(page, slot) in &laid.pages {
             let mut block = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             if inode.is_dir() {
                 directory::seal(Page::make_mut(&mut block), inode.ino, page);
             }
-            follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
+            follow.push(Out { slot, owner, kept: inode.is_metadata(), block: Bytes::Page(block) });
         }
         let parts: Vec<&[u8]> = follow.iter().map(|o| &o.block[..]).collect();
         let mut attributes = inode.a;
@@ -235,13 +255,14 @@ impl Plan {
             previous: inode.addr,
             attributes,
             xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-            extents: laid.extents.own(),
+            extents: Vec::new(),
             extents_in_all: laid.extents.listed() as u32,
             continuations,
             runs: if laid.indexes > 0 { self.runs(index) } else { runs },
         };
         let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
-        self.out.push(Out { slot, owner, kept: true, block: block.write().into() });
+        let block = Bytes::Made(block.write_with(&laid.extents.own()));
+        self.out.push(Out { slot, owner, kept: true, block });
         self.out.extend(follow);
         self.header.piece += 1;
         Ok(())
@@ -268,13 +289,14 @@ impl Plan {
             attributes: scherlfs_format::inode::Attributes { blocks: laid.extents.blocks(), ..inode.a },
             xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
             extents_in_all: all.len() as u32,
-            extents: all,
+            extents: Vec::new(),
             continuations: 0,
             runs: Vec::new(),
         };
         // In one request with what stands beside it, where it has no place yet.
         let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
-        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write().into() };
+        let block = Bytes::Made(block.write_with(&all));
+        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block };
         match slot {
             Some(_) => self.out.push(out),
             None => self.apart = Some((laid.at, out)),
@@ -286,7 +308,8 @@ impl Plan {
     /// Fills a block that was reserved, so that what stands before and behind it can be one request.
     pub fn fill(&mut self, at: Addr, ino: Ino) {
         if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
-            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Page::new([0; BLOCK]) });
+            let block = Bytes::Made(Box::new([0; BLOCK]));
+            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block });
         }
     }
 
@@ -299,7 +322,7 @@ impl Plan {
             slot: *slot,
             owner,
             kept: false,
-            block: block.clone(),
+            block: Bytes::Page(block.clone()),
         }));
         Ok(())
     }
@@ -308,7 +331,8 @@ impl Plan {
     pub fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
-        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes).into() });
+        let block = Bytes::Made(chain::write_gone(&header, inodes));
+        self.out.push(Out { slot, owner: 0, kept: false, block });
         self.header.piece += 1;
         Ok(())
     }
@@ -329,7 +353,7 @@ impl Plan {
         }
         for (n, slot) in self.slots.iter().enumerate() {
             if let Slot::Path(_, runs) = slot {
-                let block = chain::write_runs(&header, runs).into();
+                let block = Bytes::Made(chain::write_runs(&header, runs));
                 blocks[n] = Some(Out { slot: n, owner: 0, kept: false, block });
             }
         }

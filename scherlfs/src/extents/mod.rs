@@ -76,7 +76,7 @@ impl Extents {
                     return Err(FormatError::Field { what: "inode", field: "blocks in extents", value: from });
                 }
             }
-            let mut leaf = Leaf::new(begin, parts);
+            let leaf = Leaf::new(begin, parts);
             match &mut leaves {
                 // A continuation of nothing but a hole: the leaf before it has the hole, and has to be written.
                 Some(leaves) if leaf.parts.is_empty() => {
@@ -85,10 +85,10 @@ impl Extents {
                 }
                 _ => {
                     // Two holes side by side are one, and then it has to be written.
-                    leaf.at = at.filter(|_| leaf.listed(Some(from)) == list.len());
-                    stale.extend(at.filter(|_| leaf.at.is_none()));
+                    let stays = at.filter(|_| leaf.listed(Some(from)) == list.len());
+                    stale.extend(at.filter(|_| stays.is_none()));
                     match &mut leaves {
-                        Some(leaves) => leaves.insert(leaves.len(), leaf),
+                        Some(leaves) => leaves.insert(leaves.len(), leaf, stays),
                         None => leaves = Some(Leaves::new(leaf)),
                     }
                 }
@@ -100,7 +100,7 @@ impl Extents {
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
-        self.leaves.iter().flat_map(|l| &l.parts)
+        self.leaves.from(0).flat_map(|l| &l.parts)
     }
 
     /// How many extents are listed in all.
@@ -315,7 +315,7 @@ mod tests {
                 assert_eq!(plain(&Extents::read(&ours.write()).unwrap()), map);
                 assert_eq!(ours.write().len(), ours.listed());
                 assert_eq!(ours.blocks(), map.len() as u64);
-                let joined = ours.leaves.iter().all(|l| l.parts.windows(2).all(|w| !w[0].goes_on(&w[1])));
+                let joined = ours.leaves.from(0).all(|l| l.parts.windows(2).all(|w| !w[0].goes_on(&w[1])));
                 assert!(joined, "{ours:?} after {before:?}");
                 let stored = |e: &Extents| e.runs().map(|r| u64::from(r.blocks)).sum::<u64>();
                 let freed: u64 = gone.runs.iter().map(|r| u64::from(r.blocks)).sum();
