@@ -386,33 +386,32 @@ impl Written {
     /// Gives all to the device, neighbours in one request.
     pub fn write(&self, state: &State, cause: Cause) -> Result<()> {
         // A request may have megabytes: memory for it is asked for once.
-        let mut kept = state.request.lock();
-        let (mut at, data, mut owners) = (None::<u64>, &mut *kept, Vec::new());
-        let give = |at: Option<u64>, data: &mut Vec<u8>, owners: &mut Vec<u64>| {
-            let done = match at {
-                Some(at) if !data.is_empty() => state.dev.write_for(Lba(at), data, owners, cause as u8),
-                _ => Ok(()),
+        let mut room = state.request.lock();
+        let (mut at, mut parts, mut owners) = (0, Vec::<&[u8]>::with_capacity(self.slots.len()), Vec::new());
+        let mut give = |at: u64, parts: &mut Vec<&[u8]>, owners: &mut Vec<u64>| {
+            let done = match parts.is_empty() {
+                true => Ok(()),
+                false => state.dev.write_parts_for(Lba(at), parts, (owners, cause as u8), &mut room),
             };
-            data.clear();
+            parts.clear();
             owners.clear();
             done.map_err(Error::device)
         };
+        let inodes = |owner: u64| u32::try_from(owner).map_or(0, |ino| inode::owner(Ino(ino)));
         for (slot, out) in self.slots.iter().zip(&self.blocks) {
             let Some(Out { owner, block, .. }) = out else { continue };
             let addr = slot.addr().0;
-            let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
+            let goes_on = at + parts.len() as u64 == addr && parts.len() < REQUEST / BLOCK;
             if !goes_on {
-                give(at, data, &mut owners)?;
-                at = Some(addr);
+                give(at, &mut parts, &mut owners)?;
+                at = addr;
             }
-            data.extend_from_slice(&block[..]);
-            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
+            parts.push(&block[..]);
+            owners.push(inodes(*owner));
         }
-        give(at, data, &mut owners)?;
+        give(at, &mut parts, &mut owners)?;
         if let Some((at, Out { owner, block, .. })) = &self.apart {
-            data.extend_from_slice(&block[..]);
-            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
-            give(Some(at.0), data, &mut owners)?;
+            give(at.0, &mut vec![&block[..]], &mut vec![inodes(*owner)])?;
         }
         if let Some(archive) = &state.archive {
             self.blocks

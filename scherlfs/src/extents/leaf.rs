@@ -51,6 +51,11 @@ impl Part {
     }
 }
 
+/// From one block of the file to another, if that is behind it.
+fn hole(from: u64, to: u64) -> Option<RawExtent> {
+    (to > from).then(|| Extent::Hole { blocks: to - from }.raw())
+}
+
 /// Extents from one block of the file on; where the next leaf begins, they end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
@@ -103,18 +108,18 @@ impl Leaf {
     /// What it lists if the next leaf begins at `next`, as on disk.
     pub fn write(&self, next: Option<u64>) -> Vec<RawExtent> {
         let mut out = Vec::with_capacity(self.listed + 1);
-        let mut at = self.from;
-        let hole = |out: &mut Vec<RawExtent>, at: u64, to: u64| {
-            if to > at {
-                out.push(Extent::Hole { blocks: to - at }.raw());
+        if self.listed == self.parts.len() {
+            // No hole between them.
+            out.extend(self.parts.iter().map(Part::extent));
+        } else {
+            let mut at = self.from;
+            for part in &self.parts {
+                out.extend(hole(at, part.from));
+                out.push(part.extent());
+                at = part.end();
             }
-        };
-        for part in &self.parts {
-            hole(&mut out, at, part.from);
-            out.push(part.extent());
-            at = part.end();
         }
-        hole(&mut out, at, next.unwrap_or(at));
+        out.extend(next.and_then(|next| hole(self.end(), next)));
         out
     }
 

@@ -1,6 +1,6 @@
 //! The leaves of a file's extents in order, how much they hold in all, and which of them have to be written.
 //!
-//! They stand in branches of a few dozen, and a branch is shared by copies of the extents until one of them changes it: a copy of
+//! They stand in branches of a dozen or so, and a branch is shared by copies of the extents until one of them changes it: a copy of
 //! thousands of leaves is some dozens of pointers, and a change copies a branch and a leaf. Sums are kept along, so that asking
 //! for them costs nothing.
 
@@ -12,7 +12,7 @@ use scherlfs_format::Addr;
 use super::leaf::Leaf;
 
 /// Leaves of a branch at most; few in unit tests, so that there are many branches.
-const MOST: usize = if cfg!(test) { 4 } else { 32 };
+const MOST: usize = if cfg!(test) { 4 } else { 16 };
 
 /// A leaf, and what is asked of all leaves without looking into them.
 #[derive(Debug, Clone, PartialEq, Eq)]
