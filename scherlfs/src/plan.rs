@@ -144,9 +144,7 @@ impl Plan {
                 for &page in run {
                     let at = self.slot()?;
                     placed.push((page, at));
-                    let was = extents.put(page, 1, Place::At(self.slots[at].addr()));
-                    freed.runs.extend(was.runs);
-                    freed.reserved += was.reserved;
+                    extents.put_freeing(page, 1, Place::At(self.slots[at].addr()), &mut freed);
                 }
             }
             extents.arrange(own);
@@ -175,9 +173,7 @@ impl Plan {
         for &page in pages {
             let slot = self.slot()?;
             placed.push((page, slot));
-            let was = extents.put(page, 1, Place::At(self.slots[slot].addr()));
-            freed.runs.extend(was.runs);
-            freed.reserved += was.reserved;
+            extents.put_freeing(page, 1, Place::At(self.slots[slot].addr()), &mut freed);
         }
         extents.arrange(room(inode.xattr_bytes()));
         let fits = extents.continuations() == 0;

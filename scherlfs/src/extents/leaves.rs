@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use scherlfs_format::Addr;
 
-use super::leaf::Leaf;
+use super::Place;
+use super::leaf::{Leaf, Part};
 
 /// Leaves of a branch at most; few in unit tests, so that there are many branches.
 const MOST: usize = if cfg!(test) { 4 } else { 16 };
@@ -136,12 +137,17 @@ impl Leaves {
         Some(&self.branches.get(b)?.leaves.get(i)?.leaf)
     }
 
-    /// The leaf that a block of the file belongs to.
-    pub fn of(&self, at: u64) -> usize {
+    /// The branch of the leaf that a block of the file belongs to, and which of it that is.
+    fn spot(&self, at: u64) -> (usize, usize) {
         // The first begins at 0.
         let b = self.branches.partition_point(|b| b.from <= at).saturating_sub(1);
-        let before: usize = self.branches[..b].iter().map(|b| b.len).sum();
-        before + self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1)
+        (b, self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1))
+    }
+
+    /// The leaf that a block of the file belongs to.
+    pub fn of(&self, at: u64) -> usize {
+        let (b, i) = self.spot(at);
+        self.branches[..b].iter().map(|b| b.len).sum::<usize>() + i
     }
 
     fn twigs(&self, n: usize) -> impl Iterator<Item = &Twig> + '_ {
@@ -217,6 +223,22 @@ impl Leaves {
         }
         self.listed = self.listed - listed + self.listed_around(n);
         out
+    }
+
+    /// Puts a part where another is that is as long, if nothing but its place changes by that; says where the other was.
+    pub fn swap(&mut self, part: &Part) -> Option<Place> {
+        let (b, i) = self.spot(part.from);
+        let leaf = &self.branches[b].leaves[i].leaf;
+        // A leaf that loses its only part is taken in by the one before it.
+        let alone = (b, i) != (0, 0) && leaf.parts.len() == 1;
+        let which = if alone { None } else { leaf.swaps(part) }?;
+        let branch = &mut self.branches[b];
+        let twig = &mut Arc::make_mut(&mut branch.leaves)[i];
+        if let Some(at) = twig.at.take() {
+            self.stale.push(at);
+            branch.loose += 1;
+        }
+        Some(std::mem::replace(&mut Arc::make_mut(&mut twig.leaf).parts[which].place, part.place))
     }
 
     /// A leaf has to be written.

@@ -183,10 +183,21 @@ impl Extents {
 
     /// Says where blocks are; says what was there before.
     pub fn put(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
-        if let Some(freed) = self.swap(Part { from, blocks, place }) {
-            return freed;
+        let mut freed = Freed::default();
+        self.put_freeing(from, blocks, place, &mut freed);
+        freed
+    }
+
+    /// The same; what was there before is added to `freed`.
+    pub fn put_freeing(&mut self, from: u64, blocks: u64, place: Place, freed: &mut Freed) {
+        // What random updates do: a part by itself that stays one.
+        if let Some(Place::At(start)) = self.leaves.swap(&Part { from, blocks, place }) {
+            freed.runs.push(Run { start, blocks: u32::try_from(blocks).unwrap_or(u32::MAX) });
+            return;
         }
-        let freed = self.clear(from..from + blocks);
+        let was = self.clear(from..from + blocks);
+        freed.runs.extend(was.runs);
+        freed.reserved += was.reserved;
         let n = self.leaves.of(from);
         // The next leaf has a hole where the part reaches into it.
         if self.leaves.next(n).is_some_and(|next| next < from + blocks) {
@@ -196,18 +207,6 @@ impl Extents {
             });
         }
         self.leaves.edit(n, |leaf| leaf.put(Part { from, blocks, place }));
-        freed
-    }
-
-    /// Says where blocks are that are a part by themselves and stay one, which is what random updates do.
-    fn swap(&mut self, part: Part) -> Option<Freed> {
-        let n = self.leaves.of(part.from);
-        // A leaf that loses its only part is taken in by the one before it.
-        let alone = n > 0 && self.leaves[n].parts.len() == 1;
-        let i = if alone { None } else { self.leaves[n].swaps(&part) }?;
-        let was = self.leaves.edit(n, |leaf| std::mem::replace(&mut leaf.parts[i].place, part.place));
-        let Place::At(start) = was else { return None };
-        Some(Freed { runs: vec![Run { start, blocks: u32::try_from(part.blocks).ok()? }], reserved: 0 })
     }
 
     /// Cuts a range out and moves what is behind it down; says what was there.
