@@ -1,6 +1,7 @@
-//! Which blocks are free, and which will be at the next checkpoint?
+//! Which blocks are free?
 //!
-//! Runs in order of address; neighbours are joined. Pure bookkeeping: which run is used next is [`crate::path`]'s.
+//! Runs in order of address; neighbours are joined. Pure bookkeeping: which run is used next is [`crate::path`]'s, and which
+//! blocks the next checkpoint frees [`crate::marks`]'s.
 
 use std::collections::BTreeMap;
 
