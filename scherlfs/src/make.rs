@@ -17,7 +17,6 @@ use vfs::{Error, FileKind, Power, Result};
 use crate::cause::Cause;
 use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
-use crate::flushes::Taken;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
 use crate::marks::Marks;
@@ -160,7 +159,6 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         user_bytes: 0,
         gone_names: Default::default(),
         request: parking_lot::Mutex::default(),
-        taken: Taken::default(),
         broken: None,
         ended: false,
     };

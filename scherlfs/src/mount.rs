@@ -15,7 +15,6 @@ use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
 use crate::clean::care::Care;
 use crate::extents::Freed;
-use crate::flushes::{Flushes, Taken};
 use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
@@ -105,7 +104,6 @@ impl State {
             user_bytes: 0,
             gone_names: Default::default(),
             request: parking_lot::Mutex::default(),
-            taken: Taken::default(),
             broken: None,
             ended: false,
             sb,
@@ -188,7 +186,6 @@ impl Volume {
             }
         }
         Ok(Volume {
-            flushes: Flushes::of(&state.taken),
             dev,
             clock,
             options,

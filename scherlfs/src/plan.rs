@@ -232,12 +232,7 @@ impl Plan {
             let block = chain::write_raw_continuation(&header, c.first, &c.extents);
             follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
-        follow.extend(unused.iter().map(|&slot| Out {
-            slot,
-            owner,
-            kept: false,
-            block: Bytes::Made(Box::new([0; BLOCK])),
-        }));
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Bytes::Made(Box::new([0; BLOCK])) }));
         for &(page, slot) in &laid.pages {
             let mut block = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             if inode.is_dir() {
@@ -394,7 +389,6 @@ impl Written {
                 true => Ok(()),
                 false => state.dev.write_parts_for(Lba(at), parts, (owners, cause as u8), &mut room),
             };
-            state.taken.add();
             parts.clear();
             owners.clear();
             done.map_err(Error::device)

@@ -23,7 +23,6 @@ use crate::archive::{Archive, Beside};
 use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
 use crate::extents::Freed;
-use crate::flushes::{Flushes, Taken};
 use crate::gone::{Gone, Hooks};
 use crate::history::History;
 use crate::imap::InodeMap;
@@ -127,7 +126,6 @@ pub struct Volume {
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
     pub(crate) hooks: Hooks,
-    pub(crate) flushes: Flushes,
     /// What `dev` is, if something stands beside the volume.
     pub(crate) archive: Option<Arc<Archive>>,
 }
@@ -193,8 +191,6 @@ pub(crate) struct State {
     pub gone_names: Gone,
     /// Room for a request's bytes; empty but while one is given to the device.
     pub request: Mutex<Vec<u8>>,
-    /// Requests of the log that the device has taken.
-    pub taken: Taken,
     /// Why nothing can be changed any more.
     pub broken: Option<String>,
     pub ended: bool,
@@ -429,5 +425,75 @@ impl Volume {
         let references = self.references.lock();
         state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
         out
+    }
+
+    /// Makes all that was written durable, if `is_right` says that there is what somebody asked it of.
+    pub(crate) fn settle(&self, is_right: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
+        let attempt = {
+            let mut state = self.state.write();
+            is_right(&mut state)?;
+            if self.options.read_only {
+                return Ok(());
+            }
+            state.writable()?;
+            match &self.archive {
+                Some(archive) if self.options.sync == Sync::Burst => {
+                    let sb = state.sb.clone();
+                    if archive.staged(&sb, || state.commit())? {
+                        return Ok(());
+                    }
+                }
+                _ => {
+                    state.commit()?;
+                    if state.torn || state.logged > state.pace.checkpoint_blocks {
+                        return state.checkpoint(false);
+                    }
+                }
+            }
+            state.series_flushes()?
+        };
+        self.flush()?;
+        if let Some(attempt) = attempt {
+            self.state.write().series_flushed(attempt);
+        }
+        Ok(())
+    }
+
+    /// Writes what waits to the disk, and what is staged, for the disk is awake.
+    fn burst(&self) -> Result<()> {
+        {
+            let mut state = self.state.write();
+            state.writable()?;
+            state.commit()?;
+        }
+        self.flush()
+    }
+
+    /// Writes what waits when it is time; says whether it did.
+    pub(crate) fn write_when_due(&self) -> Result<()> {
+        let now = self.clock.monotonic();
+        let (since, writeback) = {
+            let state = self.state.read();
+            (state.since, state.pace.writeback)
+        };
+        let old = since.is_some_and(|since| now.saturating_sub(since) >= writeback);
+        match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
+            None if old => self.settle(|_| Ok(())),
+            Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
+                because(Why::Waiting, || self.burst())
+            }
+            // A burst that was not flushed is not durable, and the next fsync would have to wake the disk for it.
+            Some((archive, _)) => archive.flush_while_awake(),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        let tag = device::Tag { cause: crate::cause::Cause::Log as u8, owner: 0 };
+        self.dev.flush(tag).map_err(|e| {
+            let why = format!("a flush failed: {e}");
+            self.state.write().broken.get_or_insert(why.clone());
+            Error::Device(why)
+        })
     }
 }
