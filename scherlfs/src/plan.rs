@@ -232,7 +232,12 @@ impl Plan {
             let block = chain::write_raw_continuation(&header, c.first, &c.extents);
             follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Bytes::Made(Box::new([0; BLOCK])) }));
+        follow.extend(unused.iter().map(|&slot| Out {
+            slot,
+            owner,
+            kept: false,
+            block: Bytes::Made(Box::new([0; BLOCK])),
+        }));
         for &(page, slot) in &laid.pages {
             let mut block = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             if inode.is_dir() {
