@@ -56,6 +56,19 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.write(at, data, Tag { cause, owner: owners.last().copied().unwrap_or_default() })
     }
+    /// [`write_for`](Self::write_for) of parts (each whole blocks) that stand in different places of memory. Who needs them in
+    /// one piece puts them together in `room`.
+    fn write_parts_for(
+        &self,
+        at: Lba,
+        parts: &[&[u8]],
+        (owners, cause): (&[u64], u8),
+        room: &mut Vec<u8>,
+    ) -> Result<()> {
+        room.clear();
+        parts.iter().for_each(|part| room.extend_from_slice(part));
+        self.write_for(at, room, owners, cause)
+    }
     /// What is written to these blocks from now on is expected to die with what else has this handle: a device that can
     /// puts it into the same reclaim unit (NVMe's flexible data placement, TP4146, where each write command names its
     /// handle). Handle 0 is that of whatever nobody placed; a handle that the device has not means 0. A hint: no data
@@ -95,6 +108,15 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         (**self).write_for(at, data, owners, cause)
+    }
+    fn write_parts_for(
+        &self,
+        at: Lba,
+        parts: &[&[u8]],
+        (owners, cause): (&[u64], u8),
+        room: &mut Vec<u8>,
+    ) -> Result<()> {
+        (**self).write_parts_for(at, parts, (owners, cause), room)
     }
     fn place(&self, at: Lba, blocks: u64, handle: u8) {
         (**self).place(at, blocks, handle)

@@ -95,7 +95,7 @@ impl State {
                 return Err(lost());
             }
         }
-        let mut whole = free.add_all(&self.dead) & replaced.iter().all(|run| free.add_run(*run));
+        let mut whole = free.add_spans(&self.dead.spans()) & replaced.iter().all(|run| free.add_run(*run));
         for inode in hidden {
             whole &= own_blocks_but(inode, kept).into_iter().all(|run| free.add_run(run));
         }

@@ -86,7 +86,12 @@ impl Inode {
     pub fn attr(&self) -> Attr {
         let t = |n: usize| Timestamp { sec: self.a.times[n].secs, nsec: self.a.times[n].nanos };
         // Pages over holes have their room, and will have their block.
-        let new = self.pages.keys().filter(|b| self.extents.at(**b).0.is_none()).count() as u64;
+        let end = self.extents.end();
+        let new = match self.extents.blocks() == end {
+            // There are no holes but behind its end.
+            true => self.pages.range(end..).count(),
+            false => self.pages.keys().filter(|b| self.extents.at(**b).0.is_none()).count(),
+        } as u64;
         Attr {
             ino: vfs::Ino(self.ino.0.into()),
             generation: self.a.generation,

@@ -25,6 +25,7 @@ mod inode;
 mod known_names;
 mod load;
 pub mod make;
+mod marks;
 mod mount;
 mod names;
 mod order;

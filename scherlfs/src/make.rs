@@ -19,6 +19,7 @@ use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
+use crate::marks::Marks;
 use crate::order::{Way, order};
 use crate::path::Path;
 use crate::space::Blocks;
@@ -132,7 +133,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         gone: Vec::new(),
         orphans: Default::default(),
         free,
-        dead: Blocks::default(),
+        dead: Marks::default(),
         placement: Placement::Before,
         series: None,
         torn: false,

@@ -19,6 +19,7 @@ use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
 use crate::load;
+use crate::marks::Marks;
 use crate::path::Path;
 use crate::space::Blocks;
 use crate::superblock::superblock;
@@ -78,7 +79,7 @@ impl State {
             gone: Vec::new(),
             orphans,
             free,
-            dead: Blocks::default(),
+            dead: Marks::default(),
             placement: options.placement.unwrap_or(sb.placement),
             series: None,
             torn: false,

@@ -4,7 +4,6 @@
 //! writes its beginning into the superblock. The last block of what is known of the path is never filled: where the log
 //! reaches it, it says in it which runs come next.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use scherlfs_format::chain::RUNS_MAX;
@@ -34,8 +33,12 @@ impl Slot {
 /// Where the log goes.
 #[derive(Debug, Clone, Default)]
 pub struct Path {
-    /// What is known to who follows.
-    runs: VecDeque<Run>,
+    /// The run that is being used; of what is known to who follows, what is left of it.
+    here: Option<Run>,
+    /// The runs that were known together with it, from `next` on. Shared, since every transaction begins with a copy of the path.
+    known: Arc<[Run]>,
+    next: usize,
+    /// Blocks of all these.
     left: u64,
     /// What comes behind that, from `at` on.
     plan: Arc<[Run]>,
@@ -52,7 +55,7 @@ impl Path {
         let head = order.runs.first().map_or(FIRST, |r| r.start.0);
         let mut path = Path { plan: order.runs.into(), preferred: order.preferred, head, ..Path::default() };
         let first = path.more(PATH_MAX);
-        path.take_on(first);
+        path.take_on(&first);
         path
     }
 
@@ -60,7 +63,7 @@ impl Path {
     pub fn given(runs: &[Run]) -> Self {
         let head = runs.first().map_or(FIRST, |r| r.start.0);
         let mut path = Path { head, ..Path::default() };
-        path.take_on(runs.to_vec());
+        path.take_on(runs);
         path
     }
 
@@ -72,18 +75,18 @@ impl Path {
         let here: u64 = known.iter().map(|r| u64::from(r.blocks)).sum();
         let mut path =
             Path { plan: rest.runs.into(), preferred: here + rest.preferred, head: self.head, ..Path::default() };
-        path.take_on(known);
+        path.take_on(&known);
         path
     }
 
     /// Its runs, as a superblock keeps them.
     pub fn runs(&self) -> Vec<Run> {
-        self.runs.iter().copied().collect()
+        self.here.into_iter().chain(self.known[self.next..].iter().copied()).collect()
     }
 
     /// Where the log goes on, or where a search for free blocks should begin.
     pub fn head(&self) -> u64 {
-        self.runs.front().map_or(self.head, |r| r.start.0)
+        self.here.map_or(self.head, |r| r.start.0)
     }
 
     /// Blocks that it leads through before it comes to runs that the order puts last.
@@ -91,9 +94,10 @@ impl Path {
         self.preferred
     }
 
-    fn take_on(&mut self, runs: Vec<Run>) {
-        self.left += runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>();
-        self.runs.extend(runs);
+    /// Goes on with these runs. What was known is used up: its last block names them.
+    fn take_on(&mut self, runs: &[Run]) {
+        self.left = runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>();
+        (self.known, self.next, self.here) = (runs.into(), runs.len().min(1), runs.first().copied());
     }
 
     /// The next runs behind what is known.
@@ -105,16 +109,17 @@ impl Path {
     }
 
     fn pop(&mut self) -> Option<Addr> {
-        let run = self.runs.front_mut()?;
-        let addr = run.start;
+        let Run { start: addr, blocks } = self.here?;
         self.left -= 1;
         self.preferred = self.preferred.saturating_sub(1);
         self.head = addr.0 + 1;
-        if run.blocks == 1 {
-            self.runs.pop_front();
+        self.here = if blocks > 1 {
+            Some(Run { start: Addr(addr.0 + 1), blocks: blocks - 1 })
         } else {
-            *run = Run { start: Addr(addr.0 + 1), blocks: run.blocks - 1 };
-        }
+            let run = self.known.get(self.next).copied();
+            self.next += usize::from(run.is_some());
+            run
+        };
         Some(addr)
     }
 
@@ -126,8 +131,8 @@ impl Path {
                 return None;
             }
             let addr = self.pop()?;
-            slots.push(Slot::Path(addr, more.clone()));
-            self.take_on(more);
+            self.take_on(&more);
+            slots.push(Slot::Path(addr, more));
         }
         let addr = self.pop()?;
         slots.push(Slot::Block(addr));
@@ -138,7 +143,7 @@ impl Path {
     pub fn follow(&mut self, mut read: impl FnMut(Addr) -> Option<Vec<Run>>) -> Option<(Addr, Vec<Addr>)> {
         let mut paths = Vec::new();
         while self.left == 1 {
-            let addr = self.runs.front()?.start;
+            let addr = self.here?.start;
             if paths.contains(&addr) {
                 // It leads to itself.
                 return None;
@@ -146,7 +151,7 @@ impl Path {
             let more = read(addr).filter(|m| !m.is_empty())?;
             self.pop()?;
             paths.push(addr);
-            self.take_on(more);
+            self.take_on(&more);
         }
         Some((self.pop()?, paths))
     }

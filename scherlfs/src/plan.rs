@@ -3,10 +3,12 @@
 //! A plan takes blocks of the log's path for inodes, continuations, contents and lists, makes the blocks, and gives them to the
 //! device. Nothing changes in memory. Left out: what is written, and what follows from that it was ([`crate::commit`]).
 
+use std::ops::Deref;
+
 use device::Lba;
 use scherlfs_format::chain::{self, Header, Kind, RUNS_MAX};
 use scherlfs_format::inode::{self as raw, Form, room};
-use scherlfs_format::{Addr, BLOCK, Ino, Run, Seq, checksum, directory};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -25,7 +27,25 @@ struct Out {
     owner: u64,
     /// It is metadata, which an index has, too.
     kept: bool,
-    block: Page,
+    block: Bytes,
+}
+
+/// What a block holds.
+enum Bytes {
+    /// What waits in memory, too.
+    Page(Page),
+    /// What was made for this transaction.
+    Made(Box<Block>),
+}
+
+impl Deref for Bytes {
+    type Target = Block;
+    fn deref(&self) -> &Block {
+        match self {
+            Bytes::Page(page) => page,
+            Bytes::Made(block) => block,
+        }
+    }
 }
 
 /// An inode with places for all of it.
@@ -124,9 +144,7 @@ impl Plan {
                 for &page in run {
                     let at = self.slot()?;
                     placed.push((page, at));
-                    let was = extents.put(page, 1, Place::At(self.slots[at].addr()));
-                    freed.runs.extend(was.runs);
-                    freed.reserved += was.reserved;
+                    extents.put_freeing(page, 1, Place::At(self.slots[at].addr()), &mut freed);
                 }
             }
             extents.arrange(own);
@@ -155,9 +173,7 @@ impl Plan {
         for &page in pages {
             let slot = self.slot()?;
             placed.push((page, slot));
-            let was = extents.put(page, 1, Place::At(self.slots[slot].addr()));
-            freed.runs.extend(was.runs);
-            freed.reserved += was.reserved;
+            extents.put_freeing(page, 1, Place::At(self.slots[slot].addr()), &mut freed);
         }
         extents.arrange(room(inode.xattr_bytes()));
         let fits = extents.continuations() == 0;
@@ -209,20 +225,25 @@ impl Plan {
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
             let block = chain::write_runs(&part(Kind::Index, n, laid.indexes), own);
-            follow.push(Out { slot, owner, kept: true, block: block.into() });
+            follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
         for (&slot, c) in conts.iter().zip(&laid.loose) {
             let header = part(Kind::Continuation, c.number, continuations);
-            let block = chain::write_continuation(&header, c.first, &c.extents).into();
-            follow.push(Out { slot, owner, kept: true, block });
+            let block = chain::write_raw_continuation(&header, c.first, &c.extents);
+            follow.push(Out { slot, owner, kept: true, block: Bytes::Made(block) });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Page::new([0; BLOCK]) }));
+        follow.extend(unused.iter().map(|&slot| Out {
+            slot,
+            owner,
+            kept: false,
+            block: Bytes::Made(Box::new([0; BLOCK])),
+        }));
         for &(page, slot) in &laid.pages {
             let mut block = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             if inode.is_dir() {
                 directory::seal(Page::make_mut(&mut block), inode.ino, page);
             }
-            follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
+            follow.push(Out { slot, owner, kept: inode.is_metadata(), block: Bytes::Page(block) });
         }
         let parts: Vec<&[u8]> = follow.iter().map(|o| &o.block[..]).collect();
         let mut attributes = inode.a;
@@ -235,13 +256,14 @@ impl Plan {
             previous: inode.addr,
             attributes,
             xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
-            extents: laid.extents.own(),
+            extents: Vec::new(),
             extents_in_all: laid.extents.listed() as u32,
             continuations,
             runs: if laid.indexes > 0 { self.runs(index) } else { runs },
         };
         let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
-        self.out.push(Out { slot, owner, kept: true, block: block.write().into() });
+        let block = Bytes::Made(block.write_with(&laid.extents.own()));
+        self.out.push(Out { slot, owner, kept: true, block });
         self.out.extend(follow);
         self.header.piece += 1;
         Ok(())
@@ -268,13 +290,14 @@ impl Plan {
             attributes: scherlfs_format::inode::Attributes { blocks: laid.extents.blocks(), ..inode.a },
             xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
             extents_in_all: all.len() as u32,
-            extents: all,
+            extents: Vec::new(),
             continuations: 0,
             runs: Vec::new(),
         };
         // In one request with what stands beside it, where it has no place yet.
         let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
-        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write().into() };
+        let block = Bytes::Made(block.write_with(&all));
+        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block };
         match slot {
             Some(_) => self.out.push(out),
             None => self.apart = Some((laid.at, out)),
@@ -286,7 +309,8 @@ impl Plan {
     /// Fills a block that was reserved, so that what stands before and behind it can be one request.
     pub fn fill(&mut self, at: Addr, ino: Ino) {
         if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
-            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Page::new([0; BLOCK]) });
+            let block = Bytes::Made(Box::new([0; BLOCK]));
+            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block });
         }
     }
 
@@ -299,7 +323,7 @@ impl Plan {
             slot: *slot,
             owner,
             kept: false,
-            block: block.clone(),
+            block: Bytes::Page(block.clone()),
         }));
         Ok(())
     }
@@ -308,7 +332,8 @@ impl Plan {
     pub fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
-        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes).into() });
+        let block = Bytes::Made(chain::write_gone(&header, inodes));
+        self.out.push(Out { slot, owner: 0, kept: false, block });
         self.header.piece += 1;
         Ok(())
     }
@@ -329,7 +354,7 @@ impl Plan {
         }
         for (n, slot) in self.slots.iter().enumerate() {
             if let Slot::Path(_, runs) = slot {
-                let block = chain::write_runs(&header, runs).into();
+                let block = Bytes::Made(chain::write_runs(&header, runs));
                 blocks[n] = Some(Out { slot: n, owner: 0, kept: false, block });
             }
         }
@@ -362,33 +387,32 @@ impl Written {
     /// Gives all to the device, neighbours in one request.
     pub fn write(&self, state: &State, cause: Cause) -> Result<()> {
         // A request may have megabytes: memory for it is asked for once.
-        let mut kept = state.request.lock();
-        let (mut at, data, mut owners) = (None::<u64>, &mut *kept, Vec::new());
-        let give = |at: Option<u64>, data: &mut Vec<u8>, owners: &mut Vec<u64>| {
-            let done = match at {
-                Some(at) if !data.is_empty() => state.dev.write_for(Lba(at), data, owners, cause as u8),
-                _ => Ok(()),
+        let mut room = state.request.lock();
+        let (mut at, mut parts, mut owners) = (0, Vec::<&[u8]>::with_capacity(self.slots.len()), Vec::new());
+        let mut give = |at: u64, parts: &mut Vec<&[u8]>, owners: &mut Vec<u64>| {
+            let done = match parts.is_empty() {
+                true => Ok(()),
+                false => state.dev.write_parts_for(Lba(at), parts, (owners, cause as u8), &mut room),
             };
-            data.clear();
+            parts.clear();
             owners.clear();
             done.map_err(Error::device)
         };
+        let inodes = |owner: u64| u32::try_from(owner).map_or(0, |ino| inode::owner(Ino(ino)));
         for (slot, out) in self.slots.iter().zip(&self.blocks) {
             let Some(Out { owner, block, .. }) = out else { continue };
             let addr = slot.addr().0;
-            let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
+            let goes_on = at + parts.len() as u64 == addr && parts.len() < REQUEST / BLOCK;
             if !goes_on {
-                give(at, data, &mut owners)?;
-                at = Some(addr);
+                give(at, &mut parts, &mut owners)?;
+                at = addr;
             }
-            data.extend_from_slice(&block[..]);
-            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
+            parts.push(&block[..]);
+            owners.push(inodes(*owner));
         }
-        give(at, data, &mut owners)?;
+        give(at, &mut parts, &mut owners)?;
         if let Some((at, Out { owner, block, .. })) = &self.apart {
-            data.extend_from_slice(&block[..]);
-            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
-            give(Some(at.0), data, &mut owners)?;
+            give(at.0, &mut vec![&block[..]], &mut vec![inodes(*owner)])?;
         }
         if let Some(archive) = &state.archive {
             self.blocks

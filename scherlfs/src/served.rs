@@ -181,7 +181,7 @@ impl vfs::Volume for Volume {
         let state = self.state.read();
         // What the next checkpoint frees may lie beside what is free already.
         let mut all = state.free.clone();
-        all.add_all(&state.dead);
+        all.add_spans(&state.dead.spans());
         let mut pieces = FreeFragments::default();
         all.from(0).for_each(|(_, blocks)| pieces.add(blocks));
         pieces

@@ -1,6 +1,7 @@
-//! Which blocks are free, and which will be at the next checkpoint?
+//! Which blocks are free?
 //!
-//! Runs in order of address; neighbours are joined. Pure bookkeeping: which run is used next is [`crate::path`]'s.
+//! Runs in order of address; neighbours are joined. Pure bookkeeping: which run is used next is [`crate::path`]'s, and which
+//! blocks the next checkpoint frees [`crate::marks`]'s.
 
 use std::collections::BTreeMap;
 
@@ -93,14 +94,35 @@ impl Blocks {
     pub fn add_all(&mut self, other: &Blocks) -> bool {
         other.runs.iter().fold(true, |all, (&s, &l)| self.add(s, l) && all)
     }
-    /// Empties it.
-    pub fn clear(&mut self) {
-        *self = Blocks::default();
+    /// Adds runs that are in order and do not touch each other, all at once; false if one of their blocks is in it already. With
+    /// many of them it costs a walk along both instead of a search for each.
+    pub fn add_spans(&mut self, spans: &[(u64, u64)]) -> bool {
+        if spans.len() < self.runs.len() / 16 {
+            return spans.iter().fold(true, |all, &(s, l)| self.add(s, l) && all);
+        }
+        let (mut whole, mut joined) = (true, Vec::<(u64, u64)>::with_capacity(self.runs.len() + spans.len()));
+        let mut add = |(start, len): (u64, u64)| match joined.last_mut() {
+            Some((s, l)) if *s + *l == start => *l += len,
+            Some((s, l)) if *s + *l > start => whole = false,
+            _ => joined.push((start, len)),
+        };
+        let mut more = spans.iter().copied().peekable();
+        for run in std::mem::take(&mut self.runs) {
+            while let Some(span) = more.next_if(|span| span.0 < run.0) {
+                add(span);
+            }
+            add(run);
+        }
+        more.for_each(add);
+        self.count = joined.iter().map(|(_, len)| len).sum();
+        // From what is in order it is built without a search.
+        self.runs = joined.into_iter().collect();
+        whole
     }
 }
 
 /// A run in pieces that fit on disk.
-fn cut(start: u64, len: u64) -> impl Iterator<Item = Run> {
+pub(crate) fn cut(start: u64, len: u64) -> impl Iterator<Item = Run> {
     // Two free runs on disk must not touch, which pieces of one do. No volume has a free run of 2^32 blocks, 16 TiB, in
     // one piece: mkfs leaves a block out where one would come about.
     let step = u64::from(u32::MAX);

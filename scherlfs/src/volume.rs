@@ -27,6 +27,7 @@ use crate::gone::{Gone, Hooks};
 use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
+use crate::marks::Marks;
 use crate::pace::{Background, Pace};
 use crate::path::{self, Path};
 use crate::reorganise::chains::Accesses;
@@ -152,7 +153,7 @@ pub(crate) struct State {
     pub orphans: BTreeSet<Ino>,
     pub free: Blocks,
     /// Blocks that the next checkpoint frees.
-    pub dead: Blocks,
+    pub dead: Marks,
     pub path: Path,
     /// Where the writer puts inodes.
     pub placement: Placement,

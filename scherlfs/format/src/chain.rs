@@ -3,7 +3,7 @@
 //! Both begin with the header that inode blocks begin with, so that a reader who follows the log sees what comes next.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut};
 
 use crate::extent::{Extent, RawExtent};
 use crate::superblock::path_run;
@@ -188,13 +188,12 @@ fn runs_of(block: &Block, kind: Kind) -> Result<&[RawExtent], FormatError> {
     raw.runs.get(..count as usize).ok_or(FormatError::Field { what: kind.what(), field: "count", value: count.into() })
 }
 
-fn put_runs(header: &Header, first: u32, runs: impl ExactSizeIterator<Item = Extent>) -> Box<Block> {
-    let mut raw = RawRuns::new_zeroed();
+fn put_runs(header: &Header, first: u32, runs: impl ExactSizeIterator<Item = RawExtent>) -> Box<Block> {
+    let mut block = Box::new([0; BLOCK]);
+    let raw: &mut RawRuns = transmute_mut!(&mut *block);
     raw.first = first.into();
     raw.count = (runs.len().min(RUNS_MAX) as u32).into();
-    raw.runs.iter_mut().zip(runs).for_each(|(to, run)| *to = run.raw());
-    let mut block = Box::new([0; BLOCK]);
-    block.copy_from_slice(raw.as_bytes());
+    raw.runs.iter_mut().zip(runs).for_each(|(to, run)| *to = run);
     header.write(&mut block);
     block
 }
@@ -206,7 +205,7 @@ pub fn read_runs(block: &Block, kind: Kind) -> Result<Vec<Run>, FormatError> {
 
 /// A path block or an index block of at most [`RUNS_MAX`] runs.
 pub fn write_runs(header: &Header, runs: &[Run]) -> Box<Block> {
-    put_runs(header, 0, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }))
+    put_runs(header, 0, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }.raw()))
 }
 
 /// What a continuation says.
@@ -227,6 +226,11 @@ pub fn read_continuation(block: &Block) -> Result<Continuation, FormatError> {
 
 /// A continuation of at most [`RUNS_MAX`] extents, of which the first begins with this block of the file.
 pub fn write_continuation(header: &Header, first: u64, extents: &[Extent]) -> Box<Block> {
+    put_runs(header, first as u32, extents.iter().map(|e| e.raw()))
+}
+
+/// The same of extents that are as on disk already.
+pub fn write_raw_continuation(header: &Header, first: u64, extents: &[RawExtent]) -> Box<Block> {
     put_runs(header, first as u32, extents.iter().copied())
 }
 

@@ -2,7 +2,7 @@
 //! section 5.4.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 use crate::{Addr, BLOCKS_MAX, FIRST, FormatError};
 
@@ -57,6 +57,7 @@ impl Extent {
     }
 
     /// To disk.
+    #[inline]
     pub fn raw(self) -> RawExtent {
         let (start, blocks, kind) = match self {
             Extent::Stored { start, blocks } => (start.0, blocks, 0),
@@ -64,9 +65,10 @@ impl Extent {
             Extent::Hole { blocks } => (blocks >> 32, blocks as u32, 1),
             Extent::Reserved { blocks } => (0, blocks, 2),
         };
-        let mut six = [0; 6];
-        six.copy_from_slice(&start.to_le_bytes()[..6]);
-        RawExtent { start: six, blocks: blocks.into(), kind: kind.into() }
+        let [a, b, c, d, e, f, ..] = start.to_le_bytes();
+        let [g, h, i, j] = blocks.to_le_bytes();
+        let bytes: [u8; EXTENT_BYTES] = [a, b, c, d, e, f, g, h, i, j, kind, 0];
+        transmute!(bytes)
     }
 }
 

@@ -4,7 +4,7 @@
 //! room there stand in continuation blocks: the inode names up to [`RUNS`] of them, and of more the index blocks that name them.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut};
 
 use crate::chain::{HEADER, Header, Kind, RUNS_MAX};
 use crate::extent::{EXTENT_BYTES, Extent, RawExtent};
@@ -263,7 +263,13 @@ impl Inode {
 
     /// To a block. `extents` are those of the inode that fit; attributes and runs must fit, too.
     pub fn write(&self) -> Box<Block> {
-        let mut raw = RawInode::new_zeroed();
+        self.write_with(&self.extents.iter().map(|e| e.raw()).collect::<Vec<_>>())
+    }
+
+    /// The same with these extents, which are as on disk already, instead of its own.
+    pub fn write_with(&self, extents: &[RawExtent]) -> Box<Block> {
+        let mut block = Box::new([0; BLOCK]);
+        let raw: &mut RawInode = transmute_mut!(&mut *block);
         let a = &self.attributes;
         raw.form = (self.form as u16).into();
         raw.follow = self.follow.into();
@@ -290,9 +296,8 @@ impl Inode {
         for (to, r) in raw.runs.iter_mut().zip(&self.runs) {
             *to = Extent::Stored { start: r.start, blocks: r.blocks }.raw();
         }
-        for (to, e) in raw.area.chunks_exact_mut(EXTENT_BYTES).zip(&self.extents) {
-            to.copy_from_slice(e.raw().as_bytes());
-        }
+        let listed = extents[..extents.len().min(AREA / EXTENT_BYTES)].as_bytes();
+        raw.area[..listed.len()].copy_from_slice(listed);
         let mut at = AREA.saturating_sub(bytes);
         for (name, value) in &self.xattrs {
             let head = [&[name.len() as u8][..], &(value.len() as u16).to_le_bytes(), name, value].concat();
@@ -301,8 +306,6 @@ impl Inode {
             }
             at += head.len();
         }
-        let mut block = Box::new([0; BLOCK]);
-        block.copy_from_slice(raw.as_bytes());
         self.header.write(&mut block);
         block
     }

@@ -7,7 +7,7 @@
 
 use scherlfs_format::Addr;
 use scherlfs_format::chain::RUNS_MAX;
-use scherlfs_format::extent::Extent;
+use scherlfs_format::extent::RawExtent;
 use scherlfs_format::inode::{RUNS, indexes};
 
 use super::Extents;
@@ -26,8 +26,8 @@ pub struct Continuation {
     pub number: usize,
     /// The first block of the file that it lists.
     pub first: u64,
-    /// What it lists.
-    pub extents: Vec<Extent>,
+    /// What it lists, as on disk.
+    pub extents: Vec<RawExtent>,
 }
 
 impl Extents {
@@ -89,7 +89,7 @@ impl Extents {
     fn split(&mut self, n: usize, keep: usize) {
         let rest = self.leaves.edit(n, |leaf| leaf.split_off(keep));
         if !rest.parts.is_empty() {
-            self.leaves.insert(n + 1, rest);
+            self.leaves.insert(n + 1, rest, None);
             return;
         }
         // What is too much is the hole behind its last part: the next leaf has it.
@@ -119,7 +119,7 @@ impl Extents {
         stale.extend(self.places());
         let (mut leaves, mut keep) = (None::<Leaves>, room);
         let mut add = |leaf| match &mut leaves {
-            Some(leaves) => leaves.insert(leaves.len(), leaf),
+            Some(leaves) => leaves.insert(leaves.len(), leaf, None),
             None => leaves = Some(Leaves::new(leaf)),
         };
         while all.listed(None) > keep {
@@ -148,7 +148,7 @@ impl Extents {
     /// Continuations that lie there have to be written.
     pub fn loosen(&mut self, there: impl Fn(Addr) -> bool) {
         let which: Vec<usize> =
-            self.leaves.iter().enumerate().filter(|(_, leaf)| leaf.at.is_some_and(&there)).map(|(n, _)| n).collect();
+            self.leaves.places(0).enumerate().filter(|(_, at)| at.is_some_and(&there)).map(|(n, _)| n).collect();
         which.into_iter().for_each(|n| self.leaves.loosen(n));
     }
 
@@ -186,15 +186,16 @@ impl Extents {
         (all + first + indexes(all + first)) as u64
     }
 
-    /// What the inode lists itself.
-    pub fn own(&self) -> Vec<Extent> {
+    /// What the inode lists itself, as on disk.
+    pub fn own(&self) -> Vec<RawExtent> {
         self.leaves[0].write(self.leaves.next(0))
     }
 
     /// All that is listed.
     #[cfg(test)]
-    pub fn write(&self) -> Vec<Extent> {
-        (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.leaves.next(n))).collect()
+    pub fn write(&self) -> Vec<scherlfs_format::extent::Extent> {
+        let all = (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.leaves.next(n)));
+        all.map(|raw| (&raw).try_into().unwrap()).collect()
     }
 
     /// Says where the continuations that have to be written will be, in order; gives what they are to say.
@@ -214,7 +215,7 @@ impl Extents {
 
     /// Where the continuations are, in order.
     pub fn places(&self) -> impl Iterator<Item = Addr> + '_ {
-        self.leaves.from(1).filter_map(|l| l.at)
+        self.leaves.places(1).flatten()
     }
 }
 
@@ -223,6 +224,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use device::Rng;
+    use scherlfs_format::extent::Extent;
 
     use super::super::Place;
     use super::*;
@@ -258,15 +260,17 @@ mod tests {
 
         /// What a reader finds who knows the inode alone.
         fn read(&self, extents: &Extents, room: usize) -> Extents {
-            let (own, mut from) = (extents.own(), 0);
+            let plain = |raw: &[RawExtent]| raw.iter().map(|e| Extent::try_from(e).unwrap()).collect::<Vec<_>>();
+            let (own, mut from) = (plain(&extents.own()), 0);
             from += own.iter().map(|e| e.blocks()).sum::<u64>();
             let mut rest = Vec::new();
             for (n, at) in extents.places().enumerate() {
                 let c = &self.blocks[&at.0];
                 assert_eq!(c.first, from, "continuation {n}");
                 assert!((1..=RUNS_MAX).contains(&c.extents.len()), "continuation {n} lists {}", c.extents.len());
-                from += c.extents.iter().map(|e| e.blocks()).sum::<u64>();
-                rest.push((at, c.extents.clone()));
+                let listed = plain(&c.extents);
+                from += listed.iter().map(|e| e.blocks()).sum::<u64>();
+                rest.push((at, listed));
             }
             let all = own.len() + rest.iter().map(|(_, list)| list.len()).sum::<usize>();
             assert_eq!(all, extents.listed());

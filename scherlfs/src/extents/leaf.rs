@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use scherlfs_format::extent::Extent;
+use scherlfs_format::extent::{Extent, RawExtent};
 use scherlfs_format::{Addr, Run};
 
 use super::{Freed, Place};
@@ -35,12 +35,12 @@ impl Part {
         };
         follows && self.end() == next.from && self.blocks + next.blocks <= u64::from(u32::MAX)
     }
-    fn extent(&self) -> Extent {
+    fn extent(&self) -> RawExtent {
         // OK to saturate: parts are not joined beyond 32 bits.
         let blocks = u32::try_from(self.blocks).unwrap_or(u32::MAX);
         match self.place {
-            Place::At(start) => Extent::Stored { start, blocks },
-            Place::Reserved => Extent::Reserved { blocks },
+            Place::At(start) => Extent::Stored { start, blocks }.raw(),
+            Place::Reserved => Extent::Reserved { blocks }.raw(),
         }
     }
     pub fn run(&self) -> Option<Run> {
@@ -51,13 +51,16 @@ impl Part {
     }
 }
 
+/// From one block of the file to another, if that is behind it.
+fn hole(from: u64, to: u64) -> Option<RawExtent> {
+    (to > from).then(|| Extent::Hole { blocks: to - from }.raw())
+}
+
 /// Extents from one block of the file on; where the next leaf begins, they end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub from: u64,
     pub parts: Vec<Part>,
-    /// The continuation that says the same; `None`: it has to be written. Of the first leaf without meaning.
-    pub at: Option<Addr>,
     /// What it lists, but for a hole behind the last part.
     listed: usize,
     pub blocks: u64,
@@ -71,7 +74,7 @@ impl Leaf {
         leaf
     }
 
-    /// After a change of its parts or its beginning: it has to be written.
+    /// After a change of its parts or its beginning.
     pub fn count(&mut self) {
         let (mut at, mut holes) = (self.from, 0);
         (self.blocks, self.reserved) = (0, 0);
@@ -82,7 +85,6 @@ impl Leaf {
             self.reserved += if part.place == Place::Reserved { part.blocks } else { 0 };
         }
         self.listed = self.parts.len() + holes;
-        self.at = None;
     }
 
     /// What parts `lo..hi` list: themselves, the holes before them, and the hole before the part behind them.
@@ -103,21 +105,21 @@ impl Leaf {
         self.listed + usize::from(next.is_some_and(|next| next > self.end()))
     }
 
-    /// What it lists if the next leaf begins at `next`.
-    pub fn write(&self, next: Option<u64>) -> Vec<Extent> {
+    /// What it lists if the next leaf begins at `next`, as on disk.
+    pub fn write(&self, next: Option<u64>) -> Vec<RawExtent> {
         let mut out = Vec::with_capacity(self.listed + 1);
-        let mut at = self.from;
-        let hole = |out: &mut Vec<Extent>, at: u64, to: u64| {
-            if to > at {
-                out.push(Extent::Hole { blocks: to - at });
+        if self.listed == self.parts.len() {
+            // No hole between them.
+            out.extend(self.parts.iter().map(Part::extent));
+        } else {
+            let mut at = self.from;
+            for part in &self.parts {
+                out.extend(hole(at, part.from));
+                out.push(part.extent());
+                at = part.end();
             }
-        };
-        for part in &self.parts {
-            hole(&mut out, at, part.from);
-            out.push(part.extent());
-            at = part.end();
         }
-        hole(&mut out, at, next.unwrap_or(at));
+        out.extend(next.and_then(|next| hole(self.end(), next)));
         out
     }
 
@@ -166,7 +168,6 @@ impl Leaf {
         let reserved = freed.reserved - before.1;
         let stored: u64 = freed.runs[before.0..].iter().map(|run| u64::from(run.blocks)).sum();
         (self.blocks, self.reserved) = (self.blocks - stored - reserved, self.reserved - reserved);
-        self.at = None;
     }
 
     /// Which of its parts another takes the place of without anything else changing: one that is stored and as long, and neither
@@ -198,7 +199,6 @@ impl Leaf {
         self.listed = self.listed - listed + self.listed_by(lo, hi + self.parts.len() - len);
         self.blocks += part.blocks;
         self.reserved += if part.place == Place::Reserved { part.blocks } else { 0 };
-        self.at = None;
     }
 
     /// Splits it so that this one lists `keep` extents, at most, and gives the rest. `keep` is less than it lists.

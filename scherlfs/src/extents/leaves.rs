@@ -1,6 +1,6 @@
 //! The leaves of a file's extents in order, how much they hold in all, and which of them have to be written.
 //!
-//! They stand in branches of a few dozen, and a branch is shared by copies of the extents until one of them changes it: a copy of
+//! They stand in branches of a dozen or so, and a branch is shared by copies of the extents until one of them changes it: a copy of
 //! thousands of leaves is some dozens of pointers, and a change copies a branch and a leaf. Sums are kept along, so that asking
 //! for them costs nothing.
 
@@ -9,10 +9,21 @@ use std::sync::Arc;
 
 use scherlfs_format::Addr;
 
-use super::leaf::Leaf;
+use super::Place;
+use super::leaf::{Leaf, Part};
 
 /// Leaves of a branch at most; few in unit tests, so that there are many branches.
-const MOST: usize = if cfg!(test) { 4 } else { 32 };
+const MOST: usize = if cfg!(test) { 4 } else { 16 };
+
+/// A leaf, and what is asked of all leaves without looking into them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Twig {
+    /// Where it begins.
+    from: u64,
+    /// The continuation that says the same; `None`: it has to be written. Of the first leaf without meaning.
+    at: Option<Addr>,
+    leaf: Arc<Leaf>,
+}
 
 /// Neighbours.
 #[derive(Debug, Clone)]
@@ -22,11 +33,11 @@ struct Branch {
     len: usize,
     /// How many of them have to be written.
     loose: usize,
-    leaves: Arc<Vec<Arc<Leaf>>>,
+    leaves: Arc<Vec<Twig>>,
 }
 
 impl Branch {
-    fn new(leaves: Vec<Arc<Leaf>>) -> Self {
+    fn new(leaves: Vec<Twig>) -> Self {
         let loose = leaves.iter().filter(|l| l.at.is_none()).count();
         Branch { from: leaves.first().map_or(0, |l| l.from), len: leaves.len(), loose, leaves: Arc::new(leaves) }
     }
@@ -54,7 +65,7 @@ pub(super) struct Leaves {
 
 impl PartialEq for Leaves {
     fn eq(&self, other: &Self) -> bool {
-        self.iter().eq(other.iter())
+        self.twigs(0).eq(other.twigs(0))
     }
 }
 
@@ -64,7 +75,7 @@ impl Index<usize> for Leaves {
     type Output = Leaf;
     fn index(&self, n: usize) -> &Leaf {
         let (b, i) = self.find(n);
-        &self.branches[b].leaves[i]
+        &self.branches[b].leaves[i].leaf
     }
 }
 
@@ -72,7 +83,7 @@ impl Leaves {
     /// One, which begins at block 0.
     pub fn new(first: Leaf) -> Self {
         let (listed, blocks, reserved) = (first.listed(None), first.blocks, first.reserved);
-        let branches = vec![Branch::new(vec![Arc::new(first)])];
+        let branches = vec![Branch::new(vec![Twig { from: first.from, at: None, leaf: Arc::new(first) }])];
         Leaves { branches, len: 1, listed, blocks, reserved, stale: Vec::new() }
     }
 
@@ -123,28 +134,37 @@ impl Leaves {
 
     pub fn get(&self, n: usize) -> Option<&Leaf> {
         let (b, i) = self.find(n);
-        Some(self.branches.get(b)?.leaves.get(i)?)
+        Some(&self.branches.get(b)?.leaves.get(i)?.leaf)
+    }
+
+    /// The branch of the leaf that a block of the file belongs to, and which of it that is.
+    fn spot(&self, at: u64) -> (usize, usize) {
+        // The first begins at 0.
+        let b = self.branches.partition_point(|b| b.from <= at).saturating_sub(1);
+        (b, self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1))
     }
 
     /// The leaf that a block of the file belongs to.
     pub fn of(&self, at: u64) -> usize {
-        // The first begins at 0.
-        let b = self.branches.partition_point(|b| b.from <= at).saturating_sub(1);
-        let before: usize = self.branches[..b].iter().map(|b| b.len).sum();
-        before + self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1)
+        let (b, i) = self.spot(at);
+        self.branches[..b].iter().map(|b| b.len).sum::<usize>() + i
     }
 
-    /// All, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Leaf> + '_ {
-        self.branches.iter().flat_map(|b| b.leaves.iter()).map(|l| &**l)
+    fn twigs(&self, n: usize) -> impl Iterator<Item = &Twig> + '_ {
+        let (b, i) = self.find(n);
+        let first = self.branches.get(b).map_or(&[][..], |b| &b.leaves[i..]);
+        let rest = self.branches.get(b + 1..).unwrap_or(&[]);
+        first.iter().chain(rest.iter().flat_map(|b| b.leaves.iter()))
     }
 
     /// All from one on.
     pub fn from(&self, n: usize) -> impl Iterator<Item = &Leaf> + '_ {
-        let (b, i) = self.find(n);
-        let first = self.branches.get(b).map_or(&[][..], |b| &b.leaves[i..]);
-        let rest = self.branches.get(b + 1..).unwrap_or(&[]);
-        first.iter().chain(rest.iter().flat_map(|b| b.leaves.iter())).map(|l| &**l)
+        self.twigs(n).map(|l| &*l.leaf)
+    }
+
+    /// Where each from one on stands; `None`: it has to be written.
+    pub fn places(&self, n: usize) -> impl Iterator<Item = Option<Addr>> + '_ {
+        self.twigs(n).map(|l| l.at)
     }
 
     /// The first from one on that has to be written.
@@ -165,16 +185,16 @@ impl Leaves {
 
     /// Where the next leaf begins.
     pub fn next(&self, n: usize) -> Option<u64> {
-        self.get(n + 1).map(|l| l.from)
+        let (b, i) = self.find(n + 1);
+        Some(self.branches.get(b)?.leaves.get(i)?.from)
     }
 
     /// How many extents a leaf lists.
     pub fn listed_by(&self, n: usize) -> usize {
         let (b, i) = self.find(n);
-        let Some(leaf) = self.branches.get(b).and_then(|b| b.leaves.get(i)) else { return 0 };
-        let within = self.branches[b].leaves.get(i + 1);
-        let next = within.or_else(|| self.branches.get(b + 1).and_then(|b| b.leaves.first()));
-        leaf.listed(next.map(|l| l.from))
+        let Some(twig) = self.branches.get(b).and_then(|b| b.leaves.get(i)) else { return 0 };
+        let within = self.branches[b].leaves.get(i + 1).map(|l| l.from);
+        twig.leaf.listed(within.or_else(|| self.branches.get(b + 1).map(|b| b.from)))
     }
 
     /// What a change of a leaf can change of the extents listed: those of the leaf, and the hole before it.
@@ -187,15 +207,17 @@ impl Leaves {
         let listed = self.listed_around(n);
         let (b, i) = self.find(n);
         let branch = &mut self.branches[b];
-        let leaf = Arc::make_mut(&mut Arc::make_mut(&mut branch.leaves)[i]);
-        let (blocks, reserved) = (leaf.blocks, leaf.reserved);
-        if let Some(at) = leaf.at.take() {
+        let twig = &mut Arc::make_mut(&mut branch.leaves)[i];
+        if let Some(at) = twig.at.take() {
             self.stale.push(at);
             branch.loose += 1;
         }
+        let leaf = Arc::make_mut(&mut twig.leaf);
+        let (blocks, reserved) = (leaf.blocks, leaf.reserved);
         let out = change(leaf);
         self.blocks = self.blocks - blocks + leaf.blocks;
         self.reserved = self.reserved - reserved + leaf.reserved;
+        twig.from = leaf.from;
         if i == 0 {
             branch.from = leaf.from;
         }
@@ -203,24 +225,44 @@ impl Leaves {
         out
     }
 
+    /// Puts a part where another is that is as long, if nothing but its place changes by that; says where the other was.
+    pub fn swap(&mut self, part: &Part) -> Option<Place> {
+        let (b, i) = self.spot(part.from);
+        let leaf = &self.branches[b].leaves[i].leaf;
+        // A leaf that loses its only part is taken in by the one before it.
+        let alone = (b, i) != (0, 0) && leaf.parts.len() == 1;
+        let which = if alone { None } else { leaf.swaps(part) }?;
+        let branch = &mut self.branches[b];
+        let twig = &mut Arc::make_mut(&mut branch.leaves)[i];
+        if let Some(at) = twig.at.take() {
+            self.stale.push(at);
+            branch.loose += 1;
+        }
+        Some(std::mem::replace(&mut Arc::make_mut(&mut twig.leaf).parts[which].place, part.place))
+    }
+
     /// A leaf has to be written.
     pub fn loosen(&mut self, n: usize) {
-        self.edit(n, |_| ());
+        let (b, i) = self.find(n);
+        let branch = &mut self.branches[b];
+        if branch.leaves[i].at.is_some() {
+            self.stale.extend(Arc::make_mut(&mut branch.leaves)[i].at.take());
+            branch.loose += 1;
+        }
     }
 
     /// A leaf that has to be written will stand there.
     pub fn stand(&mut self, n: usize, at: Addr) {
         let (b, i) = self.find(n);
         let branch = &mut self.branches[b];
-        let leaf = Arc::make_mut(&mut Arc::make_mut(&mut branch.leaves)[i]);
-        match leaf.at.replace(at) {
+        match Arc::make_mut(&mut branch.leaves)[i].at.replace(at) {
             Some(was) => self.stale.push(was),
             None => branch.loose -= 1,
         }
     }
 
-    /// Puts a leaf before the `n`th, or behind the last.
-    pub fn insert(&mut self, n: usize, leaf: Leaf) {
+    /// Puts a leaf before the `n`th, or behind the last. `at` is the continuation that says the same.
+    pub fn insert(&mut self, n: usize, leaf: Leaf, at: Option<Addr>) {
         let listed = if n > 0 { self.listed_by(n - 1) } else { 0 };
         let (mut b, mut i) = self.find(n);
         if b == self.branches.len() {
@@ -231,7 +273,7 @@ impl Leaves {
         (self.blocks, self.reserved) = (self.blocks + leaf.blocks, self.reserved + leaf.reserved);
         let branch = &mut self.branches[b];
         let leaves = Arc::make_mut(&mut branch.leaves);
-        leaves.insert(i, Arc::new(leaf));
+        leaves.insert(i, Twig { from: leaf.from, at, leaf: Arc::new(leaf) });
         let second = if leaves.len() > MOST { leaves.split_off(MOST / 2) } else { Vec::new() };
         branch.count();
         if !second.is_empty() {
@@ -245,7 +287,7 @@ impl Leaves {
     pub fn remove(&mut self, n: usize) -> Arc<Leaf> {
         let listed = self.listed_around(n);
         let (b, i) = self.find(n);
-        let leaf = Arc::make_mut(&mut self.branches[b].leaves).remove(i);
+        let Twig { at, leaf, .. } = Arc::make_mut(&mut self.branches[b].leaves).remove(i);
         self.branches[b].count();
         let room = |b: usize| self.branches.get(b).zip(self.branches.get(b + 1)).map(|(b, c)| b.len + c.len);
         if room(b).is_some_and(|len| len <= MOST / 2) {
@@ -257,7 +299,7 @@ impl Leaves {
         }
         self.len -= 1;
         (self.blocks, self.reserved) = (self.blocks - leaf.blocks, self.reserved - leaf.reserved);
-        self.stale.extend(leaf.at);
+        self.stale.extend(at);
         let left = if n > 0 { self.listed_by(n - 1) } else { 0 };
         self.listed = self.listed - listed + left;
         leaf

@@ -76,7 +76,7 @@ impl Extents {
                     return Err(FormatError::Field { what: "inode", field: "blocks in extents", value: from });
                 }
             }
-            let mut leaf = Leaf::new(begin, parts);
+            let leaf = Leaf::new(begin, parts);
             match &mut leaves {
                 // A continuation of nothing but a hole: the leaf before it has the hole, and has to be written.
                 Some(leaves) if leaf.parts.is_empty() => {
@@ -85,10 +85,10 @@ impl Extents {
                 }
                 _ => {
                     // Two holes side by side are one, and then it has to be written.
-                    leaf.at = at.filter(|_| leaf.listed(Some(from)) == list.len());
-                    stale.extend(at.filter(|_| leaf.at.is_none()));
+                    let stays = at.filter(|_| leaf.listed(Some(from)) == list.len());
+                    stale.extend(at.filter(|_| stays.is_none()));
                     match &mut leaves {
-                        Some(leaves) => leaves.insert(leaves.len(), leaf),
+                        Some(leaves) => leaves.insert(leaves.len(), leaf, stays),
                         None => leaves = Some(Leaves::new(leaf)),
                     }
                 }
@@ -100,7 +100,7 @@ impl Extents {
     }
 
     fn parts(&self) -> impl Iterator<Item = &Part> + '_ {
-        self.leaves.iter().flat_map(|l| &l.parts)
+        self.leaves.from(0).flat_map(|l| &l.parts)
     }
 
     /// How many extents are listed in all.
@@ -183,10 +183,21 @@ impl Extents {
 
     /// Says where blocks are; says what was there before.
     pub fn put(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
-        if let Some(freed) = self.swap(Part { from, blocks, place }) {
-            return freed;
+        let mut freed = Freed::default();
+        self.put_freeing(from, blocks, place, &mut freed);
+        freed
+    }
+
+    /// The same; what was there before is added to `freed`.
+    pub fn put_freeing(&mut self, from: u64, blocks: u64, place: Place, freed: &mut Freed) {
+        // What random updates do: a part by itself that stays one.
+        if let Some(Place::At(start)) = self.leaves.swap(&Part { from, blocks, place }) {
+            freed.runs.push(Run { start, blocks: u32::try_from(blocks).unwrap_or(u32::MAX) });
+            return;
         }
-        let freed = self.clear(from..from + blocks);
+        let was = self.clear(from..from + blocks);
+        freed.runs.extend(was.runs);
+        freed.reserved += was.reserved;
         let n = self.leaves.of(from);
         // The next leaf has a hole where the part reaches into it.
         if self.leaves.next(n).is_some_and(|next| next < from + blocks) {
@@ -196,18 +207,6 @@ impl Extents {
             });
         }
         self.leaves.edit(n, |leaf| leaf.put(Part { from, blocks, place }));
-        freed
-    }
-
-    /// Says where blocks are that are a part by themselves and stay one, which is what random updates do.
-    fn swap(&mut self, part: Part) -> Option<Freed> {
-        let n = self.leaves.of(part.from);
-        // A leaf that loses its only part is taken in by the one before it.
-        let alone = n > 0 && self.leaves[n].parts.len() == 1;
-        let i = if alone { None } else { self.leaves[n].swaps(&part) }?;
-        let was = self.leaves.edit(n, |leaf| std::mem::replace(&mut leaf.parts[i].place, part.place));
-        let Place::At(start) = was else { return None };
-        Some(Freed { runs: vec![Run { start, blocks: u32::try_from(part.blocks).ok()? }], reserved: 0 })
     }
 
     /// Cuts a range out and moves what is behind it down; says what was there.
@@ -315,7 +314,7 @@ mod tests {
                 assert_eq!(plain(&Extents::read(&ours.write()).unwrap()), map);
                 assert_eq!(ours.write().len(), ours.listed());
                 assert_eq!(ours.blocks(), map.len() as u64);
-                let joined = ours.leaves.iter().all(|l| l.parts.windows(2).all(|w| !w[0].goes_on(&w[1])));
+                let joined = ours.leaves.from(0).all(|l| l.parts.windows(2).all(|w| !w[0].goes_on(&w[1])));
                 assert!(joined, "{ours:?} after {before:?}");
                 let stored = |e: &Extents| e.runs().map(|r| u64::from(r.blocks)).sum::<u64>();
                 let freed: u64 = gone.runs.iter().map(|r| u64::from(r.blocks)).sum();
