@@ -24,7 +24,7 @@ use format::sit::LogType;
 
 use super::kernel::{Kernel, KernelRun};
 use super::linux::Linux;
-use super::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
+use super::victims::{Fixture, Gc, Looked, Mount, Outlook, Policy, Purpose, Round, Shape, State, Step, Victim};
 
 use segments::{Window, superblock};
 
@@ -328,6 +328,16 @@ fn looked(at: u64, text: &str) -> Option<Looked> {
         free_sections: count("free_sec")?,
         now: get("now")?.parse().ok()?,
         on_battery: get("on_battery")? == "1",
+        into_holes: get("into_holes")? == "1",
+        outlook: Outlook {
+            free: count("free_soon")?,
+            kept_back: count("kept_back")?,
+            asked: count("asked")?,
+            takes: get("takes")?.parse().ok()?,
+            writes: get("writes")?.parse().ok()?,
+            cuts: count("cuts")?,
+            moved_cuts: count("moved_cuts")?,
+        },
     })
 }
 
@@ -392,10 +402,14 @@ mod tests {
     fn a_search_that_refuses_is_told_too() {
         let line = "  perl-128  [000] .....  3.685871: f2fs_victim_frag: dev = (98,16), type = No TYPE, policy = (Background GC, LFS-mode, \
                     Joule), victim = -1, valid = 0, f = 0, frag_blocks = 0, fragments = 0, candidates = 9, refused = 7, \
-                    free_sec = 40, now = 86400, on_battery = 1";
+                    free_sec = 40, now = 86400, on_battery = 1, into_holes = 0, free_soon = 41, kept_back = 12, asked = 3, cuts = 90, \
+                    moved_cuts = 512, takes = 7000, writes = 8000";
         let Ok(Some(Step::Looked(looked))) = traced(line) else { panic!("{:?}", traced(line)) };
         assert_eq!((looked.policy, looked.segment, looked.refused), (Policy::Joule, None, 7));
         assert_eq!((looked.candidates, looked.free_sections, looked.now, looked.on_battery), (9, 40, 86_400, true));
+        let outlook =
+            Outlook { free: 41, kept_back: 12, asked: 3, takes: 7000, writes: 8000, cuts: 90, moved_cuts: 512 };
+        assert_eq!((looked.into_holes, looked.outlook), (false, outlook));
     }
 
     #[test]

@@ -11,7 +11,6 @@
 //! Left out on purpose: what is judged (the tests say), and every number about speed.
 
 pub mod cleaning;
-pub mod first_joule;
 pub mod kernel;
 pub mod linux;
 pub mod qemu;

@@ -12,6 +12,7 @@ mod text;
 use format::sit::{LogType, MAP_BYTES};
 
 pub use text::Malformed;
+pub use victim::Outlook;
 
 /// One image, mounted one or more times.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -236,6 +237,10 @@ pub struct Looked {
     pub now: u64,
     /// Whether no charger was online.
     pub on_battery: bool,
+    /// Whether the policy by energy has what it moves go into holes.
+    pub into_holes: bool,
+    /// What the policy by energy expects; empty under others.
+    pub outlook: Outlook,
 }
 
 /// One `f2fs_gc_begin` or `f2fs_gc_end`.

@@ -8,6 +8,7 @@ mod choices;
 mod endures;
 mod policies;
 mod unchanged;
+mod uses;
 
 use std::path::Path;
 

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 use format::sit::LogType;
-use joulefs_conformance::oracle::first_joule::{self, Prices};
 use joulefs_conformance::oracle::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose};
+use victim::joule::{self, Prices};
 use victim::memory::{Ask, Choice, Memory, Tuning};
 use victim::plain::Plain;
 use victim::similar::{self, Moved};
-use victim::{Candidate, Index, Power, View, atgc, cost_benefit, fagc, greedy};
+use victim::{Candidate, Index, Outlook, Power, View, atgc, cost_benefit, fagc, greedy};
 
 use super::formulas::{self, Start};
 use super::situation::{Scene, Unit, oldest_at_mount};
@@ -25,13 +25,15 @@ pub struct Ours {
     indexes: BTreeMap<Option<usize>, Index>,
     /// What a kernel with `kernel/patches` tells of its search.
     pub looked: Option<Looked>,
+    /// Whether the policy by energy would have the last choice's blocks go into holes.
+    pub into_holes: bool,
 }
 
 impl Ours {
     /// Right after mounting.
     pub fn at_mount(fixture: &Fixture, mount: &Mount) -> Self {
         let memory = Memory::at_mount(mount.state.elapsed, oldest_at_mount(fixture, mount));
-        Ours { memory, indexes: BTreeMap::new(), looked: None }
+        Ours { memory, indexes: BTreeMap::new(), looked: None, into_holes: false }
     }
 
     /// Segment and cost of what is chosen, for every segment that may be the one being emptied.
@@ -72,8 +74,7 @@ impl Ours {
                 (Purpose::Clean, Policy::Joule) => {
                     let looked = self.looked.expect("the kernel tells what energy is reckoned with");
                     let power = if looked.on_battery { Power::Battery } else { Power::Powered };
-                    let (prices, free) = (prices(scene), looked.free_sections);
-                    first_joule::choose(view, &before, &tuning, ask, &prices, power, free)
+                    joule::choose(view, &before, &tuning, ask, &prices(scene), power, &outlook(scene, &looked))
                 }
                 (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
                 (Purpose::FillByAge, _) => {
@@ -86,6 +87,10 @@ impl Ours {
             let (choice, memory) = choose(&plain);
             assert_eq!((choice, memory), choose(&*index), "{victim}: the index shows something else than a list");
             self.memory = memory;
+            self.into_holes = self.looked.zip(choice).is_some_and(|(looked, choice)| {
+                let outlook = outlook(scene, &looked);
+                joule::fills_holes(&choice.victim, &prices(scene), &outlook, SegNo(main), unit)
+            });
             chosen.push(choice.map(|Choice { victim, cost }| (victim.seg.0, u64::from(cost))));
         }
         chosen
@@ -126,8 +131,22 @@ fn prices(scene: &Scene<'_>) -> Prices {
         write_block_sequential: price("write_block"),
         write_block_random: price("write_random"),
         request: price("request"),
-        map_miss: price("map_miss"),
+        copy_inside: price("copy_inside"),
+        spare: scene.knob("gc_flash_spare"),
     }
+}
+
+/// What the kernel expects. Without its log for moved blocks no holes are small enough.
+fn outlook(scene: &Scene<'_>, looked: &Looked) -> Outlook {
+    let moved_cuts = if fills_holes(scene) { looked.outlook.moved_cuts } else { u32::MAX };
+    Outlook { moved_cuts, ..looked.outlook }
+}
+
+/// Whether the kernel has a log for what fills holes by age: if asked to, on a volume of a week.
+fn fills_holes(scene: &Scene<'_>) -> bool {
+    const WEEK: u64 = 7 * 86_400;
+    let mount = scene.choice.mount;
+    mount.options.split(',').any(|option| option == "atgc") && mount.state.elapsed >= WEEK
 }
 
 fn tuning(scene: &Scene<'_>) -> Tuning {

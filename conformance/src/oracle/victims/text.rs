@@ -7,7 +7,9 @@ use std::fmt;
 
 use format::sit::{LogType, MAP_BYTES};
 
-use super::{Fixture, Gc, LogState, Looked, Mount, Policy, Purpose, Round, Segment, Shape, State, Step, Victim};
+use super::{
+    Fixture, Gc, LogState, Looked, Mount, Outlook, Policy, Purpose, Round, Segment, Shape, State, Step, Victim,
+};
 
 /// First line of every recording.
 const MAGIC: &str = "joulefs-victims 1";
@@ -159,10 +161,11 @@ impl fmt::Display for Victim {
 
 impl fmt::Display for Looked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let next = &self.outlook;
         write!(
             f,
             "looked at={} log={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
-             free_sections={} now={} battery={}",
+             free_sections={} now={} battery={} holes={} soon={} kept={} asked={} takes={} writes={} cuts={} moved_cuts={}",
             self.at,
             self.log.map_or("any", |log| LOGS[log.index()]),
             name_of(&GCS, &self.gc),
@@ -177,7 +180,15 @@ impl fmt::Display for Looked {
             self.refused,
             self.free_sections,
             self.now,
-            u8::from(self.on_battery)
+            u8::from(self.on_battery),
+            u8::from(self.into_holes),
+            next.free,
+            next.kept_back,
+            next.asked,
+            next.takes,
+            next.writes,
+            next.cuts,
+            next.moved_cuts
         )
     }
 }
@@ -276,6 +287,16 @@ fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
         free_sections: fields.number("free_sections")?,
         now: fields.number("now")?,
         on_battery: fields.number::<u8>("battery")? == 1,
+        into_holes: fields.number::<u8>("holes")? == 1,
+        outlook: Outlook {
+            free: fields.number("soon")?,
+            kept_back: fields.number("kept")?,
+            asked: fields.number("asked")?,
+            takes: fields.number("takes")?,
+            writes: fields.number("writes")?,
+            cuts: fields.number("cuts")?,
+            moved_cuts: fields.number("moved_cuts")?,
+        },
     })
 }
 
