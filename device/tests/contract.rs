@@ -21,7 +21,7 @@ const TAG: Tag = Tag { cause: 3, owner: 9 };
 enum Step {
     Read { at: u64, blocks: u64 },
     Write { at: u64, blocks: u64, stamp: u8 },
-    Gather { at: u64, parts: Vec<u64>, stamp: u8 },
+    Gather { at: u64, parts: Vec<u64>, stamp: u8, owned: bool },
     Discard { at: u64, blocks: u64 },
     Flush,
 }
@@ -32,8 +32,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => (at(), blocks()).prop_map(|(at, blocks)| Step::Read { at, blocks }),
         4 => (at(), blocks(), 1..=255u8).prop_map(|(at, blocks, stamp)| Step::Write { at, blocks, stamp }),
-        2 => (at(), prop::collection::vec(0..5u64, 0..5), 1..=255u8)
-            .prop_map(|(at, parts, stamp)| Step::Gather { at, parts, stamp }),
+        2 => (at(), prop::collection::vec(0..5u64, 0..5), 1..=255u8, any::<bool>())
+            .prop_map(|(at, parts, stamp, owned)| Step::Gather { at, parts, stamp, owned }),
         2 => (at(), blocks()).prop_map(|(at, blocks)| Step::Discard { at, blocks }),
         1 => Just(Step::Flush),
     ];
@@ -107,7 +107,7 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
                     model.write(*at, *blocks, *stamp);
                 }
             }
-            Step::Gather { at, parts, stamp } => {
+            Step::Gather { at, parts, stamp, owned } => {
                 let blocks = parts.iter().sum();
                 let whole = data(*at, blocks, *stamp);
                 let mut rest = &whole[..];
@@ -117,7 +117,15 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
                     slices.push(head);
                     rest = tail;
                 }
-                let result = device.write_gather(Lba(*at), &slices, TAG);
+                let result = match owned {
+                    false => device.write_gather(Lba(*at), &slices, TAG),
+                    true => {
+                        let owners: Vec<u64> = (0..blocks).collect();
+                        // What an earlier request left in the room is none of this one's.
+                        let mut room = vec![0xEE; 3 * BLOCK];
+                        device.write_parts_for(Lba(*at), &slices, (&owners, TAG.cause), &mut room)
+                    }
+                };
                 prop_assert!(agrees(&result, model.fits(*at, blocks)), "{:?}: {:?}", step, result);
                 if result.is_ok() {
                     model.write(*at, blocks, *stamp);
@@ -220,6 +228,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
         let misaligned = |r: device::Result<()>| assert!(matches!(r, Err(DeviceError::Misaligned { .. })), "{r:?}");
         misaligned(device.write(Lba(0), &odd, TAG));
         misaligned(device.write_gather(Lba(0), &[&whole, &odd], TAG));
+        misaligned(device.write_parts_for(Lba(0), &[&whole, &odd], (&[1, 2], 3), &mut Vec::new()));
         misaligned(device.read(Lba(0), &mut odd.clone(), TAG));
         let mut now = vec![9u8; 2 * BLOCK];
         device.read(Lba(0), &mut now, TAG).unwrap();

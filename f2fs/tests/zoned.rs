@@ -35,25 +35,6 @@ fn made(mib: u64, segments: u32) -> Arc<Zoned<Memory>> {
     dev
 }
 
-/// Overwrites blocks at random, every sixteenth synced, and reads all of it back.
-fn overwrite(vol: &Volume, files: &[Ino], writes: u64, seed: u64) {
-    let mut rng = device::Rng::new(seed);
-    let mut last: BTreeMap<(usize, u64), u64> = BTreeMap::new();
-    for n in 0..writes {
-        let (file, block) = (rng.index(files.len()), rng.below(256));
-        write(vol, files[file], block * 4096, &pattern(seed + n, 4096));
-        last.insert((file, block), seed + n);
-        if n % 16 == 0 {
-            vol.fsync(files[file], n % 32 == 0).unwrap();
-        }
-    }
-    for ((file, block), seed) in last {
-        let mut found = vec![0; 4096];
-        vol.read(files[file], block * 4096, &mut found).unwrap();
-        assert!(found == pattern(seed, 4096), "file {file}, block {block}");
-    }
-}
-
 fn appends_for_ever(mib: u64, segments: u32, percent: u64, times: u64) {
     let dev = made(mib, segments);
     let vol = mount(dev.clone());

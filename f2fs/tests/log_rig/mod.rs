@@ -1,6 +1,7 @@
 //! A mounted volume in memory, and its judges.
 #![allow(dead_code)] // each test takes what it needs
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{BlockDevice, Memory, PowerCut, Time, VirtualClock};
@@ -107,5 +108,24 @@ pub fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
         let ino = new_file(vol, vol.root(), &format!("f{}", files.len()));
         write(vol, ino, 0, &pattern(files.len() as u64, CHUNK));
         files.push(ino);
+    }
+}
+
+/// Overwrites blocks of files of [`fill`] at random, every sixteenth synced, and reads back all that it wrote.
+pub fn overwrite(vol: &Volume, files: &[Ino], writes: u64, seed: u64) {
+    let mut rng = device::Rng::new(seed);
+    let mut last: BTreeMap<(usize, u64), u64> = BTreeMap::new();
+    for n in 0..writes {
+        let (file, block) = (rng.index(files.len()), rng.below(CHUNK as u64 / 4096));
+        write(vol, files[file], block * 4096, &pattern(seed + n, 4096));
+        last.insert((file, block), seed + n);
+        if n % 16 == 0 {
+            vol.fsync(files[file], n % 32 == 0).unwrap();
+        }
+    }
+    for ((file, block), seed) in last {
+        let mut found = vec![0; 4096];
+        vol.read(files[file], block * 4096, &mut found).unwrap();
+        assert!(found == pattern(seed, 4096), "file {file}, block {block}");
     }
 }
