@@ -51,8 +51,9 @@ impl Volume {
             return Ok(pacer.sleep(now));
         }
         drop(pacer);
-        if settings.urgency == Urgency::Normal {
-            self.note_rest();
+        // Whoever cleans without waiting for a quiet moment meets uses that are under way.
+        if settings.urgency == Urgency::Normal && !used {
+            self.cleaner.uses.lock().rest(self.amounts());
         }
         let found = self.clean_for_a_turn(&settings)?;
         let now = self.clock.monotonic();
@@ -70,13 +71,12 @@ impl Volume {
         Situation { now, used, much_to_gain: !more_than(z.few_free), enough_free: more_than(z.enough_free) }
     }
 
-    /// The volume rests: what it took since it last did was one use.
-    fn note_rest(&self) {
+    /// What uses took since the mount.
+    fn amounts(&self) -> Amounts {
         let placed = self.seg.lock().tally.placed();
         // Cleaning is no use.
         let takes = placed.saturating_sub(self.counters.moved_blocks());
-        let writes = takes + self.counters.in_place.load(Ordering::Relaxed);
-        self.cleaner.uses.lock().rest(Amounts { takes, writes });
+        Amounts { takes, writes: takes + self.counters.in_place.load(Ordering::Relaxed) }
     }
 
     /// Cleans as much as a turn may; false if no section was worth it.
@@ -163,7 +163,8 @@ impl Volume {
             Urgency::Low | Urgency::Mid => Hurry::Urgent,
         };
         let now = self.mounted_seconds();
-        let Amounts { takes, writes } = self.cleaner.uses.lock().next();
+        let so_far = self.amounts();
+        let Amounts { takes, writes } = self.cleaner.uses.lock().next(so_far);
         let asked = (u64::from(self.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
         let (victim, into) = {
             let mut seg = self.seg.lock();

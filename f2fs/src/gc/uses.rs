@@ -2,7 +2,9 @@
 //!
 //! A *use* lasts from one rest to the next, as far as the cleaner looks: uses between two looks are one. The last eight that
 //! wrote are remembered, and the next one is expected to be as large as the largest but one: a single large one, such as a
-//! restored backup, says nothing of what comes, and neither does the first after a mount. Left out on purpose: when the volume rests (`pacer`), and what follows for cleaning (the `victim` crate).
+//! restored backup, says nothing of what comes, and neither does the first after a mount. One that is under way is expected to
+//! go on for as long as it has lasted: nobody knows more of it. Left out on purpose: when the volume rests (`pacer`), and what
+//! follows for cleaning (the `victim` crate).
 
 /// How many uses are remembered.
 const REMEMBERED: usize = 8;
@@ -48,13 +50,17 @@ impl Uses {
         self.at_rest = so_far;
     }
 
-    /// What the next one is expected to take.
-    pub fn next(&self) -> Amounts {
-        let of = |mut all: [u64; REMEMBERED]| {
+    /// What the next one is expected to take, or the rest of one under way; so much there was altogether since the mount.
+    pub fn next(&self, so_far: Amounts) -> Amounts {
+        let of = |mut all: [u64; REMEMBERED], now: u64, at_rest: u64| {
             all.sort_unstable();
-            all[REMEMBERED - 2]
+            let under_way = if self.used { now.saturating_sub(at_rest) } else { 0 };
+            all[REMEMBERED - 2].max(under_way)
         };
-        Amounts { takes: of(self.takes), writes: of(self.writes) }
+        Amounts {
+            takes: of(self.takes, so_far.takes, self.at_rest.takes),
+            writes: of(self.writes, so_far.writes, self.at_rest.writes),
+        }
     }
 }
 
@@ -72,8 +78,25 @@ mod tests {
             so_far.takes += 1_000_000;
             all.rest(so_far);
         }
-        assert_eq!(all.next().writes, 2 * all.next().takes);
-        all.next().takes
+        let next = all.next(so_far);
+        assert_eq!(next.writes, 2 * next.takes);
+        next.takes
+    }
+
+    #[test]
+    fn one_under_way_goes_on_for_as_long_as_it_has_lasted_unless_the_last_ones_were_longer() {
+        let mut all = Uses::default();
+        let after = |all: &Uses, n| all.next(Amounts { takes: n, writes: n + 5 });
+        // Nobody has asked anything: what is written is the cleaner's.
+        assert_eq!(after(&all, 100), Amounts::default());
+        for end in [200, 400] {
+            all.note();
+            all.rest(Amounts { takes: end, writes: end });
+        }
+        assert_eq!(after(&all, 700), Amounts { takes: 200, writes: 200 });
+        all.note();
+        assert_eq!(after(&all, 500), Amounts { takes: 200, writes: 200 });
+        assert_eq!(after(&all, 700), Amounts { takes: 300, writes: 305 });
     }
 
     #[test]
@@ -84,7 +107,7 @@ mod tests {
             let so_far = Amounts { takes: all.at_rest.takes + writes, writes: all.at_rest.writes + writes };
             all.rest(so_far);
         }
-        assert_eq!(all.next(), Amounts { takes: 500, writes: 500 });
+        assert_eq!(all.next(all.at_rest), Amounts { takes: 500, writes: 500 });
     }
 
     #[test]
