@@ -168,7 +168,7 @@ mod tests {
     const DAY: u64 = 86_400;
     /// The next use fills holes of two blocks each.
     const SHORT: Outlook =
-        Outlook { free: 5, kept_back: 4, asked: 0, takes: 4096, writes: 4096, cuts: 512, moved_cuts: 512 };
+        Outlook { free: 5, kept_back: 4, asked: 0, takes: 4096, writes: 4096, cuts: 512, moved_cuts: 512, holes: 50_000 };
 
     fn chooser(policy: Policy, days: u64) -> Chooser {
         let memory = Memory::at_mount(days * DAY, 0);

@@ -19,7 +19,7 @@
 //! them), of which the volume has not told it to forget `U` (Agarwal and Marrow, A closed-form expression for write
 //! amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full volume it doubles the price of moving.
 //!
-//! *Where the blocks go*, whichever makes free blocks cheaper: to the end of the cold log, which wins C - v of them; or into
+//! *Where the blocks go*, whichever is worth more for its cost: to the end of the cold log, which wins C - v free blocks; or into
 //! the holes of used segments of similar age (as under ATGC, the fullest), which takes no room and wins all C, but for each
 //! block costs a share of the requests more that such holes were last found to cost, and what the flash copies once more, since
 //! what lies in holes does not die in the order of the flash's blocks. The fuller the unit, the more holes win by.
@@ -30,9 +30,6 @@
 //! far                  = request + write_block_random - write_block_sequential
 //! ```
 //!
-//! *Which unit*: the one whose free blocks are the cheapest. What was written lately will soon be fewer blocks, so the old come
-//! first: of the units that are worth it, the greatest (age + 1) / price.
-//!
 //! *Whether.* Blocks die while the cleaner waits, and waiting costs nothing; so nothing is cleaned that the next use of the
 //! volume ([`Outlook`]) does not pay for. A free block is worth two things to it:
 //!
@@ -40,10 +37,16 @@
 //!   a file that would lie in one piece is cut at each. How often, no policy can tell from the segments: it depends on how
 //!   long the writes are, and on which segments the logs choose. So the logs count it while they fill holes, and a block is
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
-//!   no cost, and is left alone.
+//!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
+//!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
+//!   logs: its own, and those that its blocks fill. So the unit is worth `takes / (holes + spare) far` for each of its fragments instead,
+//!   and where blocks go into holes, the part of it for each block that `moved_cuts` is of 1024.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
 //!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
 //!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`].
+//!
+//! *Which unit*: the one that is worth most for its cost; as long as every free block is worth the same, the one with the cheapest.
+//! What was written lately will soon be fewer blocks, so the old come first: the greatest (age + 1) worth / cost.
 //!
 //! On a charger a unit is worth it if its free blocks are worth what it costs. On battery they must be worth 5/4 of it, for
 //! the next use may not come, or not be like the last ones.
@@ -72,6 +75,25 @@ const LONG: u64 = 1 << 40;
 /// The scale of a rank: prices per block and second are small fractions.
 const SCALE: u128 = 1 << 20;
 
+/// One way to clean a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Way {
+    /// Blocks that are free then.
+    free: u64,
+    /// What they are worth, in pJ.
+    worth: u64,
+    /// What it costs, in pJ.
+    cost: u64,
+}
+
+impl Way {
+    /// The one that is worth more for its cost; the first of equals.
+    fn better([a, b]: [Way; 2]) -> (Way, bool) {
+        let second = u128::from(b.worth) * u128::from(a.cost) > u128::from(a.worth) * u128::from(b.cost);
+        (if second { b } else { a }, second)
+    }
+}
+
 /// What all candidates of one choice share.
 struct Weights<'a> {
     prices: &'a Prices,
@@ -83,20 +105,35 @@ struct Weights<'a> {
     hole: u64,
     /// What a free block is worth, in pJ.
     worth: u64,
+    /// What a fragment less is worth besides, in pJ: 0 unless the next use fills every hole.
+    fragment: u64,
+    /// What a block that is moved into holes is worth, for those it fills.
+    filled: u64,
     /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
     quarters: u64,
     now: u64,
 }
 
 impl<'a> Weights<'a> {
-    fn new(prices: &'a Prices, outlook: &Outlook, sections: u64, section: u64, quarters: u64, now: u64) -> Weights<'a> {
+    fn new(prices: &'a Prices, outlook: &Outlook, sections: u64, section: u64, power: Power, now: u64) -> Weights<'a> {
         let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
+        let (worth, rounds, quarters) = match power {
+            // Of what has to be cleaned at any price the cheapest comes first.
+            _ if outlook.is_owed() => (1000, None, 0),
+            Power::Powered => (worth(prices, outlook, &flash, section), outlook.rounds(section), 4),
+            Power::Battery => (worth(prices, outlook, &flash, section), outlook.rounds(section), BATTERY_QUARTERS),
+        };
+        let (takes, room) = rounds.unwrap_or((0, 1));
+        let spared = |cuts| capped(u128::from(cut(prices, cuts)) * u128::from(takes) / u128::from(room));
         Weights {
             prices,
             unit: section,
             inside: flash.for_a_write(),
             hole: cut(prices, outlook.moved_cuts).saturating_add(flash.for_a_write()),
-            worth: worth(prices, outlook, &flash, section),
+            worth,
+            fragment: spared(1024),
+            // A block fills one hole at most.
+            filled: spared(outlook.moved_cuts.min(1024)),
             quarters,
             now,
         }
@@ -112,34 +149,47 @@ impl<'a> Weights<'a> {
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
-    /// What cleaning costs and how many blocks are free then, the cheaper way; and whether that is into holes.
-    fn cheaper(&self, valid: u32, fragments: u64, loose: u32) -> (u64, u64, bool) {
-        let cost = self.cost(valid, fragments, loose);
-        let behind = (cost, self.unit.saturating_sub(valid.into()), false);
-        let holes = (cost.saturating_add(u64::from(valid).saturating_mul(self.hole)), self.unit, true);
-        match u128::from(holes.0) * u128::from(behind.1) < u128::from(behind.0) * u128::from(holes.1) {
-            true => holes,
-            false => behind,
-        }
+    /// What cleaning a unit comes to behind the log, and in holes. Of bounds it gives what no unit within them passes: the worth of
+    /// most valid blocks in most fragments, for the cost of the fewest.
+    fn ways(&self, valid: (u32, u32), fragments: (u32, u32), loose: u32) -> [Way; 2] {
+        let cost = self.cost(valid.0, fragments.0.into(), loose);
+        let (least, most) = (u64::from(valid.0), u64::from(valid.1));
+        let own = u64::from(fragments.1).saturating_mul(self.fragment);
+        let worth = |free: u64, more: u64| free.saturating_mul(self.worth).saturating_add(own).saturating_add(more);
+        let behind = self.unit.saturating_sub(least);
+        [
+            Way { free: behind, worth: worth(behind, 0), cost },
+            Way {
+                free: self.unit,
+                worth: worth(self.unit, most.saturating_mul(self.filled)),
+                cost: cost.saturating_add(least.saturating_mul(self.hole)),
+            },
+        ]
     }
-    /// The rank of a unit; 0 if it is not worth it.
-    fn rank(&self, valid: u32, fragments: u64, loose: u32, mtime: u64) -> u64 {
-        let (cost, free, _) = self.cheaper(valid, fragments, loose);
-        if free.saturating_mul(self.worth).saturating_mul(4) < cost.saturating_mul(self.quarters) {
-            return 0;
-        }
-        let age = self.now.saturating_sub(mtime).min(LONG) + 1;
-        // In nanojoules: no product passes 2^20 x 2^64 x 2^41.
-        let rank = SCALE * u128::from(free) * u128::from(age) / u128::from((cost / 1000).max(1));
-        rank.clamp(1, u64::MAX.into()) as u64
+    /// The ways of a candidate with `fragments` fragments.
+    fn ways_of(&self, c: &Candidate, fragments: u32) -> [Way; 2] {
+        self.ways((c.valid, c.valid), (fragments, fragments), c.loose)
+    }
+    /// The rank of a unit that is cleaned in the better of two ways; 0 if it is not worth it.
+    fn rank(&self, ways: [Way; 2], mtime: u64) -> u64 {
+        let age = u128::from(self.now.saturating_sub(mtime).min(LONG) + 1);
+        let rank = |way: Way| {
+            if way.worth.saturating_mul(4) < way.cost.saturating_mul(self.quarters) {
+                return 0;
+            }
+            // In nanojoules: no product passes 2^20 x 2^64 x 2^41.
+            let rank = SCALE * u128::from(way.worth / 1000) * age / u128::from((way.cost / 1000).max(1));
+            rank.clamp(1, u64::MAX.into()) as u64
+        };
+        ways.map(rank).into_iter().fold(0, u64::max)
     }
     /// The rank of a candidate with `fragments` fragments.
     fn of(&self, c: &Candidate, fragments: u32) -> u64 {
-        self.rank(c.valid, fragments.into(), c.loose, c.mtime)
+        self.rank(self.ways_of(c, fragments), c.mtime)
     }
-    /// The highest rank that a unit within the bounds could have: fewest valid blocks in fewest runs, oldest.
+    /// The highest rank that a unit within the bounds could have.
     fn limit(&self, b: &Bounds) -> u64 {
-        self.rank(b.valid.0, b.fragments.0.into(), b.loose.0, b.mtime.0)
+        self.rank(self.ways(b.valid, b.fragments, b.loose.0), b.mtime.0)
     }
 }
 
@@ -149,9 +199,9 @@ fn cut(prices: &Prices, cuts: u32) -> u64 {
     capped(u128::from(far) * u128::from(cuts) / 1024)
 }
 
-/// What a free block is worth to the next use, in pJ.
+/// What a free block is worth to the next use, in pJ, wherever it lay.
 fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64 {
-    let requests = match outlook.is_short(section) {
+    let requests = match outlook.is_short(section) && outlook.rounds(section).is_none() {
         true => cut(prices, outlook.cuts),
         false => 0,
     };
@@ -171,16 +221,11 @@ pub fn choose(
     outlook: &Outlook,
 ) -> (Option<Choice>, Memory) {
     let unit = u64::from(ask.unit.max(1));
-    let quarters = match power {
-        _ if outlook.is_owed() => 0,
-        Power::Powered => 4,
-        Power::Battery => BATTERY_QUARTERS,
-    };
-    let weights = Weights::new(prices, outlook, u64::from(ask.end.0) / unit, unit * 512, quarters, memory.max_mtime);
+    let weights = Weights::new(prices, outlook, u64::from(ask.end.0) / unit, unit * 512, power, memory.max_mtime);
     let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
     let choice = best.map(|victim| {
-        let (cost, free, _) = weights.cheaper(victim.valid, victim.fragments().into(), victim.loose);
-        Choice { victim, cost: (cost / 1000 / free.max(1)).min(u32::MAX.into()) as u32 }
+        let (way, _) = Way::better(weights.ways_of(&victim, victim.fragments()));
+        Choice { victim, cost: (way.cost / 1000 / way.free.max(1)).min(u32::MAX.into()) as u32 }
     });
     (choice, *memory)
 }
@@ -188,8 +233,9 @@ pub fn choose(
 /// Whether the blocks of a unit of so many segments go into holes for less, on a volume of `end` segments.
 pub fn fills_holes(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> bool {
     let unit = u64::from(unit.max(1));
-    let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, 0, 0);
-    weights.cheaper(victim.valid, victim.fragments().into(), victim.loose).2
+    // Which power there is changes whether a unit is worth it, not the way.
+    let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, Power::Powered, 0);
+    Way::better(weights.ways_of(victim, victim.fragments())).1
 }
 
 #[cfg(test)]
@@ -207,7 +253,7 @@ mod tests {
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
     const DAY: u64 = 86_400;
     /// Nothing is expected, and nothing asked for.
-    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0, moved_cuts: 512 };
+    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0, moved_cuts: 512, holes: 100_000 };
     /// More is expected than there is room for, and holes cut a request at every second block.
     const SHORT: Outlook = Outlook { free: 10, takes: 5120, cuts: 512, ..REST };
 
@@ -259,6 +305,26 @@ mod tests {
     }
 
     #[test]
+    fn a_use_that_fills_every_hole_is_spared_those_of_the_unit_as_often_as_it_comes_by() {
+        // The emptiest in one piece, and a full one in many.
+        let state = [seg(1, 100, 1, 400, 0), seg(2, 412, 100, 1, 0)];
+        let round = Outlook { takes: 100_000, holes: 100_000, ..SHORT };
+        let (comes_by, passes) = (Outlook { takes: 500_000, ..round }, Outlook { takes: 99_999, ..round });
+        assert_eq!([&passes, &round, &comes_by].map(|o| victim(&state, o)), [Some(1), None, Some(2)]);
+        // How often logs were cut before says nothing then.
+        assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
+        let prices = Prices::default();
+        let worth = |takes| {
+            let w = Weights::new(&prices, &Outlook { takes, ..round }, 1000, 512, Power::Powered, 0);
+            (w.fragment, w.filled)
+        };
+        assert_eq!([50_000, 250_000].map(worth), [(0, 0), (304_872_500, 152_436_250)]);
+        // Two blocks cannot fill one hole twice.
+        let more = Outlook { moved_cuts: 4000, takes: 250_000, ..round };
+        assert_eq!(Weights::new(&prices, &more, 1000, 512, Power::Powered, 0).filled, 304_872_500);
+    }
+
+    #[test]
     fn the_dearer_holes_are_the_fuller_ones_are_cleaned() {
         let fullest = |cuts| {
             (1..512).rev().find(|valid| victim(&[seg(1, *valid, 0, 0, 0)], &Outlook { cuts, ..SHORT }).is_some())
@@ -276,8 +342,9 @@ mod tests {
         let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
         let price = |valid| {
             let prices = Prices::default();
-            let (cost, free, _) = Weights::new(&prices, &SHORT, 1000, 512, 0, 0).cheaper(valid, 0, 0);
-            cost as f64 / free as f64
+            let weights = Weights::new(&prices, &SHORT, 1000, 512, Power::Powered, 0);
+            let way = Way::better(weights.ways((valid, valid), (0, 0), 0)).0;
+            way.cost as f64 / way.free as f64
         };
         let ratio = price(powered) / price(battery);
         assert!((1.2..1.3).contains(&ratio), "{battery} {powered}: {ratio}");
@@ -390,6 +457,8 @@ mod tests {
                 inside: rng.below(20_000_000),
                 hole: rng.below(100_000_000),
                 worth: rng.below(60_000_000),
+                fragment: if rng.below(2) == 0 { 0 } else { rng.below(400_000_000) },
+                filled: if rng.below(2) == 0 { 0 } else { rng.below(400_000_000) },
                 quarters: rng.below(6),
                 now: 10_000,
             };
@@ -433,6 +502,7 @@ mod tests {
                     writes: n.into(),
                     cuts: n,
                     moved_cuts: n,
+                    holes: n.into(),
                 };
                 let more = Outlook { takes: most, writes: most, ..all };
                 for outlook in [all, more, Outlook { free: 0, ..more }] {

@@ -21,6 +21,8 @@ pub struct Outlook {
     pub cuts: u32,
     /// The same of blocks that cleaning moved into holes.
     pub moved_cuts: u32,
+    /// Free blocks in segments that hold valid ones.
+    pub holes: u64,
 }
 
 /// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.
@@ -35,6 +37,12 @@ impl Outlook {
     pub fn is_short(&self, section: u64) -> bool {
         let wanted = u64::from(self.kept_back) + self.takes.div_ceil(section.max(1)) + EDGES;
         u64::from(self.free) < wanted
+    }
+    /// How often the next use will fill each hole, as a fraction; `None` if it leaves some alone. With so many blocks placed the logs
+    /// come by all room that there is, and must come by again.
+    pub fn rounds(&self, section: u64) -> Option<(u64, u64)> {
+        let room = self.holes.saturating_add(self.spare(section)).max(1);
+        (self.is_short(section) && self.takes >= room).then_some((self.takes, room))
     }
     /// Free blocks that no log will take as long as it can help it.
     pub fn spare(&self, section: u64) -> u64 {
@@ -53,6 +61,16 @@ mod tests {
         assert!(Outlook { takes: 10 * 512 + 1, ..fits }.is_short(512));
         assert!(Outlook { free: 19, ..fits }.is_short(512));
         assert!(!Outlook { free: 19, takes: 9 * 512, ..fits }.is_short(512));
+    }
+
+    #[test]
+    fn a_use_of_more_blocks_than_there_is_room_for_fills_each_hole_and_more_than_once() {
+        let most = Outlook { free: 20, kept_back: 8, takes: 30_000, holes: 3856, ..Outlook::default() };
+        assert_eq!(most.rounds(512), Some((30_000, 10_000)));
+        assert_eq!(Outlook { takes: 9999, ..most }.rounds(512), None);
+        // Without holes what is not spare is room all the same, and a use that fits fills none.
+        assert_eq!(Outlook { free: 8, holes: 0, ..most }.rounds(512), Some((30_000, 1)));
+        assert_eq!(Outlook { free: 90, holes: 0, ..most }.rounds(512), None);
     }
 
     #[test]

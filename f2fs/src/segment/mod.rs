@@ -372,11 +372,18 @@ impl Segments {
             writes: next.writes,
             cuts: self.tally.cuts(),
             moved_cuts: self.tally.moved_cuts(),
+            holes: self.blocks_in_holes(),
         };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
         Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
+    }
+
+    /// Free blocks in segments that hold valid ones, or to which a log writes.
+    fn blocks_in_holes(&self) -> u64 {
+        let empty = self.table.free_segments() + self.table.prefree_segments();
+        (512 * u64::from(self.sb.main_segs.saturating_sub(empty))).saturating_sub(self.table.sums().total())
     }
 
     /// Sections that are free, or will be with the next checkpoint.
