@@ -19,7 +19,7 @@
 //! them), of which the volume has not told it to forget `U` (Agarwal and Marrow, A closed-form expression for write
 //! amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full volume it doubles the price of moving.
 //!
-//! *Where the blocks go*, whichever is worth more for its cost: to the end of the cold log, which wins C - v free blocks; or into
+//! *Where the blocks go*, whichever makes free blocks cheaper: to the end of the cold log, which wins C - v of them; or into
 //! the holes of used segments of similar age (as under ATGC, the fullest), which takes no room and wins all C, but for each
 //! block costs a share of the requests more that such holes were last found to cost, and what the flash copies once more, since
 //! what lies in holes does not die in the order of the flash's blocks. The fuller the unit, the more holes win by.
@@ -39,8 +39,7 @@
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
 //!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
-//!   logs: its own, and those that its blocks fill. So the unit is worth `takes / (holes + spare) far` for each of its fragments instead,
-//!   and where blocks go into holes, the part of it for each block that `moved_cuts` is of 1024.
+//!   logs: its own. So the unit is worth `n far takes / (holes + spare)` instead.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
 //!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
 //!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`].
@@ -75,25 +74,6 @@ const LONG: u64 = 1 << 40;
 /// The scale of a rank: prices per block and second are small fractions.
 const SCALE: u128 = 1 << 20;
 
-/// One way to clean a unit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Way {
-    /// Blocks that are free then.
-    free: u64,
-    /// What they are worth, in pJ.
-    worth: u64,
-    /// What it costs, in pJ.
-    cost: u64,
-}
-
-impl Way {
-    /// The one that is worth more for its cost; the first of equals.
-    fn better([a, b]: [Way; 2]) -> (Way, bool) {
-        let second = u128::from(b.worth) * u128::from(a.cost) > u128::from(a.worth) * u128::from(b.cost);
-        (if second { b } else { a }, second)
-    }
-}
-
 /// What all candidates of one choice share.
 struct Weights<'a> {
     prices: &'a Prices,
@@ -107,8 +87,6 @@ struct Weights<'a> {
     worth: u64,
     /// What a fragment less is worth besides, in pJ: 0 unless the next use fills every hole.
     fragment: u64,
-    /// What a block that is moved into holes is worth, for those it fills.
-    filled: u64,
     /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
     quarters: u64,
     now: u64,
@@ -117,23 +95,21 @@ struct Weights<'a> {
 impl<'a> Weights<'a> {
     fn new(prices: &'a Prices, outlook: &Outlook, sections: u64, section: u64, power: Power, now: u64) -> Weights<'a> {
         let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
-        let (worth, rounds, quarters) = match power {
+        let (worth, fragment, quarters) = match power {
             // Of what has to be cleaned at any price the cheapest comes first.
-            _ if outlook.is_owed() => (1000, None, 0),
-            Power::Powered => (worth(prices, outlook, &flash, section), outlook.rounds(section), 4),
-            Power::Battery => (worth(prices, outlook, &flash, section), outlook.rounds(section), BATTERY_QUARTERS),
+            _ if outlook.is_owed() => (1000, 0, 0),
+            Power::Powered => (worth(prices, outlook, &flash, section), fragment(prices, outlook, section), 4),
+            Power::Battery => {
+                (worth(prices, outlook, &flash, section), fragment(prices, outlook, section), BATTERY_QUARTERS)
+            }
         };
-        let (takes, room) = rounds.unwrap_or((0, 1));
-        let spared = |cuts| capped(u128::from(cut(prices, cuts)) * u128::from(takes) / u128::from(room));
         Weights {
             prices,
             unit: section,
             inside: flash.for_a_write(),
             hole: cut(prices, outlook.moved_cuts).saturating_add(flash.for_a_write()),
             worth,
-            fragment: spared(1024),
-            // A block fills one hole at most.
-            filled: spared(outlook.moved_cuts.min(1024)),
+            fragment,
             quarters,
             now,
         }
@@ -149,47 +125,43 @@ impl<'a> Weights<'a> {
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
-    /// What cleaning a unit comes to behind the log, and in holes. Of bounds it gives what no unit within them passes: the worth of
-    /// most valid blocks in most fragments, for the cost of the fewest.
-    fn ways(&self, valid: (u32, u32), fragments: (u32, u32), loose: u32) -> [Way; 2] {
-        let cost = self.cost(valid.0, fragments.0.into(), loose);
-        let (least, most) = (u64::from(valid.0), u64::from(valid.1));
-        let own = u64::from(fragments.1).saturating_mul(self.fragment);
-        let worth = |free: u64, more: u64| free.saturating_mul(self.worth).saturating_add(own).saturating_add(more);
-        let behind = self.unit.saturating_sub(least);
-        [
-            Way { free: behind, worth: worth(behind, 0), cost },
-            Way {
-                free: self.unit,
-                worth: worth(self.unit, most.saturating_mul(self.filled)),
-                cost: cost.saturating_add(least.saturating_mul(self.hole)),
-            },
-        ]
+    /// What cleaning costs and how many blocks are free then, the cheaper way; and whether that is into holes.
+    fn cheaper(&self, valid: u32, fragments: u64, loose: u32) -> (u64, u64, bool) {
+        let cost = self.cost(valid, fragments, loose);
+        let behind = (cost, self.unit.saturating_sub(valid.into()), false);
+        let holes = (cost.saturating_add(u64::from(valid).saturating_mul(self.hole)), self.unit, true);
+        match u128::from(holes.0) * u128::from(behind.1) < u128::from(behind.0) * u128::from(holes.1) {
+            true => holes,
+            false => behind,
+        }
     }
-    /// The ways of a candidate with `fragments` fragments.
-    fn ways_of(&self, c: &Candidate, fragments: u32) -> [Way; 2] {
-        self.ways((c.valid, c.valid), (fragments, fragments), c.loose)
+    /// What a unit is worth with which so many blocks become free, its own in so many fragments.
+    fn worth(&self, free: u64, fragments: u64) -> u64 {
+        free.saturating_mul(self.worth).saturating_add(fragments.saturating_mul(self.fragment))
     }
-    /// The rank of a unit that is cleaned in the better of two ways; 0 if it is not worth it.
-    fn rank(&self, ways: [Way; 2], mtime: u64) -> u64 {
-        let age = u128::from(self.now.saturating_sub(mtime).min(LONG) + 1);
-        let rank = |way: Way| {
-            if way.worth.saturating_mul(4) < way.cost.saturating_mul(self.quarters) {
-                return 0;
-            }
-            // In nanojoules: no product passes 2^20 x 2^64 x 2^41.
-            let rank = SCALE * u128::from(way.worth / 1000) * age / u128::from((way.cost / 1000).max(1));
-            rank.clamp(1, u64::MAX.into()) as u64
-        };
-        ways.map(rank).into_iter().fold(0, u64::max)
+    /// The rank of a unit that is worth `worth` and costs `cost`; 0 if that is too little.
+    fn rank(&self, worth: u64, cost: u64, mtime: u64) -> u64 {
+        if worth.saturating_mul(4) < cost.saturating_mul(self.quarters) {
+            return 0;
+        }
+        let age = self.now.saturating_sub(mtime).min(LONG) + 1;
+        // In nanojoules: no product passes 2^20 x 2^64 x 2^41.
+        let rank = SCALE * u128::from(worth / 1000) * u128::from(age) / u128::from((cost / 1000).max(1));
+        rank.clamp(1, u64::MAX.into()) as u64
     }
     /// The rank of a candidate with `fragments` fragments.
     fn of(&self, c: &Candidate, fragments: u32) -> u64 {
-        self.rank(self.ways_of(c, fragments), c.mtime)
+        let (cost, free, _) = self.cheaper(c.valid, fragments.into(), c.loose);
+        self.rank(self.worth(free, fragments.into()), cost, c.mtime)
     }
-    /// The highest rank that a unit within the bounds could have.
+    /// The highest rank that a unit within the bounds could have: fewest valid blocks in fewest runs, oldest. Its fragments are
+    /// worth what the most are, for the least cost, wherever its blocks go.
     fn limit(&self, b: &Bounds) -> u64 {
-        self.rank(self.ways(b.valid, b.fragments, b.loose.0), b.mtime.0)
+        let (valid, runs, loose) = (b.valid.0, u64::from(b.fragments.0), b.loose.0);
+        let (cost, free, _) = self.cheaper(valid, runs, loose);
+        let own = u128::from(self.worth(0, b.fragments.1.into())) * u128::from(cost);
+        let own = capped(own.div_ceil(self.cost(valid, runs, loose).max(1).into()));
+        self.rank(self.worth(free, 0).saturating_add(own), cost, b.mtime.0)
     }
 }
 
@@ -197,6 +169,14 @@ impl<'a> Weights<'a> {
 fn cut(prices: &Prices, cuts: u32) -> u64 {
     let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
     capped(u128::from(far) * u128::from(cuts) / 1024)
+}
+
+/// What a fragment less spares the logs in the next use if that fills every hole, in pJ.
+fn fragment(prices: &Prices, outlook: &Outlook, section: u64) -> u64 {
+    match outlook.rounds(section) {
+        Some((takes, room)) => capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room)),
+        None => 0,
+    }
 }
 
 /// What a free block is worth to the next use, in pJ, wherever it lay.
@@ -224,8 +204,8 @@ pub fn choose(
     let weights = Weights::new(prices, outlook, u64::from(ask.end.0) / unit, unit * 512, power, memory.max_mtime);
     let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
     let choice = best.map(|victim| {
-        let (way, _) = Way::better(weights.ways_of(&victim, victim.fragments()));
-        Choice { victim, cost: (way.cost / 1000 / way.free.max(1)).min(u32::MAX.into()) as u32 }
+        let (cost, free, _) = weights.cheaper(victim.valid, victim.fragments().into(), victim.loose);
+        Choice { victim, cost: (cost / 1000 / free.max(1)).min(u32::MAX.into()) as u32 }
     });
     (choice, *memory)
 }
@@ -233,9 +213,9 @@ pub fn choose(
 /// Whether the blocks of a unit of so many segments go into holes for less, on a volume of `end` segments.
 pub fn fills_holes(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> bool {
     let unit = u64::from(unit.max(1));
-    // Which power there is changes whether a unit is worth it, not the way.
+    // Whichever power there is: that changes whether a unit is worth it, not where its blocks go.
     let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, Power::Powered, 0);
-    Way::better(weights.ways_of(victim, victim.fragments())).1
+    weights.cheaper(victim.valid, victim.fragments().into(), victim.loose).2
 }
 
 #[cfg(test)]
@@ -309,19 +289,12 @@ mod tests {
         // The emptiest in one piece, and a full one in many.
         let state = [seg(1, 100, 1, 400, 0), seg(2, 412, 100, 1, 0)];
         let round = Outlook { takes: 100_000, holes: 100_000, ..SHORT };
-        let (comes_by, passes) = (Outlook { takes: 500_000, ..round }, Outlook { takes: 99_999, ..round });
+        let (comes_by, passes) = (Outlook { takes: 1_000_000, ..round }, Outlook { takes: 99_999, ..round });
         assert_eq!([&passes, &round, &comes_by].map(|o| victim(&state, o)), [Some(1), None, Some(2)]);
         // How often logs were cut before says nothing then.
         assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
-        let prices = Prices::default();
-        let worth = |takes| {
-            let w = Weights::new(&prices, &Outlook { takes, ..round }, 1000, 512, Power::Powered, 0);
-            (w.fragment, w.filled)
-        };
-        assert_eq!([50_000, 250_000].map(worth), [(0, 0), (304_872_500, 152_436_250)]);
-        // Two blocks cannot fill one hole twice.
-        let more = Outlook { moved_cuts: 4000, takes: 250_000, ..round };
-        assert_eq!(Weights::new(&prices, &more, 1000, 512, Power::Powered, 0).filled, 304_872_500);
+        let price = |takes| fragment(&Prices::default(), &Outlook { takes, ..round }, 512);
+        assert_eq!([50_000, 100_000, 250_000].map(price), [0, 121_949_000, 304_872_500]);
     }
 
     #[test]
@@ -342,9 +315,8 @@ mod tests {
         let (battery, powered) = (fullest(Power::Battery), fullest(Power::Powered));
         let price = |valid| {
             let prices = Prices::default();
-            let weights = Weights::new(&prices, &SHORT, 1000, 512, Power::Powered, 0);
-            let way = Way::better(weights.ways((valid, valid), (0, 0), 0)).0;
-            way.cost as f64 / way.free as f64
+            let (cost, free, _) = Weights::new(&prices, &SHORT, 1000, 512, Power::Powered, 0).cheaper(valid, 0, 0);
+            cost as f64 / free as f64
         };
         let ratio = price(powered) / price(battery);
         assert!((1.2..1.3).contains(&ratio), "{battery} {powered}: {ratio}");
@@ -458,7 +430,6 @@ mod tests {
                 hole: rng.below(100_000_000),
                 worth: rng.below(60_000_000),
                 fragment: if rng.below(2) == 0 { 0 } else { rng.below(400_000_000) },
-                filled: if rng.below(2) == 0 { 0 } else { rng.below(400_000_000) },
                 quarters: rng.below(6),
                 now: 10_000,
             };

@@ -21,7 +21,7 @@ pub struct Outlook {
     pub cuts: u32,
     /// The same of blocks that cleaning moved into holes.
     pub moved_cuts: u32,
-    /// Free blocks in segments that hold valid ones.
+    /// Free blocks in sections that hold valid ones, but for those that are promised to what waits in memory.
     pub holes: u64,
 }
 

@@ -168,7 +168,8 @@ impl Volume {
         let asked = (u64::from(self.sb.sections()) * u64::from(settings.keep_free) / 100).min(u32::MAX.into()) as u32;
         let (victim, into) = {
             let mut seg = self.seg.lock();
-            let (victim, holes) = seg.choose_victim(hurry, now, Expected { takes, writes, asked })?;
+            let expected = Expected { takes, writes, asked, valid: self.space.valid_blocks() };
+            let (victim, holes) = seg.choose_victim(hurry, now, expected)?;
             (victim, if holes && settings.urgency != Urgency::High { Into::SimilarAge } else { Into::ColdLog })
         };
         Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))

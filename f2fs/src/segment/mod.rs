@@ -85,6 +85,8 @@ pub(crate) struct Expected {
     pub writes: u64,
     /// Free sections a user wants held.
     pub asked: u32,
+    /// Blocks in use, with those only reserved.
+    pub valid: u64,
 }
 
 /// The state behind the segment mutex.
@@ -372,7 +374,7 @@ impl Segments {
             writes: next.writes,
             cuts: self.tally.cuts(),
             moved_cuts: self.tally.moved_cuts(),
-            holes: self.blocks_in_holes(),
+            holes: self.blocks_in_holes(next.valid),
         };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
@@ -380,10 +382,11 @@ impl Segments {
         Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
     }
 
-    /// Free blocks in segments that hold valid ones, or to which a log writes.
-    fn blocks_in_holes(&self) -> u64 {
-        let empty = self.table.free_segments() + self.table.prefree_segments();
-        (512 * u64::from(self.sb.main_segs.saturating_sub(empty))).saturating_sub(self.table.sums().total())
+    /// Free blocks in sections that hold valid ones, if `valid` blocks are in use. Those that wait in memory have no place yet, and
+    /// will take one.
+    fn blocks_in_holes(&self, valid: u64) -> u64 {
+        let used = self.sb.sections().saturating_sub(self.free_soon());
+        (u64::from(used) * self.blocks_per_section()).saturating_sub(valid)
     }
 
     /// Sections that are free, or will be with the next checkpoint.
