@@ -132,11 +132,15 @@ fn knows_the_space(scene: &Scene<'_>, looked: &Looked) -> Result<(), String> {
     let kept_back = scene.knob("min_ssr_sections") + u64::from(scene.fixture.volume.reserved / per);
     let all = u64::from(scene.fixture.volume.main_segments / per);
     let asked = all * scene.choice.knob("gc_keep_free").unwrap_or(0) / 100;
-    let theirs = (looked.outlook.free, u64::from(looked.outlook.kept_back), u64::from(looked.outlook.asked));
-    if theirs == (free, kept_back, asked) {
+    let valid: u64 = state.segments.iter().map(|s| u64::from(s.valid)).sum();
+    let holes = (all - u64::from(free)) * 512 * u64::from(per) - valid;
+    let said = &looked.outlook;
+    let theirs = (said.free, u64::from(said.kept_back), u64::from(said.asked), said.holes);
+    let there = (free, kept_back, asked, holes);
+    if theirs == there {
         return Ok(());
     }
-    Err(format!("{theirs:?} sections free, kept back, asked for, but there are {:?}", (free, kept_back, asked)))
+    Err(format!("{theirs:?} sections free, kept back, asked for, blocks in holes, but there are {there:?}"))
 }
 
 fn counts(compared: &Compared, key: &str) -> [usize; 2] {

@@ -165,7 +165,7 @@ impl fmt::Display for Looked {
         write!(
             f,
             "looked at={} log={} gc={} for={} policy={} segment={} valid={} f={} loose={} fragments={} candidates={} refused={} \
-             free_sections={} now={} battery={} holes={} soon={} kept={} asked={} takes={} writes={} cuts={} moved_cuts={}",
+             free_sections={} now={} battery={} holes={} soon={} kept={} asked={} takes={} writes={} cuts={} moved_cuts={} in_holes={}",
             self.at,
             self.log.map_or("any", |log| LOGS[log.index()]),
             name_of(&GCS, &self.gc),
@@ -188,7 +188,8 @@ impl fmt::Display for Looked {
             next.takes,
             next.writes,
             next.cuts,
-            next.moved_cuts
+            next.moved_cuts,
+            next.holes
         )
     }
 }
@@ -296,6 +297,7 @@ fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
             writes: fields.number("writes")?,
             cuts: fields.number("cuts")?,
             moved_cuts: fields.number("moved_cuts")?,
+            holes: fields.number("in_holes")?,
         },
     })
 }
