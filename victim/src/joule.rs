@@ -39,10 +39,12 @@
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
 //!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
-//!   logs: its own. So the unit is worth `n far takes / (holes + spare)` instead.
+//!   logs: its own. So the unit is worth `n far takes / (holes + spare)` instead,
+//!   for [`USES`] rounds at most.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
 //!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
-//!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`].
+//!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`]. Of a use that fills every hole
+//!   only the first round counts, which takes it.
 //!
 //! *Which unit*: the one that is worth most for its cost; as long as every free block is worth the same, the one with the cheapest.
 //! What was written lately will soon be fewer blocks, so the old come first: the greatest (age + 1) worth / cost.
@@ -65,7 +67,7 @@ pub use crate::prices::Prices;
 use crate::prices::{Flash, capped};
 use crate::view::{Bounds, Candidate, View};
 
-/// A free block is room for the flash during so many uses at most.
+/// A free block is room for the flash during so many uses at most, and a hole less spares the logs so many rounds.
 pub const USES: u64 = 16;
 /// What the free blocks of a unit must be worth on battery, in quarters of its cost.
 const BATTERY_QUARTERS: u64 = 5;
@@ -174,7 +176,10 @@ fn cut(prices: &Prices, cuts: u32) -> u64 {
 /// What a fragment less spares the logs in the next use if that fills every hole, in pJ.
 fn fragment(prices: &Prices, outlook: &Outlook, section: u64) -> u64 {
     match outlook.rounds(section) {
-        Some((takes, room)) => capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room)),
+        Some((takes, room)) => {
+            let takes = takes.min(room.saturating_mul(USES));
+            capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room))
+        }
         None => 0,
     }
 }
@@ -186,8 +191,12 @@ fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64
         false => 0,
     };
     let takes = outlook.takes.max(1);
-    let uses = (outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES);
-    requests.saturating_add(flash.saved(outlook.writes.saturating_mul(uses)))
+    let meanwhile = match outlook.rounds(section) {
+        // The logs take it in the first round.
+        Some((takes, room)) => capped(u128::from(outlook.writes) * u128::from(room) / u128::from(takes)),
+        None => outlook.writes.saturating_mul((outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES)),
+    };
+    requests.saturating_add(flash.saved(meanwhile))
 }
 
 /// The unit whose free blocks are the cheapest, if they are worth it; `None` if those of none are.
@@ -295,6 +304,14 @@ mod tests {
         assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
         let price = |takes| fragment(&Prices::default(), &Outlook { takes, ..round }, 512);
         assert_eq!([50_000, 100_000, 250_000].map(price), [0, 121_949_000, 304_872_500]);
+        // No use is so long that everything is worth cleaning for it.
+        assert_eq!(price(1_000_000_000), 16 * 121_949_000);
+        let room = |rounds: u64| {
+            let flash = Flash::new(&Prices::default(), 5120, 512_000);
+            let long = Outlook { takes: 100_000 * rounds, writes: 100_000 * rounds, ..round };
+            worth(&Prices::default(), &long, &flash, 512)
+        };
+        assert!(room(1) > 0 && room(1) == room(1000));
     }
 
     #[test]
