@@ -21,6 +21,9 @@ pub struct Outlook {
     pub cuts: u32,
     /// The same of blocks that cleaning moved into holes.
     pub moved_cuts: u32,
+    /// Logs are written at their ends alone (`mode=lfs`, zoned devices): holes are no place for any block. A use that is short
+    /// of free sections waits for cleaning.
+    pub only_appends: bool,
 }
 
 /// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.
@@ -31,7 +34,7 @@ impl Outlook {
     pub fn is_owed(&self) -> bool {
         self.free < self.asked
     }
-    /// True if the next use will fill holes; `section` is the number of blocks in one.
+    /// True if the next use will fill holes, or wait for cleaning where logs fill none; `section` is the number of blocks in one.
     pub fn is_short(&self, section: u64) -> bool {
         let wanted = u64::from(self.kept_back) + self.takes.div_ceil(section.max(1)) + EDGES;
         u64::from(self.free) < wanted

@@ -337,6 +337,7 @@ fn looked(at: u64, text: &str) -> Option<Looked> {
             writes: get("writes")?.parse().ok()?,
             cuts: count("cuts")?,
             moved_cuts: count("moved_cuts")?,
+            only_appends: false,
         },
     })
 }
@@ -407,8 +408,16 @@ mod tests {
         let Ok(Some(Step::Looked(looked))) = traced(line) else { panic!("{:?}", traced(line)) };
         assert_eq!((looked.policy, looked.segment, looked.refused), (Policy::Joule, None, 7));
         assert_eq!((looked.candidates, looked.free_sections, looked.now, looked.on_battery), (9, 40, 86_400, true));
-        let outlook =
-            Outlook { free: 41, kept_back: 12, asked: 3, takes: 7000, writes: 8000, cuts: 90, moved_cuts: 512 };
+        let outlook = Outlook {
+            free: 41,
+            kept_back: 12,
+            asked: 3,
+            takes: 7000,
+            writes: 8000,
+            cuts: 90,
+            moved_cuts: 512,
+            only_appends: false,
+        };
         assert_eq!((looked.into_holes, looked.outlook), (false, outlook));
     }
 

@@ -372,11 +372,12 @@ impl Segments {
             writes: next.writes,
             cuts: self.tally.cuts(),
             moved_cuts: self.tally.moved_cuts(),
+            only_appends: self.only_appends,
         };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
-        Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
+        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
     }
 
     /// Sections that are free, or will be with the next checkpoint.

@@ -296,6 +296,7 @@ fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
             writes: fields.number("writes")?,
             cuts: fields.number("cuts")?,
             moved_cuts: fields.number("moved_cuts")?,
+            only_appends: false,
         },
     })
 }
