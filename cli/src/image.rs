@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock, open_image};
+use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock};
 use f2fs::RollForward;
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
 use crate::table::{self, Table};
+use crate::zoned;
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -38,7 +39,7 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
-    Ok(open_image(path, access).map_err(|e| e.to_string())?)
+    Ok(zoned::open(path, access)?)
 }
 
 /// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.

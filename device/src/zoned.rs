@@ -143,14 +143,17 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
             let until = self.end(zone).min(end);
             let part = &data[((from - at.0) as usize * BLOCK)..((until - at.0) as usize * BLOCK)];
             let pointer = &mut pointers[zone as usize];
-            if zone >= self.conventional && *pointer != from {
+            let sequential = zone >= self.conventional;
+            if sequential && *pointer != from {
                 if !self.failed.load(Relaxed) {
                     self.refused.fetch_add(1, Relaxed);
                 }
                 return Err(refused("write that is not at the zone's write pointer", Lba(from)));
             }
             self.inner.write(Lba(from), part, tag).inspect_err(|_| self.failed.store(true, Relaxed))?;
-            *pointer = until;
+            if sequential {
+                *pointer = until;
+            }
             from = until;
         }
         Ok(())
@@ -258,6 +261,11 @@ mod tests {
         assert_eq!((dev.pointer(1), ends(false), ends(true)), (Some(Lba(16)), Some(Lba(16)), Some(Lba(16))));
         dev.write(Lba(16), &filled(2, 1), TAG).unwrap();
         assert!(dev.reset(0, TAG).is_err() && dev.reset(3, TAG).is_err());
+        // What was flushed of a conventional zone lies before what was written, or behind it.
+        dev.write(Lba(9), &filled(1, 2), TAG).unwrap();
+        dev.flush(TAG).unwrap();
+        dev.write(Lba(3), &filled(1, 1), TAG).unwrap();
+        dev.after_cut(Memory::new(40), |least, _| least).write(Lba(5), &filled(1, 1), TAG).unwrap();
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Counting, Loss, Memory, Rng, Time, VirtualClock};
+use device::{Counting, Loss, Memory, Rng, Time, VirtualClock};
 use vfs::{
     Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,
