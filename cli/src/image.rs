@@ -110,7 +110,15 @@ impl Image {
     ) -> Result<Self, Failure> {
         let dev = open_device(path, !options.is_read_only())?;
         let kind = volume::probe(&*dev).unwrap_or_default();
+        let has_zones = dev.zones().is_some() && !options.is_read_only();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
+        if has_zones && dev.zones().is_none() {
+            return Err(format!(
+                "{}: a zoned disk, which is written only directly: without --profile and recordings of requests",
+                path.display()
+            )
+            .into());
+        }
         let mounted =
             volume::mount(kind, dev.clone(), clock, options).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })

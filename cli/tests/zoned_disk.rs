@@ -82,3 +82,62 @@ fn a_volume_is_made_filled_and_emptied_on_a_zoned_disk_and_linux_goes_on_with_it
     let Some(run) = run(script) else { return };
     assert!(run.stdout.contains("host-managed") && run.stdout.contains("all is well"), "{}", run.stdout);
 }
+
+/// The daemon is killed in the middle, so that pointers stand behind what the checkpoint knows; we go on, and so does Linux.
+#[test]
+fn a_mount_that_is_killed_leaves_a_zoned_disk_on_which_we_and_linux_go_on() {
+    let script = r#"
+        [ -e /dev/fuse ] || { echo no fuse in this kernel; exit 0; }
+        zoned disk 8; D=/dev/disk
+        tree /tmp/tree; files /tmp/tree >/tmp/want
+        joulefs mkfs $D
+        mkdir /tmp/f
+        ahead() {
+            joulefs mount -f $D /tmp/f >/tmp/said 2>&1 & pid=$!
+            until grep -q ' /tmp/f ' /proc/mounts; do kill -0 $pid || { cat /tmp/said; exit 1; }; sleep 0.05; done
+            cp -r /tmp/tree /tmp/f/$1; sync -f /tmp/f; dd if=/tmp/tree/f5 of=/tmp/f/synced$1 bs=64k conv=fsync 2>/dev/null
+            for n in 1 2 3 4 5 6; do dd if=/tmp/tree/f8 of=/tmp/f/more$n bs=16k 2>/dev/null; dd if=/tmp/tree/f$n of=/tmp/f/odd$n oflag=sync bs=4k count=40 2>/dev/null; done
+            kill -9 $pid; wait $pid || true; umount -l /tmp/f
+        }
+        kept() { cmp $1/synced$2 /tmp/tree/f5; }
+        ahead one
+        joulefs fsck $D || true
+        joulefs cp $D:/syncedone /tmp/there; cmp /tmp/there /tmp/tree/f5
+        joulefs cp -r /tmp/tree $D:/after
+        joulefs fsck $D; sound $D
+        ahead two
+        mount -t f2fs $D $MNT
+        kept $MNT two; kept $MNT one; files $MNT/after | cmp - /tmp/want
+        cp -r /tmp/tree $MNT/linux; umount $MNT
+        sound $D; joulefs fsck $D
+        ahead three
+        joulefs mount $D /tmp/f; kept /tmp/f three; files /tmp/f/linux | cmp - /tmp/want; rm -r /tmp/f/one; joulefs unmount /tmp/f
+        joulefs fsck $D; sound $D; echo all is well"#;
+    let Some(run) = run(script) else { return };
+    assert!(run.stdout.contains("all is well") || run.stdout.contains("no fuse"), "{}", run.stdout);
+}
+
+#[test]
+fn disks_that_we_do_not_keep_to_are_refused() {
+    let script = r#"
+        said() { if joulefs "$@" >/tmp/said 2>&1; then exit 1; fi; cat /tmp/said; }
+        zoned less 8 zone_capacity=3; said mkfs /dev/less
+        zoned few 8 zone_max_active=12; said mkfs /dev/few
+        zoned none 0; said mkfs /dev/none
+        zoned disk 8; said mkfs /dev/disk --zoned 8M; said mkfs /dev/disk --type scherlfs
+        joulefs mkfs /dev/disk; said mkfs /dev/disk
+        mkdir /tmp/f; said mount -f /dev/disk /tmp/f --profile kirin9000-ufs31; said mount -f /dev/disk /tmp/f --record-device /tmp/r
+        joulefs mkfs /tmp/plain.img --size 256M --zoned 8M; dd if=/tmp/plain.img of=/dev/disk bs=1M count=32 oflag=direct 2>/dev/null
+        said cp /tmp/said /dev/disk:/x"#;
+    let Some(run) = run(script) else { return };
+    for words in [
+        "/dev/less: zone 8 takes 768 of its 1024 blocks",
+        "/dev/few: only 12 of its zones may be active at a time",
+        "/dev/disk: a zoned disk, which the log of ScherlFS does not suit",
+        "/dev/disk: holds data; give --force to overwrite it",
+        "/dev/disk: a zoned disk, which is written only directly",
+        "the volume's sections are not the device's zones",
+    ] {
+        assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
+    }
+}

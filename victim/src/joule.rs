@@ -414,7 +414,7 @@ mod tests {
         assert!(fills_holes(&full, &prices, &asked, SegNo(1000), 1));
         assert!(!fills_holes(&full, &prices, &appends(asked), SegNo(1000), 1));
         // The older, fuller one wins all of its unit in holes, and next to nothing behind the log.
-        let state = [seg(1, 500, 0, 0, 90 * DAY), seg(2, 100, 0, 0, 95 * DAY)];
+        let state = [seg(1, 500, 0, 0, 0), seg(2, 100, 0, 0, 95 * DAY)];
         assert_eq!((victim(&state, &asked), victim(&state, &appends(asked))), (Some(1), Some(2)));
     }
 

@@ -308,6 +308,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{}: no such file; give --size to make one", path.display())));
         }
     };
+    if dev.zones().is_some() && options.kind() != Kind::F2fs {
+        return Err(format!("{}: a zoned disk, which the log of ScherlFS does not suit", path.display()).into());
+    }
     options.take_zones(&*dev);
     let (mut said, user_bytes, uuid) =
         options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
