@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock, open_image};
+use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock};
 use f2fs::RollForward;
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
 use crate::table::{self, Table};
+use crate::zoned;
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -38,7 +39,7 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
-    Ok(open_image(path, access).map_err(|e| e.to_string())?)
+    Ok(zoned::open(path, access)?)
 }
 
 /// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
@@ -109,7 +110,15 @@ impl Image {
     ) -> Result<Self, Failure> {
         let dev = open_device(path, !options.is_read_only())?;
         let kind = volume::probe(&*dev).unwrap_or_default();
+        let has_zones = dev.zones().is_some() && !options.is_read_only();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
+        if has_zones && dev.zones().is_none() {
+            return Err(format!(
+                "{}: a zoned disk, which is written only directly: without --profile and recordings of requests",
+                path.display()
+            )
+            .into());
+        }
         let mounted =
             volume::mount(kind, dev.clone(), clock, options).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })

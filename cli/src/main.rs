@@ -39,6 +39,7 @@ mod size;
 mod spent;
 mod table;
 mod whole;
+mod zoned;
 
 use std::process::ExitCode;
 

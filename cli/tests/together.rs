@@ -57,3 +57,4 @@ mod trace_ours;
 mod trace_sessions;
 mod trace_used_volume;
 mod usage;
+mod zoned_disk;

@@ -9,6 +9,7 @@ pub mod crash;
 pub mod damage;
 pub mod delta_nodes;
 pub mod forge;
+pub mod medium;
 pub mod memfs;
 pub mod misplace;
 pub mod oracle;

@@ -14,6 +14,8 @@ use f2fs::gc::settings::Settings;
 use format::superblock::Features;
 use vfs::{Error, FileFlags, FileSystem};
 
+use crate::medium::Zoning;
+
 /// Why a subject could not do what it was asked to.
 pub type Why = String;
 
@@ -67,6 +69,8 @@ pub struct Did {
     pub deltas: [u64; 3],
     /// Blocks the background moved, and blocks moved into holes of used segments.
     pub moved: (u64, u64),
+    /// Blocks written over where they lay.
+    pub in_place: u64,
     /// Blocks that defragmentation moved.
     pub defragmented: u64,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names withdrawn.
@@ -82,6 +86,10 @@ pub trait Subject: Clone {
     /// A mounted volume.
     type Volume: Judged;
 
+    /// The zones of a device of so many blocks that such a volume lies on, if it lies on one of zones.
+    fn zoning(&self, _blocks: u64) -> Option<Zoning> {
+        None
+    }
     /// Makes a volume of all of a device.
     ///
     /// # Errors
@@ -125,6 +133,15 @@ pub struct F2fs {
 impl Subject for F2fs {
     type Volume = f2fs::Volume;
 
+    /// A section is a zone, and the tables lie in conventional ones.
+    fn zoning(&self, blocks: u64) -> Option<Zoning> {
+        if !self.made.features.contains(Features::BLKZONED) {
+            return None;
+        }
+        let zone = u64::from(self.made.segs_per_sec) * 512;
+        let geometry = f2fs::mkfs::Geometry::plan(blocks, &self.made).ok()?;
+        Some(Zoning { zone, conventional: u64::from(geometry.main) / zone })
+    }
     fn format(&self, dev: Arc<dyn BlockDevice>, clock: &dyn Clock) -> Result<(), Why> {
         f2fs::mkfs::format(&*dev, clock, &self.made).map_err(told)?;
         if self.made.features.contains(Features::CASEFOLD) {
@@ -152,6 +169,7 @@ impl Subject for F2fs {
         Did {
             deltas: [n(&c.deltas), n(&c.folded), counts[Cause::DeltaNode as u8].blocks_written],
             moved: (n(&c.moved_background), n(&c.moved_threaded)),
+            in_place: n(&c.in_place),
             defragmented: n(&c.defragmented),
             names: (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn)),
             slow_fsyncs: n(&c.slow_fsyncs),

@@ -1,12 +1,13 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
 //! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas, `create-fsync+folded:17:random:3` in directories that fold case, `create-fsync+scherlfs:17:random:3` on ScherlFS.
+//! deltas, `create-fsync+zoned+deltas:17:random:3` on zones besides, `create-fsync+folded:17:random:3` in directories that fold case, `create-fsync+scherlfs:17:random:3` on ScherlFS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Loss, Memory};
+use f2fs::Mode;
 use format::superblock::Features;
 use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
 use joulefs_conformance::oracle::linux::Linux;
@@ -47,6 +48,15 @@ const DELTAS: &str = "+deltas";
 /// Behind a scenario's name: all directories fold case.
 const FOLDED: &str = "+folded";
 
+/// Behind a scenario's name: written at the ends of logs alone.
+const APPENDING: &str = "+lfs";
+
+/// Behind a scenario's name: on a device of zones of a segment.
+const ZONED: &str = "+zoned";
+
+/// Behind a scenario's name: all files are compressed.
+const COMPRESSED: &str = "+compressed";
+
 /// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
 const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
     ("+scherlfs", scherlfs::Sync::Fsync, Placement::Before),
@@ -80,21 +90,26 @@ fn at_write<S: Subject>(
     losses: &[Loss],
     tools: Tools,
 ) -> Vec<String> {
-    let (dev, record) = surviving(plan, write);
+    let (dev, record) = match surviving(plan, write) {
+        Ok(cut) => cut,
+        Err(e) => return vec![format!("{shown}:{write}: {e}")],
+    };
     let mut failures = Vec::new();
     let looked_at = if losses.len() == 1 { 0 } else { write as usize % UNTORN[..4].len() };
     for (i, loss) in losses.iter().enumerate() {
         let name = format!("{shown}:{write}:{loss}");
-        let image = dev.image(*loss);
+        let image = dev.left(*loss);
         let mut verdict = judge(subject, &image, &record, None);
         if let Ok(after) = &verdict
             && tools != Tools::Nobody
             && i == looked_at
         {
-            let before = if tools == Tools::BeforeAndAfter { tools_judge(&image, "before") } else { Ok(()) };
+            let before = if tools == Tools::BeforeAndAfter { tools_judge(image.memory(), "before") } else { Ok(()) };
             let after = || match tools {
-                Tools::Settled => settled(after).and_then(|plain| tools_judge(&plain, "after settling, after")),
-                _ => tools_judge(after, "after"),
+                Tools::Settled => {
+                    settled(after.memory()).and_then(|plain| tools_judge(&plain, "after settling, after"))
+                }
+                _ => tools_judge(after.memory(), "after"),
             };
             if let Err(e) = before.and_then(|()| after()) {
                 verdict = Err(e);
@@ -127,6 +142,16 @@ fn replay() -> Option<(String, u64, Loss)> {
 /// The volumes that are asked for behind a scenario's name.
 fn subject(name: &str) -> F2fs {
     let mut subject = crash::f2fs(name.ends_with(DELTAS));
+    if name.contains(APPENDING) {
+        subject.mounted.mode = Mode::Lfs;
+    }
+    if name.contains(ZONED) {
+        subject.made = subject.made.zoned(1);
+    }
+    if name.contains(COMPRESSED) {
+        subject.made.features |= Features::COMPRESSION;
+        subject.mounted.compress.extensions.push("*".into());
+    }
     if name.ends_with(FOLDED) {
         // An empty root can begin to fold.
         subject.made.features = subject.made.features.difference(Features::LOST_FOUND).union(Features::CASEFOLD);
@@ -144,6 +169,10 @@ fn planned<S: Subject>(name: &str, subject: S) -> Plan<'static, S> {
     let scenario = SCENARIOS.iter().find(|s| s.name == plain(name)).expect("a scenario of that name");
     let plan = plan(subject, scenario).unwrap_or_else(|e| panic!("{name} without a cut: {e}"));
     assert!(plan.writes > 0, "{name} writes nothing");
+    if name.contains(APPENDING) || name.contains(ZONED) {
+        let (moved, in_place) = (plan.did.moved.1, plan.did.in_place);
+        assert!(moved + in_place == 0, "{name}: {moved} blocks moved into holes, {in_place} written in place");
+    }
     plan
 }
 
@@ -293,6 +322,36 @@ fn bringing_a_file_together_loses_nothing() {
     survive_some(&names[2..], Tools::Settled, 2000, true);
 }
 
+/// Every write of a few scenarios, with every loss, and a few writes of all the others; with this behind their names.
+fn survive_appending(how: &str, tools: Tools, few: &[&str]) {
+    // Nobody shows a block at two places on zones, or shifts the blocks of a compressed file.
+    let not_there = |name: &str| match how.contains(COMPRESSED) {
+        true => name.starts_with("defragment") || name.starts_with("nudges") || name == "holes",
+        false => name == "defragment-share",
+    };
+    let names = SCENARIOS.iter().map(|s| s.name).filter(|name| !not_there(name));
+    let names: Vec<String> = names.map(|name| format!("{name}{how}")).collect();
+    let (few, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(|n| few.contains(&plain(n)));
+    survive_some(&few, tools, 2000, true);
+    survive_some(&others, tools, if deep() { 2000 } else { 8 }, false);
+}
+
+#[test]
+fn a_volume_that_only_appends_keeps_every_promise() {
+    survive_appending(APPENDING, Tools::BeforeAndAfter, &["create-fsync", "journals"]);
+}
+
+#[test]
+fn a_volume_on_zones_keeps_every_promise() {
+    survive_appending(ZONED, Tools::BeforeAndAfter, &["create-fsync", "overwrite-fsync", "journals", "checkpoint"]);
+}
+
+#[test]
+fn a_volume_on_zones_keeps_every_promise_with_deltas_and_with_compressed_files() {
+    survive_appending("+zoned+deltas", Tools::Settled, &["nudges"]);
+    survive_appending("+zoned+compressed", Tools::Nobody, &["late-fsync"]);
+}
+
 #[test]
 fn checkpoints_lose_nothing() {
     survive(&["checkpoint"], Tools::BeforeAndAfter);
@@ -379,10 +438,11 @@ fn linux_recovers_the_same_from_a_cut() {
         let spread = || sample(plan.writes, most).into_iter().zip(UNTORN.into_iter().cycle()).collect();
         let chosen: Vec<(u64, Loss)> = if wanted.is_empty() { spread() } else { wanted };
         for (write, loss) in chosen {
-            let (dev, record) = surviving(&plan, write);
-            let image = dev.image(loss);
+            let (dev, record) = surviving(&plan, write).unwrap_or_else(|e| panic!("{}:{write}: {e}", scenario.name));
+            let left = dev.left(loss);
+            let image = left.memory();
             image.save(dir.join(format!("image.{}", cases.len()))).expect("the image is saved");
-            cases.push(Case { name: format!("{}:{write}:{loss}", scenario.name), record, ours: listed(&image) });
+            cases.push(Case { name: format!("{}:{write}:{loss}", scenario.name), record, ours: listed(image) });
         }
     }
     if cases.is_empty() {
@@ -435,7 +495,7 @@ fn linux_recovers_the_same_from_a_cut() {
                 return Err(lines.join("; "));
             }
             let left = Memory::load(dir.join(format!("image.{i}"))).map_err(|e| e.to_string())?;
-            judge(&crash::f2fs(false), &left, &case.record, None)?;
+            judge(&crash::f2fs(false), &left.into(), &case.record, None)?;
             let theirs = text("list", i);
             tree::difference(("Linux", &theirs), ("ours", &case.ours), 5).map_or(Ok(()), Err)
         };

@@ -9,14 +9,15 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use device::{BlockDevice, Counting, Loss, Memory, Rng, Time, VirtualClock};
 use joulefs_conformance::crash::{Course, Habits, Record};
+use joulefs_conformance::medium::{Medium, Powered};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::subject::{Did, Judged, Subject};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::rig;
-use crate::shapes::{KINDS, SCHERLFS, Shape};
+use crate::shapes::{APPENDING, KINDS, SCHERLFS, Shape};
 
 /// The mounted volume of a shape.
 type Mounted<K> = Arc<<<K as Shape>::Of as Subject>::Volume>;
@@ -50,12 +51,12 @@ fn still(seed: u64) -> Vec<u8> {
 }
 
 /// A volume filled, emptied in places and filled again, with a directory for each thread.
-fn prepare<K: Shape>(kind: &K, threads: usize) -> Result<(Memory, Still), String> {
-    let dev = Arc::new(Memory::new(kind.mib() * 256));
-    let clock = clock();
-    kind.subject().format(dev.clone(), &*clock)?;
-    kind.made(&dev);
-    let vol = mount(kind, dev.clone(), &clock)?;
+fn prepare<K: Shape>(kind: &K, threads: usize) -> Result<(Medium, Still), String> {
+    let (blocks, clock) = (kind.mib() * 256, clock());
+    let medium = Medium::new(blocks, kind.subject().zoning(blocks));
+    kind.subject().format(medium.device(), &*clock)?;
+    kind.made(medium.memory());
+    let vol = mount(kind, medium.device(), &clock)?;
     let told = |e: vfs::Error| format!("preparing: {e}");
     for t in 0..threads {
         vol.mkdir(ME, vol.root(), format!("t{t}").as_bytes(), 0o700, 0).map_err(told)?;
@@ -85,8 +86,9 @@ fn prepare<K: Shape>(kind: &K, threads: usize) -> Result<(Memory, Still), String
         }
     }
     vol.unmount().map_err(told)?;
-    clean(kind, &*dev, "prepared")?;
-    Ok((dev.fork(), files))
+    medium.in_order()?;
+    clean(kind, &*medium.device(), "prepared")?;
+    Ok((medium.fork(), files))
 }
 
 fn clean<K: Shape>(kind: &K, dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
@@ -124,7 +126,7 @@ struct Sums {
 
 struct Outcome {
     did: Did,
-    dev: Arc<Counting<PowerCut>>,
+    dev: Powered,
     records: Vec<Record>,
     refused: u64,
 }
@@ -139,12 +141,13 @@ fn records(vol: &dyn FileSystem, threads: usize) -> Vec<Record> {
 }
 
 /// Runs until the power goes, or to the end: then what is there is exactly what was done.
-fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -> Result<Outcome, String> {
-    let (dev, clock) = (Arc::new(Counting::new(PowerCut::new(image.fork()))), clock());
-    let vol = mount(kind, dev.clone(), &clock)?;
+fn run<K: Shape>(kind: &K, image: &Medium, seed: u64, cut: Option<u64>, doing: Doing) -> Result<Outcome, String> {
+    let (dev, clock) = (Powered::new(image), clock());
+    let counting = Arc::new(Counting::new(dev.device()));
+    let vol = mount(kind, counting.clone(), &clock)?;
     let records = records(&*vol, doing.threads);
     if let Some(write) = cut {
-        dev.inner().cut_after(write);
+        dev.cut_after(write);
     }
     // Files get deltas that are synced again and again.
     let habits = match doing.habits {
@@ -157,7 +160,7 @@ fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: D
         course.nudges = kind.deltas().is_some();
         for _ in 0..doing.steps {
             let out = course.step();
-            if dev.inner().is_cut() {
+            if dev.is_cut() {
                 break;
             }
             if out.is_err() || course.refused.1 > 0 {
@@ -180,7 +183,8 @@ fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: D
         records.push(record);
         refused += n;
     }
-    if !dev.inner().is_cut() {
+    dev.in_order()?;
+    if !dev.is_cut() {
         for r in &records {
             let mut exact = r.clone();
             exact.synced_all();
@@ -188,8 +192,11 @@ fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: D
         }
         vol.audit()?;
     }
-    let did = kind.subject().did(&vol, &dev.snapshot());
-    if !dev.inner().is_cut() {
+    let did = kind.subject().did(&vol, &counting.snapshot());
+    if kind.appends() && did.in_place + did.moved.1 > 0 {
+        return Err(format!("{} blocks in place, {} moved into holes", did.in_place, did.moved.1));
+    }
+    if !dev.is_cut() {
         let deltas = did.deltas[0];
         if (deltas > 0) != (kind.deltas() == Some(true)) && !doing.habits.of_names {
             return Err(format!("{deltas} deltas"));
@@ -202,22 +209,23 @@ fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: D
 }
 
 /// What a cut left: recovered, judged, ended, judged.
-fn judge<K: Shape>(kind: &K, image: &Memory, records: &[Record], files: &Still, rng: &mut Rng) -> Result<(), String> {
+fn judge<K: Shape>(kind: &K, image: &Medium, records: &[Record], files: &Still, rng: &mut Rng) -> Result<(), String> {
     let mut image = image.fork();
     for again in 0..3 {
-        clean(kind, &image, "before recovery")?;
+        clean(kind, &*image.device(), "before recovery")?;
         if again == 2 || rng.chance(1, 2) {
             break;
         }
         // The power goes once more while it is mounted, or soon after.
-        let dev = Arc::new(PowerCut::new(image.fork()));
+        let dev = Powered::new(&image);
         dev.cut_after(1 + rng.below(6));
-        if let Ok(vol) = mount(kind, dev.clone(), &clock()) {
+        if let Ok(vol) = mount(kind, dev.device(), &clock()) {
             let _ = vol.unmount();
         }
-        image = dev.image(Loss::Random(rng.next_u64()));
+        dev.in_order()?;
+        image = dev.left(Loss::Random(rng.next_u64()));
     }
-    let dev = Arc::new(image);
+    let dev = image.device();
     let vol = mount(kind, dev.clone(), &clock())?;
     clean(kind, &*dev, "after recovery")?;
     for r in records {
@@ -238,6 +246,7 @@ fn judge<K: Shape>(kind: &K, image: &Memory, records: &[Record], files: &Still, 
         return Err(format!("after recovery: {f:?}"));
     }
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;
+    image.in_order()?;
     clean(kind, &*dev, "after unmount")
 }
 
@@ -264,7 +273,7 @@ fn cuts<K: Shape>(kind: &K, seed: u64, doing: Doing, times: u64, sums: &Mutex<Su
         Ok(w) => w,
         Err(e) => return vec![at(e, 0, Loss::AllKept)],
     };
-    let writes = whole.dev.inner().write_count();
+    let writes = whole.dev.write_count();
     {
         let mut sums = sums.lock().expect("no panic");
         add(&mut sums.ways, ways(&whole.did));
@@ -276,7 +285,7 @@ fn cuts<K: Shape>(kind: &K, seed: u64, doing: Doing, times: u64, sums: &Mutex<Su
         Ok(cut) => {
             for &loss in losses {
                 let mut rng = Rng::new(write * 31 + seed);
-                let verdict = judge(kind, &cut.dev.inner().image(loss), &cut.records, &files, &mut rng);
+                let verdict = judge(kind, &cut.dev.left(loss), &cut.records, &files, &mut rng);
                 failures.extend(verdict.err().map(|e| at(e, write, loss)));
             }
         }
@@ -364,6 +373,16 @@ fn names_of_threads_that_meet_are_as_promised() {
     assert!(ways.iter().all(|n| *n > 50) || replay().is_some(), "{ways:?}");
 }
 
+/// Contents and names, by one thread and by several, on volumes that write at the ends of their logs alone.
+#[test]
+fn a_volume_that_only_appends_keeps_what_was_synced_however_full_and_on_zones() {
+    survive_on(APPENDING, seeds(1, 60), Doing { steps: 250, threads: 1, habits: Habits::default() }, 6);
+    let ways = survive_on(APPENDING, seeds(1, 60), Doing { steps: 300, threads: 1, habits: NAMES }, 6);
+    println!("{ways:?}");
+    let habits = Habits { directories: 3, ..Habits::default() };
+    survive_on(APPENDING, seeds(2, 60), Doing { steps: 100, threads: 4, habits }, 6);
+}
+
 /// Contents and names, by one thread and by several.
 #[test]
 fn scherlfs_keeps_what_was_synced_however_full_and_however_room_is_made() {
@@ -388,11 +407,11 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
             let habits = if k % 2 == 0 { NAMES } else { Habits::default() };
             let doing = Doing { steps: 250 / threads, threads, habits };
             let (image, _) = prepare(kind, threads).expect("prepared");
-            let writes = run(kind, &image, seed, None, doing).expect("without a cut").dev.inner().write_count();
+            let writes = run(kind, &image, seed, None, doing).expect("without a cut").dev.write_count();
             let write = 1 + Rng::new(seed * 100 + k as u64).below(writes);
             let loss = losses[(seed as usize + k) % losses.len()];
             let cut = run(kind, &image, seed, Some(write), doing).expect("until the cut");
-            cut.dev.inner().image(loss).save(dir.join(format!("image.{}", cases.len()))).expect("the image is saved");
+            cut.dev.left(loss).memory().save(dir.join(format!("image.{}", cases.len()))).expect("the image is saved");
             cases.push((format!("{}:{seed}:{write}:{loss}", kind.name()), cut.records));
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use device::Memory;
-use f2fs::MountOptions;
 use f2fs::gc::settings::{Pace, Settings};
 use f2fs::mkfs::Options;
+use f2fs::{Mode, MountOptions};
 use format::superblock::Features;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use scherlfs::{Clean, Placement, Strategy};
@@ -28,6 +28,10 @@ pub trait Shape: Sync {
     fn tuned(&self) -> &'static [(&'static str, &'static str)];
     /// What is done to a new volume beside.
     fn made(&self, _dev: &Arc<Memory>) {}
+    /// It is written at the ends of its logs alone.
+    fn appends(&self) -> bool {
+        false
+    }
     /// It may hold deltas, which are made or not: Linux does not know it.
     fn deltas(&self) -> Option<bool> {
         None
@@ -72,6 +76,9 @@ impl Shape for Kind {
         if self.deltas().is_some() {
             f2fs::delta::unsettle(&**dev).expect("a new volume becomes one with deltas");
         }
+    }
+    fn appends(&self) -> bool {
+        (self.mount)().mode == Mode::Lfs || (self.options)().features.contains(Features::BLKZONED)
     }
     fn deltas(&self) -> Option<bool> {
         self.name.starts_with("deltas").then(|| (self.mount)().delta)
@@ -307,4 +314,87 @@ pub const KINDS: &[Kind] = &[
     Kind { name: "fagc", mib: 64, options: Options::modern, mount: || by(Policy::Fagc), full: 90, tuned: NO_AGE },
     Kind { name: "mwhfb", mib: 64, options: Options::modern, mount: || by(Policy::Mwhfb), full: 85, tuned: &[] },
     Kind { name: "joule", mib: 64, options: Options::modern, mount: || by(Policy::Joule), full: 90, tuned: &[] },
+];
+
+fn appending(mount: MountOptions) -> MountOptions {
+    MountOptions { mode: Mode::Lfs, ..mount }
+}
+
+/// F2FS whose logs are written at their ends alone: asked to, or because they lie on zones. A section is a zone.
+pub const APPENDING: &[Kind] = &[
+    Kind {
+        name: "appending",
+        mib: 96,
+        options: Options::modern,
+        mount: || appending(little_memory()),
+        full: 60,
+        tuned: &[],
+    },
+    Kind {
+        name: "appending-joule",
+        mib: 96,
+        options: Options::modern,
+        mount: || appending(by(Policy::Joule)),
+        full: 90,
+        tuned: URGENT,
+    },
+    Kind {
+        name: "zoned",
+        mib: 96,
+        options: || Options::modern().zoned(1),
+        mount: MountOptions::default,
+        full: 0,
+        tuned: &[],
+    },
+    Kind {
+        name: "zoned-full",
+        mib: 128,
+        options: || Options::modern().zoned(1),
+        mount: little_memory,
+        full: 90,
+        tuned: URGENT,
+    },
+    Kind {
+        name: "zoned-fagc",
+        mib: 192,
+        options: || Options::modern().zoned(2),
+        mount: || by(Policy::Fagc),
+        full: 80,
+        tuned: NO_AGE,
+    },
+    Kind {
+        name: "compressed-zoned",
+        mib: 96,
+        options: || may_compress().zoned(1),
+        mount: || compressed(little_memory()),
+        full: 70,
+        tuned: URGENT,
+    },
+    Kind {
+        name: "deltas-zoned",
+        mib: 96,
+        options: || Options::modern().zoned(1),
+        mount: little_memory,
+        full: 60,
+        tuned: &[],
+    },
+    Kind {
+        name: "deltas-zoned-nodes",
+        mib: 192,
+        options: || Options::modern().zoned(2),
+        mount: deltas_in_nodes,
+        full: 80,
+        tuned: URGENT,
+    },
+    Kind {
+        name: "quota-zoned",
+        mib: 96,
+        options: || {
+            let features = Options::modern().features | Features::QUOTA_INO | Features::PRJQUOTA;
+            Options { features, ..Options::modern() }.zoned(1)
+        },
+        mount: MountOptions::default,
+        full: 50,
+        tuned: &[],
+    },
 ];

@@ -6,7 +6,7 @@ use std::ops::{Add, Index, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::model::Remap;
-use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
+use crate::{BLOCK, BlockDevice, Lba, Result, Tag, Zones};
 
 /// What was asked of a device and done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -202,5 +202,10 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
 
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
         self.inner.remap(from, to, blocks, how, tag)
+    }
+
+    /// Resets are not counted.
+    fn zones(&self) -> Option<&dyn Zones> {
+        self.inner.zones()
     }
 }

@@ -9,6 +9,8 @@
 //! up to the test ([`Zoned::after_cut`]). Left out: zones that take less than their size, how many zones may be open at a
 //! time, zones that are closed or offline, and zone append.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
@@ -24,6 +26,9 @@ pub struct Zoned<D> {
     pointers: Mutex<Vec<u64>>,
     /// What a power cut leaves of them at least.
     flushed: Mutex<Vec<u64>>,
+    /// The device below failed a write.
+    failed: AtomicBool,
+    refused: AtomicU64,
 }
 
 impl<D: BlockDevice> Zoned<D> {
@@ -36,7 +41,15 @@ impl<D: BlockDevice> Zoned<D> {
     }
 
     fn with(inner: D, zone: u64, conventional: u64, pointers: Vec<u64>) -> Self {
-        Zoned { inner, zone, conventional, flushed: Mutex::new(pointers.clone()), pointers: Mutex::new(pointers) }
+        Zoned {
+            inner,
+            zone,
+            conventional,
+            flushed: Mutex::new(pointers.clone()),
+            pointers: Mutex::new(pointers),
+            failed: AtomicBool::new(false),
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// The same zones over what a power cut left of the device below. `choose` gets the least and the most that a zone's
@@ -46,6 +59,12 @@ impl<D: BlockDevice> Zoned<D> {
         let flushed = self.flushed.lock();
         let left = flushed.iter().zip(&*pointers).map(|(least, most)| choose(*least, *most).clamp(*least, *most));
         Zoned::with(inner, self.zone, self.conventional, left.collect())
+    }
+
+    /// Writes that were refused because they did not begin at a pointer. Those after the device below failed one do not count:
+    /// a writer that had several under way could not know.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
     }
 
     /// The device below.
@@ -124,11 +143,17 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
             let until = self.end(zone).min(end);
             let part = &data[((from - at.0) as usize * BLOCK)..((until - at.0) as usize * BLOCK)];
             let pointer = &mut pointers[zone as usize];
-            if zone >= self.conventional && *pointer != from {
+            let sequential = zone >= self.conventional;
+            if sequential && *pointer != from {
+                if !self.failed.load(Relaxed) {
+                    self.refused.fetch_add(1, Relaxed);
+                }
                 return Err(refused("write that is not at the zone's write pointer", Lba(from)));
             }
-            self.inner.write(Lba(from), part, tag)?;
-            *pointer = until;
+            self.inner.write(Lba(from), part, tag).inspect_err(|_| self.failed.store(true, Relaxed))?;
+            if sequential {
+                *pointer = until;
+            }
             from = until;
         }
         Ok(())
@@ -172,7 +197,7 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Memory;
+    use crate::{Memory, PowerCut};
 
     const TAG: Tag = Tag { cause: 0, owner: 0 };
 
@@ -192,10 +217,23 @@ mod tests {
         assert!(dev.write(Lba(17), &filled(2, 1), TAG).is_err());
         dev.write(Lba(16), &filled(2, 3), TAG).unwrap();
         assert!(dev.write(Lba(16), &filled(3, 1), TAG).is_err(), "over what is written");
+        assert_eq!(dev.refused(), 2);
         dev.write_gather(Lba(19), &[&filled(4, 1), &filled(5, 1)], TAG).unwrap();
         let mut bytes = filled(9, 6);
         dev.read(Lba(16), &mut bytes, TAG).unwrap();
         assert_eq!([0, 3, 4, 5].map(|n| bytes[n * BLOCK]), [2, 4, 5, 0], "zeroes from the pointer on");
+    }
+
+    #[test]
+    fn what_is_refused_behind_a_write_that_failed_below_is_nobodys_mistake() {
+        let below = PowerCut::new(Memory::new(40));
+        below.cut_after(2);
+        let dev = Zoned::new(below, 16, 1);
+        dev.write(Lba(16), &filled(1, 1), TAG).unwrap();
+        assert!(dev.write(Lba(18), &filled(1, 1), TAG).is_err());
+        assert!(dev.write(Lba(17), &filled(1, 1), TAG).is_err() && dev.inner().is_cut());
+        assert!(dev.write(Lba(18), &filled(1, 1), TAG).is_err());
+        assert_eq!(dev.refused(), 1);
     }
 
     #[test]
@@ -223,6 +261,11 @@ mod tests {
         assert_eq!((dev.pointer(1), ends(false), ends(true)), (Some(Lba(16)), Some(Lba(16)), Some(Lba(16))));
         dev.write(Lba(16), &filled(2, 1), TAG).unwrap();
         assert!(dev.reset(0, TAG).is_err() && dev.reset(3, TAG).is_err());
+        // What was flushed of a conventional zone lies before what was written, or behind it.
+        dev.write(Lba(9), &filled(1, 2), TAG).unwrap();
+        dev.flush(TAG).unwrap();
+        dev.write(Lba(3), &filled(1, 1), TAG).unwrap();
+        dev.after_cut(Memory::new(40), |least, _| least).write(Lba(5), &filled(1, 1), TAG).unwrap();
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl Chooser {
     /// True if the cleaner moves the data of this victim into holes of segments of similar age.
     pub fn fills_holes(&self, victim: &Candidate, outlook: &Outlook) -> bool {
         match self.policy {
+            _ if outlook.only_appends => false,
             Policy::Joule => joule::fills_holes(victim, &self.prices, outlook, self.end, self.per_section),
             _ => self.moves_by_age(),
         }
@@ -167,8 +168,17 @@ mod tests {
 
     const DAY: u64 = 86_400;
     /// The next use fills holes of two blocks each.
-    const SHORT: Outlook =
-        Outlook { free: 5, kept_back: 4, asked: 0, takes: 4096, writes: 4096, cuts: 512, moved_cuts: 512, holes: 50_000 };
+    const SHORT: Outlook = Outlook {
+        free: 5,
+        kept_back: 4,
+        asked: 0,
+        takes: 4096,
+        writes: 4096,
+        cuts: 512,
+        moved_cuts: 512,
+        holes: 50_000,
+        only_appends: false,
+    };
 
     fn chooser(policy: Policy, days: u64) -> Chooser {
         let memory = Memory::at_mount(days * DAY, 0);

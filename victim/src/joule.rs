@@ -30,6 +30,8 @@
 //! far                  = request + write_block_random - write_block_sequential
 //! ```
 //!
+//! On a volume that only appends, holes are no place, and a unit has the first price alone.
+//!
 //! *Whether.* Blocks die while the cleaner waits, and waiting costs nothing; so nothing is cleaned that the next use of the
 //! volume ([`Outlook`]) does not pay for. A free block is worth two things to it:
 //!
@@ -41,6 +43,8 @@
 //!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
 //!   logs: its own. So the unit is worth `n far takes / (holes + spare)` instead,
 //!   for [`USES`] rounds at most.
+//!   A volume that only appends cuts nothing: short of sections it cleans in the middle of the use, at
+//!   the same price and with fewer blocks left to move, so nothing is gained by being early.
 //! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
 //!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
 //!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`]. Of a use that fills every hole
@@ -92,6 +96,8 @@ struct Weights<'a> {
     /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
     quarters: u64,
     now: u64,
+    /// Logs fill holes.
+    fills: bool,
 }
 
 impl<'a> Weights<'a> {
@@ -114,6 +120,7 @@ impl<'a> Weights<'a> {
             fragment,
             quarters,
             now,
+            fills: !outlook.only_appends,
         }
     }
     fn cost(&self, valid: u32, fragments: u64, loose: u32) -> u64 {
@@ -131,6 +138,9 @@ impl<'a> Weights<'a> {
     fn cheaper(&self, valid: u32, fragments: u64, loose: u32) -> (u64, u64, bool) {
         let cost = self.cost(valid, fragments, loose);
         let behind = (cost, self.unit.saturating_sub(valid.into()), false);
+        if !self.fills {
+            return behind;
+        }
         let holes = (cost.saturating_add(u64::from(valid).saturating_mul(self.hole)), self.unit, true);
         match u128::from(holes.0) * u128::from(behind.1) < u128::from(behind.0) * u128::from(holes.1) {
             true => holes,
@@ -186,7 +196,8 @@ fn fragment(prices: &Prices, outlook: &Outlook, section: u64) -> u64 {
 
 /// What a free block is worth to the next use, in pJ, wherever it lay.
 fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64 {
-    let requests = match outlook.is_short(section) && outlook.rounds(section).is_none() {
+    let fills = outlook.is_short(section) && !outlook.only_appends;
+    let requests = match fills && outlook.rounds(section).is_none() {
         true => cut(prices, outlook.cuts),
         false => 0,
     };
@@ -242,7 +253,17 @@ mod tests {
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
     const DAY: u64 = 86_400;
     /// Nothing is expected, and nothing asked for.
-    const REST: Outlook = Outlook { free: 100, kept_back: 10, asked: 0, takes: 0, writes: 0, cuts: 0, moved_cuts: 512, holes: 100_000 };
+    const REST: Outlook = Outlook {
+        free: 100,
+        kept_back: 10,
+        asked: 0,
+        takes: 0,
+        writes: 0,
+        cuts: 0,
+        moved_cuts: 512,
+        holes: 100_000,
+        only_appends: false,
+    };
     /// More is expected than there is room for, and holes cut a request at every second block.
     const SHORT: Outlook = Outlook { free: 10, takes: 5120, cuts: 512, ..REST };
 
@@ -436,6 +457,38 @@ mod tests {
     }
 
     #[test]
+    fn where_holes_are_no_place_the_emptiest_comes_first_and_costs_what_moving_it_behind_the_log_does() {
+        let appends = |outlook: Outlook| Outlook { only_appends: true, ..outlook };
+        // Holes that cost no request at all: the fullest units win most by them.
+        let asked = Outlook { asked: 999, moved_cuts: 0, ..SHORT };
+        let full = seg(1, 480, 0, 0, 0);
+        let (filling, appending) = (
+            chosen(&[full], Power::Powered, &asked).unwrap().1,
+            chosen(&[full], Power::Powered, &appends(asked)).unwrap().1,
+        );
+        let prices = Prices::default();
+        let cost = Weights::new(&prices, &appends(asked), 1000, 512, Power::Powered, 0).cost(480, 0, 0);
+        assert_eq!(u64::from(appending), cost / 1000 / 32, "480 blocks moved win 32");
+        assert!(filling * 5 < appending, "{filling} {appending}");
+        assert!(fills_holes(&full, &prices, &asked, SegNo(1000), 1));
+        assert!(!fills_holes(&full, &prices, &appends(asked), SegNo(1000), 1));
+        // The older, fuller one wins all of its unit in holes, and next to nothing behind the log.
+        let state = [seg(1, 500, 0, 0, 0), seg(2, 100, 0, 0, 95 * DAY)];
+        assert_eq!((victim(&state, &asked), victim(&state, &appends(asked))), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn nothing_is_cleaned_ahead_for_cuts_that_a_volume_that_only_appends_never_makes() {
+        let state = [seg(1, 8, 4, 2, 0)];
+        assert_eq!(victim(&state, &SHORT), Some(1));
+        let appends = Outlook { only_appends: true, ..SHORT };
+        assert_eq!(victim(&state, &appends), None);
+        // Room for the flash is worth the same.
+        let room = Outlook { writes: 20_000, takes: 100_000, free: 50, ..appends };
+        assert_eq!(victim(&[seg(1, 20, 0, 0, 0)], &room), Some(1));
+    }
+
+    #[test]
     fn no_candidate_ranks_above_the_limit_of_bounds_it_lies_within() {
         let mut rng = device::Rng::new(3);
         let mut worth_it = 0;
@@ -449,6 +502,7 @@ mod tests {
                 fragment: if rng.below(2) == 0 { 0 } else { rng.below(400_000_000) },
                 quarters: rng.below(6),
                 now: 10_000,
+                fills: rng.chance(2, 3),
             };
             let few: Vec<_> = (0..rng.below(6) + 1)
                 .map(|n| {
@@ -491,6 +545,7 @@ mod tests {
                     cuts: n,
                     moved_cuts: n,
                     holes: n.into(),
+                    only_appends: n == 50,
                 };
                 let more = Outlook { takes: most, writes: most, ..all };
                 for outlook in [all, more, Outlook { free: 0, ..more }] {

@@ -23,6 +23,9 @@ pub struct Outlook {
     pub moved_cuts: u32,
     /// Free blocks in sections that hold valid ones, but for those that are promised to what waits in memory.
     pub holes: u64,
+    /// Logs are written at their ends alone (`mode=lfs`, zoned devices): holes are no place for any block. A use that is short
+    /// of free sections waits for cleaning.
+    pub only_appends: bool,
 }
 
 /// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.
@@ -33,7 +36,7 @@ impl Outlook {
     pub fn is_owed(&self) -> bool {
         self.free < self.asked
     }
-    /// True if the next use will fill holes; `section` is the number of blocks in one.
+    /// True if the next use will fill holes, or wait for cleaning where logs fill none; `section` is the number of blocks in one.
     pub fn is_short(&self, section: u64) -> bool {
         let wanted = u64::from(self.kept_back) + self.takes.div_ceil(section.max(1)) + EDGES;
         u64::from(self.free) < wanted
@@ -42,7 +45,7 @@ impl Outlook {
     /// come by all room that there is, and must come by again.
     pub fn rounds(&self, section: u64) -> Option<(u64, u64)> {
         let room = self.holes.saturating_add(self.spare(section)).max(1);
-        (self.is_short(section) && self.takes >= room).then_some((self.takes, room))
+        (self.is_short(section) && !self.only_appends && self.takes >= room).then_some((self.takes, room))
     }
     /// Free blocks that no log will take as long as it can help it.
     pub fn spare(&self, section: u64) -> u64 {
@@ -71,6 +74,7 @@ mod tests {
         // Without holes what is not spare is room all the same, and a use that fits fills none.
         assert_eq!(Outlook { free: 8, holes: 0, ..most }.rounds(512), Some((30_000, 1)));
         assert_eq!(Outlook { free: 90, holes: 0, ..most }.rounds(512), None);
+        assert_eq!(Outlook { only_appends: true, ..most }.rounds(512), None);
     }
 
     #[test]

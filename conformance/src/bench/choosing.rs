@@ -79,8 +79,17 @@ fn moved(rng: &mut device::Rng) -> Moved {
 
 /// So many segments are free, fewer than the next use takes, and holes cost it a request at every fourth block.
 fn by_joules(view: &Index, memory: &Memory, power: Power, free: u32) -> (Option<Choice>, Memory) {
-    let outlook =
-        Outlook { free, kept_back: free, asked: 0, takes: 8192, writes: 8192, cuts: 256, moved_cuts: 512, holes: 100_000 };
+    let outlook = Outlook {
+        free,
+        kept_back: free,
+        asked: 0,
+        takes: 8192,
+        writes: 8192,
+        cuts: 256,
+        moved_cuts: 512,
+        holes: 100_000,
+        only_appends: false,
+    };
     joule::choose(view, memory, &Tuning::default(), ASK, &joule::Prices::default(), power, &outlook)
 }
 

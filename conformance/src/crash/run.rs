@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use device::{Counting, Loss, Memory, Rng, Time, VirtualClock};
 use vfs::{
     Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,
 };
 
+use crate::medium::{Medium, Powered};
 use crate::subject::{Did, F2fs, Judged, ScherlFs, Subject};
 
 use super::record::Record;
@@ -191,7 +192,7 @@ pub struct Plan<'s, S> {
     subject: S,
     scenario: &'s Scenario,
     /// What is there before.
-    image: Memory,
+    image: Medium,
     record: Record,
     /// What the volume did until the end.
     pub did: Did,
@@ -212,15 +213,17 @@ pub fn f2fs(deltas: bool) -> F2fs {
     F2fs { made, mounted: f2fs::MountOptions::default(), deltas }
 }
 
-fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Memory, Record), String> {
-    let (dev, clock) = (Arc::new(Memory::new(scenario.mib() * 256)), clock());
-    subject.format(dev.clone(), &*clock)?;
-    let vol = subject.mount(dev.clone(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
+fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Medium, Record), String> {
+    let (blocks, clock) = (scenario.mib() * 256, clock());
+    let medium = Medium::new(blocks, subject.zoning(blocks));
+    subject.format(medium.device(), &*clock)?;
+    let vol = subject.mount(medium.device(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
     let mut record = Record::new(vol.root()).without(subject.own_names());
     perform(&*vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
     vol.unmount().map_err(|e| e.to_string())?;
     record.synced_all();
-    Ok((dev.fork(), record))
+    medium.in_order()?;
+    Ok((medium.fork(), record))
 }
 
 /// Makes the image, of a volume of this file system, and runs the scenario once to its end.
@@ -229,25 +232,34 @@ fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Memory, Recor
 /// If the scenario fails without any cut.
 pub fn plan<S: Subject>(subject: S, scenario: &Scenario) -> Result<Plan<'_, S>, String> {
     let (image, record) = before(&subject, scenario)?;
-    let (dev, clock) = (Arc::new(Counting::new(PowerCut::new(image.fork()))), clock());
+    let powered = Powered::new(&image);
+    let (dev, clock) = (Arc::new(Counting::new(powered.device())), clock());
     let vol = subject.mount(dev.clone(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
     let mut to_the_end = record.clone();
     perform(&*vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
     to_the_end.judge(&*vol)?;
+    powered.in_order()?;
     let did = subject.did(&vol, &dev.snapshot());
-    Ok(Plan { subject, scenario, image, record, did, writes: dev.inner().write_count() })
+    Ok(Plan { subject, scenario, image, record, did, writes: powered.write_count() })
 }
 
 /// Runs into a cut; the device as it then is, and the record.
-pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> (Arc<PowerCut>, Record) {
+///
+/// # Errors
+/// If it fails before the power goes.
+pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> Result<(Powered, Record), String> {
     let mut record = plan.record.clone();
-    let (dev, clock) = (Arc::new(PowerCut::new(plan.image.fork())), clock());
+    let (dev, clock) = (Powered::new(&plan.image), clock());
     dev.cut_after(write);
-    if let Ok(vol) = plan.subject.mount(dev.clone(), clock.clone()) {
+    let out = match plan.subject.mount(dev.device(), clock.clone()) {
         // It ends with the error of the cut, if it writes at all.
-        let _ = perform(&*vol, &clock, &mut record, &(plan.scenario.during)());
+        Ok(vol) => perform(&*vol, &clock, &mut record, &(plan.scenario.during)()).map_err(|e| e.to_string()),
+        Err(e) => Err(format!("mount: {e}")),
+    };
+    match out {
+        Err(e) if !dev.is_cut() => Err(format!("before the cut: {e}")),
+        _ => dev.in_order().map(|()| (dev, record)),
     }
-    (dev, record)
 }
 
 /// ScherlFS as scenarios are run on it: of segments that are few, with inodes here or there.
@@ -273,24 +285,25 @@ pub fn settled(image: &Memory) -> Result<Memory, String> {
 ///
 /// # Errors
 /// The first promise that was not kept.
-pub fn judge<S: Subject>(subject: &S, image: &Memory, record: &Record, second: Option<Cut>) -> Result<Memory, String> {
+pub fn judge<S: Subject>(subject: &S, image: &Medium, record: &Record, second: Option<Cut>) -> Result<Medium, String> {
     if let Some(cut) = second {
-        let dev = Arc::new(PowerCut::new(image.fork()));
+        let dev = Powered::new(image);
         dev.cut_after(cut.write);
-        if let Ok(vol) = subject.mount(dev.clone(), clock()) {
+        if let Ok(vol) = subject.mount(dev.device(), clock()) {
             // Recovery wrote less than that: the power goes at the unmount.
             let _ = vol.unmount();
         }
-        let again = judge(subject, &dev.image(cut.loss), record, None);
+        let again = dev.in_order().and_then(|()| judge(subject, &dev.left(cut.loss), record, None));
         return again.map_err(|e| format!("cut in recovery at {}: {e}", cut.write));
     }
-    let clean = |dev: &dyn BlockDevice, when: &str| subject.check(dev).map_err(|e| format!("{when}: {e}"));
-    clean(image, "before recovery")?;
-    let dev = Arc::new(image.fork());
-    let vol = subject.mount(dev.clone(), clock()).map_err(|e| format!("mount: {e}"))?;
-    clean(&*dev, "after recovery")?;
+    let image = image.fork();
+    let clean = |when: &str| subject.check(&*image.device()).map_err(|e| format!("{when}: {e}"));
+    clean("before recovery")?;
+    let vol = subject.mount(image.device(), clock()).map_err(|e| format!("mount: {e}"))?;
+    clean("after recovery")?;
     record.judge(&*vol)?;
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;
-    clean(&*dev, "after unmount")?;
-    Ok(dev.fork())
+    clean("after unmount")?;
+    image.in_order()?;
+    Ok(image)
 }

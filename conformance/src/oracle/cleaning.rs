@@ -338,6 +338,7 @@ fn looked(at: u64, text: &str) -> Option<Looked> {
             cuts: count("cuts")?,
             moved_cuts: count("moved_cuts")?,
             holes: get("holes")?.parse().ok()?,
+            only_appends: false,
         },
     })
 }
@@ -417,6 +418,7 @@ mod tests {
             cuts: 90,
             moved_cuts: 512,
             holes: 900,
+            only_appends: false,
         };
         assert_eq!((looked.into_holes, looked.outlook), (false, outlook));
     }

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
-use f2fs::MountOptions;
 use f2fs::delta::Places;
 use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
 use f2fs::mkfs::Options;
+use f2fs::{Mode, MountOptions};
 use format::superblock::Features;
+use joulefs_conformance::medium::Medium;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
@@ -167,6 +168,26 @@ fn a_volume_without_inline_contents_answers_as_the_model() {
     lockstep(64, &Options::modern(), &mount);
 }
 
+#[test]
+fn a_volume_that_only_appends_answers_as_the_model() {
+    lockstep(96, &Options::modern(), &MountOptions { mode: Mode::Lfs, dirty_limit: 16, ..MountOptions::default() });
+}
+
+/// With everything that finds other places for blocks: deltas, compression, cleaning all the time, files brought together,
+/// quotas.
+#[test]
+fn a_volume_on_zones_answers_as_the_model() {
+    let modern = Options::modern;
+    let little = MountOptions { dirty_limit: 16, inline: false, ..MountOptions::default() };
+    lockstep_of(96, &f2fs(&modern().zoned(1), &MountOptions::default(), false), brought_together());
+    let deltas = lockstep_of(192, &f2fs(&modern().zoned(2), &little, true), small_changes());
+    assert!(deltas > 300, "{deltas} deltas");
+    let features = modern().features | Features::COMPRESSION | Features::QUOTA_INO | Features::PRJQUOTA;
+    let mut packing = MountOptions { gc: cleaning(Policy::Joule, Urgency::High), ..little };
+    packing.compress.extensions.push("*".into());
+    lockstep_of(96, &f2fs(&Options { features, ..modern() }.zoned(1), &packing, false), unshifted());
+}
+
 /// Files grow by turns and are brought together, as often as everything else together. On a volume with room: on a
 /// smaller one logs fill holes, and nothing is moved.
 fn brought_together() -> impl Strategy<Value = Op> {
@@ -180,6 +201,14 @@ fn brought_together() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Blocks of a compressed file are not shifted.
+fn unshifted() -> impl Strategy<Value = Op> {
+    brought_together().prop_map(|op| match op {
+        Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),
+        op => op,
+    })
+}
+
 #[test]
 fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
     let before = run::MOVED.load(Relaxed);
@@ -190,12 +219,7 @@ fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
     lockstep_of(256, &f2fs(&modern, &MountOptions::default(), false), brought_together());
     let apart = MountOptions { inline: false, ..MountOptions::default() };
     lockstep_of(256, &f2fs(&modern, &apart, true), brought_together());
-    // Blocks of a compressed file are not shifted.
-    let unshifted = brought_together().prop_map(|op| match op {
-        Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),
-        op => op,
-    });
-    lockstep_of(256, &f2fs(&compressed, &packing, false), unshifted);
+    lockstep_of(256, &f2fs(&compressed, &packing, false), unshifted());
     let moved = run::MOVED.load(Relaxed) - before;
     println!("{moved} blocks brought together");
     assert!(moved > 10_000, "{moved} blocks brought together");
@@ -226,9 +250,8 @@ fn a_volume_with_deltas_answers_as_the_model() {
     assert_eq!(lockstep_of(64, &f2fs(&Options::modern(), &off, true), small_changes()), 0);
 }
 
-/// Whatever the background moves at every tick, wherever it puts it.
-#[test]
-fn a_volume_cleaned_all_the_time_answers_as_the_model() {
+/// At every tick. `joule` cleans at any price until so much is free.
+fn cleaning(policy: Policy, urgency: Urgency) -> Settings {
     let at_once = Intervals {
         urgent: Duration::ZERO,
         min: Duration::ZERO,
@@ -236,19 +259,24 @@ fn a_volume_cleaned_all_the_time_answers_as_the_model() {
         none: Duration::ZERO,
         idle: Duration::ZERO,
     };
+    let (pace, keep_free) = (Pace::of(policy), 90);
+    Settings { policy, urgency, pace, keep_free, intervals: at_once, step_blocks: 7, ..Settings::default() }
+}
+
+/// Whatever the background moves at every tick, wherever it puts it.
+#[test]
+fn a_volume_cleaned_all_the_time_answers_as_the_model() {
     let normal = Urgency::Normal;
     for (policy, urgency) in [(Policy::Fagc, normal), (Policy::Greedy, Urgency::High), (Policy::Joule, normal)] {
-        // `joule` cleans at any price until so much is free.
-        let (pace, keep_free) = (Pace::of(policy), 90);
-        let gc =
-            Settings { policy, urgency, pace, keep_free, intervals: at_once, step_blocks: 7, ..Settings::default() };
+        let gc = cleaning(policy, urgency);
         lockstep(64, &Options::modern(), &MountOptions { gc, ..MountOptions::default() });
     }
 }
 
 /// Writes files at random until the volume is full, deletes them, mounts anew.
 fn fill_and_empty(mib: u64, subject: &impl Subject) {
-    let (dev, clock) = (Arc::new(Memory::new(mib * 256)), Arc::new(RealClock::default()));
+    let medium = Medium::new(mib * 256, subject.zoning(mib * 256));
+    let (dev, clock) = (medium.device(), Arc::new(RealClock::default()));
     subject.format(dev.clone(), &*clock).expect("a volume");
     let mounted = || subject.mount(dev.clone(), clock.clone()).expect("mounts");
     let mut volume = mounted();
@@ -279,7 +307,7 @@ fn fill_and_empty(mib: u64, subject: &impl Subject) {
             volume.forget(ino, 1);
         }
         volume.unmount().expect("unmounts");
-        subject.check(&*dev).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        medium.in_order().and_then(|()| subject.check(&*dev)).unwrap_or_else(|e| panic!("round {round}: {e}"));
         volume = mounted();
         let free = volume.statfs().expect("statfs").blocks_free;
         assert!(free + 8 >= empty, "round {round}: {free} blocks free of {empty}");
@@ -292,6 +320,9 @@ fn a_volume_filled_and_emptied_again_and_again_stays_what_it_is() {
     fill_and_empty(64, &f2fs(&Options::modern(), &MountOptions::default(), false));
     let little = MountOptions { inline: false, dirty_limit: 4, ..MountOptions::default() };
     fill_and_empty(64, &f2fs(&Options::default(), &little, false));
+    let appending = MountOptions { mode: Mode::Lfs, ..little };
+    fill_and_empty(64, &f2fs(&Options::default(), &appending, false));
+    fill_and_empty(96, &f2fs(&Options::modern().zoned(1), &MountOptions::default(), false));
 }
 
 /// ScherlFS as in its author's measurements: nothing is kept in memory, and every call is written at once.

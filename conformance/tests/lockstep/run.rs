@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use device::{Memory, VirtualClock};
+use device::VirtualClock;
+use joulefs_conformance::medium::Medium;
 use joulefs_conformance::plain::{Body, Bytes, Plain};
 use joulefs_conformance::subject::Subject;
 use vfs::{
@@ -33,7 +34,7 @@ const WHOLE_MAX: u64 = 1 << 20;
 
 /// A volume and the tree it should be.
 pub struct Lockstep<S: Subject> {
-    dev: Arc<Memory>,
+    medium: Medium,
     clock: Arc<VirtualClock>,
     subject: S,
     volume: Arc<S::Volume>,
@@ -85,17 +86,17 @@ fn attribute(n: u8) -> Vec<u8> {
 impl<S: Subject> Lockstep<S> {
     /// A fresh volume of `mib` MiB.
     pub fn new(mib: u64, subject: S) -> Judged<Self> {
-        let dev = Arc::new(Memory::new(mib * 256));
+        let medium = Medium::new(mib * 256, subject.zoning(mib * 256));
         let clock = Arc::new(VirtualClock::default());
-        subject.format(dev.clone(), &*clock)?;
-        let volume = subject.mount(dev.clone(), clock.clone())?;
+        subject.format(medium.device(), &*clock)?;
+        let volume = subject.mount(medium.device(), clock.clone())?;
         let mut plain = Plain::default();
         let mut held = vec![Some((volume.root(), 0))];
         if let Ok(found) = volume.lookup(volume.root(), b"lost+found") {
             plain.create(0, b"lost+found", Body::Dir(Default::default()), found.attr.perm).map_err(told)?;
             held.push(Some((found.attr.ino, 1)));
         }
-        Ok(Lockstep { dev, clock, subject, volume, plain, held, deltas: 0 })
+        Ok(Lockstep { medium, clock, subject, volume, plain, held, deltas: 0 })
     }
 
     /// Does all operations, then compares everything: as it is and as it is stored. Returns how many pages became
@@ -382,8 +383,9 @@ impl<S: Subject> Lockstep<S> {
         }
         self.volume.unmount().map_err(told)?;
         self.deltas += self.subject.deltas(&self.volume);
-        self.subject.check(&*self.dev)?;
-        self.volume = self.subject.mount(self.dev.clone(), self.clock.clone())?;
+        self.medium.in_order()?;
+        self.subject.check(&*self.medium.device())?;
+        self.volume = self.subject.mount(self.medium.device(), self.clock.clone())?;
         let root = self.volume.root();
         self.held.fill(None);
         self.held[0] = Some((root, 0));

@@ -375,11 +375,12 @@ impl Segments {
             cuts: self.tally.cuts(),
             moved_cuts: self.tally.moved_cuts(),
             holes: self.blocks_in_holes(next.valid),
+            only_appends: self.only_appends,
         };
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let victim = self.chooser.victim(view, Moment { hurry, now, passed: &passed, outlook })?;
-        Some((victim, !self.only_appends && self.chooser.fills_holes(&victim, &outlook)))
+        Some((victim, self.chooser.fills_holes(&victim, &outlook)))
     }
 
     /// Free blocks in sections that hold valid ones, if `valid` blocks are in use. Those that wait in memory have no place yet, and

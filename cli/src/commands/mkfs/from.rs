@@ -351,7 +351,8 @@ fn fill(
         Some(secs) => Arc::new(VirtualClock::new(Time::new(secs, 0))),
         None => Arc::new(RealClock::new()),
     };
-    let dev = Arc::new(FileDevice::create(file, size).map_err(|e| Failure::Failed(e.to_string()))?);
+    let dev: Arc<dyn BlockDevice> =
+        Arc::new(FileDevice::create(file, size).map_err(|e| Failure::Failed(e.to_string()))?);
     let (_, _, uuid) = wanted.make(&dev, clock.clone()).map_err(|e| format!("{}: {e}", args.image.display()))?;
     drop(dev);
     let image = Image::open_at(file, mount_options(tree)?, clock)?;

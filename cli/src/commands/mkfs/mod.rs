@@ -24,7 +24,7 @@ use volume::Kind;
 
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, file_system, image, meant, output, size};
+use crate::{Failure, file_system, image, meant, output, size, zoned};
 
 /// Make a volume in a file or on a block device.
 ///
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     segs_per_sec: Option<u32>,
     /// For a host-managed zoned disk with zones of this size (a multiple of 2M): a section is a zone (as mkfs.f2fs -m). The
-    /// first zones, up to the main area, must be conventional. F2FS only.
+    /// first zones, up to the main area, must be conventional. Default on such a disk: its own zones. F2FS only.
     #[arg(long, value_name = "SIZE", conflicts_with = "segs_per_sec")]
     zoned: Option<String>,
     /// Where the writer puts the inode of a file that is written on in small calls: before its contents (each call's
@@ -104,6 +104,16 @@ impl Wanted {
         }
     }
 
+    /// A disk's zones are the volume's, unless somebody said of which size those are.
+    fn take_zones(&mut self, dev: &dyn BlockDevice) {
+        if let (Wanted::F2fs(options), Some(zones)) = (self, dev.zones())
+            && !options.features.contains(Features::BLKZONED)
+            && let Ok(segments) = u32::try_from(zones.zone_blocks() / 512)
+        {
+            *options = options.clone().zoned(segments.max(1));
+        }
+    }
+
     /// A file's bytes are all zero, and need not be made so.
     fn assume_zeroed(&mut self, zeroed: bool) {
         if let Wanted::F2fs(options) = self {
@@ -112,7 +122,7 @@ impl Wanted {
     }
 
     /// Makes it; what was made, for machines, with the bytes for files and the identity.
-    fn make(&self, dev: &Arc<FileDevice>, clock: Arc<dyn Clock>) -> Result<(Value, u64, [u8; 16]), String> {
+    fn make(&self, dev: &Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<(Value, u64, [u8; 16]), String> {
         Ok(match self {
             Wanted::F2fs(options) => {
                 let made = mkfs::format(&**dev, &*clock, options).map_err(|e| e.to_string())?;
@@ -271,10 +281,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let dev = match (there, size) {
         (Some(m), _) if !args.force && !empty => {
             // Nobody else may write between the look and the format.
-            let dev = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
+            let dev = opened(path)?;
             let blank = match m.is_file() {
                 true => is_blank_file(path).map_err(|e| format!("{}: {e}", path.display()))?,
-                false => is_blank_device(&dev),
+                false => is_blank_device(&*dev),
             };
             if !blank {
                 return Err(format!("{}: holds data; give --force to overwrite it", path.display()).into());
@@ -292,13 +302,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             options.assume_zeroed(true);
             let (dev, half) = image::create(path, size, HalfMade::watched(path))?;
             made = Some(half);
-            dev
+            Arc::new(dev)
         }
         (None, None) => {
             return Err(Failure::usage(format!("{}: no such file; give --size to make one", path.display())));
         }
     };
-    let dev = Arc::new(dev);
+    if dev.zones().is_some() && options.kind() != Kind::F2fs {
+        return Err(format!("{}: a zoned disk, which the log of ScherlFS does not suit", path.display()).into());
+    }
+    options.take_zones(&*dev);
     let (mut said, user_bytes, uuid) =
         options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
     if let Some(made) = made {
@@ -324,21 +337,26 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<FileDevice, Failure> {
+fn opened(path: &PathBuf) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let claimed = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
+    Ok(zoned::over(claimed, Access::ReadWrite)?)
+}
+
+fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<Arc<dyn BlockDevice>, Failure> {
     let file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
     match size {
         Some(size) if file => {
             options.assume_zeroed(true);
-            Ok(FileDevice::create(path, size).map_err(|e| e.to_string())?)
+            Ok(Arc::new(FileDevice::create(path, size).map_err(|e| e.to_string())?))
         }
         Some(_) => Err(Failure::usage(format!("{}: --size is for files; a device has its own", path.display()))),
-        None => Ok(FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?),
+        None => opened(path),
     }
 }
 
 /// True if a format would destroy nothing of a block device, too large to be read whole: it is zero
 /// where file systems and partition tables begin and end.
-fn is_blank_device(dev: &FileDevice) -> bool {
+fn is_blank_device(dev: &dyn BlockDevice) -> bool {
     const HEAD: u64 = 256;
     let zero = |at: u64, blocks: u64| {
         let mut bytes = vec![0; blocks as usize * 4096];

@@ -298,6 +298,7 @@ fn looked(fields: &Fields<'_>) -> Result<Looked, String> {
             cuts: fields.number("cuts")?,
             moved_cuts: fields.number("moved_cuts")?,
             holes: fields.number("in_holes")?,
+            only_appends: false,
         },
     })
 }
