@@ -206,6 +206,7 @@ fn a_volume_told_to_hurry_is_cleaned_while_it_is_mounted() {
     let us = |name: &str| after[name].as_u64().unwrap();
     assert!(us("gc_held_off_us") >= us("longest_pause_us"), "{after}");
     assert!(us("gc_wait_p99_us") > 0 && us("gc_wait_p99_us") >= us("gc_wait_p50_us"), "{after}");
+    assert!(us("gc_wait_most_us") >= us("gc_wait_p99_us").max(us("longest_pause_us")), "{after}");
     m.ctl(&["gc_urgent=0"]);
     let image = m.image();
     for n in (0..1600).filter(|n| n % 2 == 1) {

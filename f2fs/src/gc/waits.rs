@@ -36,11 +36,13 @@ fn bucket(nanos: u64) -> usize {
 pub struct Stretches {
     count: [AtomicU64; BUCKETS],
     nanos: [AtomicU64; BUCKETS],
+    longest: AtomicU64,
 }
 
 impl Default for Stretches {
     fn default() -> Self {
-        Stretches { count: [const { AtomicU64::new(0) }; BUCKETS], nanos: [const { AtomicU64::new(0) }; BUCKETS] }
+        let none = || [const { AtomicU64::new(0) }; BUCKETS];
+        Stretches { count: none(), nanos: none(), longest: AtomicU64::new(0) }
     }
 }
 
@@ -51,7 +53,13 @@ impl Stretches {
         if nanos > 0 {
             self.count[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
             self.nanos[bucket(nanos)].fetch_add(nanos, Ordering::Relaxed);
+            self.longest.fetch_max(nanos, Ordering::Relaxed);
         }
+    }
+
+    /// The longest one since the mount.
+    pub fn longest(&self) -> Duration {
+        Duration::from_nanos(self.longest.load(Ordering::Relaxed))
     }
 
     /// Those since the mount.
@@ -192,5 +200,6 @@ mod tests {
         assert_eq!((since.stretches(), since.time()), (4, Duration::from_micros(1200)));
         assert_eq!(since.percentile(50.0), Some(Duration::from_micros(150)));
         assert!(stretches.so_far().percentile(50.0) > Some(Duration::from_millis(400)));
+        assert_eq!(stretches.longest(), Duration::from_millis(900));
     }
 }

@@ -224,9 +224,10 @@ fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
 
 /// Notes how long a caller waits that comes at a random moment of the time in which the background cleans, and in which share of
 /// the pauses one would wait at all.
-fn note_waits(phase: &mut Phase, waits: &Waits, pauses: Duration) {
-    for (name, percent) in [("wait_median", 50.0), ("wait_p99", 99.0), ("wait_most", 100.0)] {
-        if let Some(wait) = waits.percentile(percent) {
+fn note_waits(phase: &mut Phase, waits: &Waits, longest: Duration, pauses: Duration) {
+    let shares = [("wait_median", waits.percentile(50.0)), ("wait_p99", waits.percentile(99.0))];
+    for (name, wait) in shares.into_iter().chain([("wait_most", Some(longest).filter(|d| !d.is_zero()))]) {
+        if let Some(wait) = wait {
             phase.note(name, wait.as_nanos() as f64 / 1e6, "ms");
         }
     }
@@ -260,7 +261,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     cleaned.note(&mut phase);
     cleaned::note_inside(&mut phase);
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
-    note_waits(&mut phase, &volume.counters.waits.so_far().since(&waits), p.pauses());
+    let all = &volume.counters.waits;
+    note_waits(&mut phase, &all.so_far().since(&waits), all.longest(), p.pauses());
     let mut times = user.end(&mut phase);
     distribution(&mut phase, "call", &mut times.calls);
     distribution(&mut phase, "sync", &mut times.syncs);

@@ -2,9 +2,10 @@
 //!
 //! The recordings are those of `fagc-fig11`: a chat, a clone of a repository, documents that are unpacked and searched, updates
 //! of an application. Each removes at its end what it made. Their calls are made one after the other, each as soon as the one
-//! before is done, with generated contents. Left out on purpose: how long they computed between two calls.
+//! before is done, with generated contents, in a directory of its own. Left out on purpose: how long they computed between two calls.
 
 use record::calls::{Call, Event, Events, Replayed, Replayer};
+use vfs::{Caller, FileSystem, Ino};
 
 use super::Times;
 use crate::bench::Bench;
@@ -46,7 +47,8 @@ impl<'a> Programs<'a> {
             Some(program) => program,
             None => {
                 let events = open(PROGRAMS[which])?;
-                let calls = Replayer::new(events.root(), &**self.bench.f2fs()?);
+                let volume = self.bench.f2fs()?;
+                let calls = Replayer::below(self.directory(PROGRAMS[which])?, events.root(), &**volume);
                 Running { events, calls, made: 0 }
             }
         };
@@ -68,6 +70,17 @@ impl<'a> Programs<'a> {
         }
         self.running[which] = Some(program);
         Ok(written + read)
+    }
+
+    /// A program's own directory, which it finds empty when it begins. It is referred to until the end.
+    fn directory(&mut self, program: &str) -> Result<Ino, LabError> {
+        let volume = self.bench.f2fs()?;
+        match volume.lookup(volume.root(), program.as_bytes()) {
+            Err(vfs::Error::NotFound) => {
+                Ok(volume.mkdir(Caller::default(), volume.root(), program.as_bytes(), 0o755, 0)?.attr.ino)
+            }
+            found => Ok(found?.attr.ino),
+        }
     }
 
     fn make(&mut self, program: &mut Running<'_>, event: &Event) -> Result<(), LabError> {
