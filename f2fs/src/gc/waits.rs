@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn who_comes_at_any_moment_meets_long_stretches_more_often() {
         // Nine short steps, and one as long as all of them.
-        let waits = of(&[1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 1_000_000, 9_000_000]);
+        let waits = of(&[[1_000_000; 9].as_slice(), &[9_000_000]].concat());
         assert_eq!((waits.stretches(), waits.time()), (10, Duration::from_millis(18)));
         // In half of the time the long one is under way; a ninth of that is its last millisecond.
         let longer_than_1_ms: f64 = 100.0 * 8.0 / 18.0;
@@ -159,14 +159,10 @@ mod tests {
         let mut rng = device::Rng::new(7);
         // From 30 us to a second, in all doublings alike.
         let lengths: Vec<u64> = (0..300).map(|_| (1 << rng.range(15..30)) + rng.below(1 << 15)).collect();
-        let all: u64 = lengths.iter().sum();
-        let mut waited: Vec<u64> = (0..200_000)
-            .map(|_| {
-                let mut at = rng.below(all);
-                let under_way = lengths.iter().find(|n| at.checked_sub(**n).is_none_or(|rest| { at = rest; false }));
-                under_way.unwrap() - at
-            })
-            .collect();
+        let mut ends = lengths.clone();
+        (1..ends.len()).for_each(|n| ends[n] += ends[n - 1]);
+        let wait_at = |at: u64| ends[ends.partition_point(|end| *end <= at)] - at;
+        let mut waited: Vec<u64> = (0..200_000).map(|_| wait_at(rng.below(ends[ends.len() - 1]))).collect();
         waited.sort_unstable();
         let waits = of(&lengths);
         for percent in [10, 50, 90, 99] {
