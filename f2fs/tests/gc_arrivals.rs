@@ -73,17 +73,21 @@ struct Rig {
     caller: Ino,
 }
 
+/// Files, and their blocks: so few that their nodes fill no segment, and only data can be cleaned.
+const FILES: usize = 150;
+const BLOCKS: usize = 64;
+
 /// A volume whose segments have some hundred valid blocks, and a file with something to make durable.
 fn rig() -> Rig {
     let image = formatted(128, &Options::default());
     let (clock, image) = (clock(), Arc::new(image));
     let vol = mount(image.clone());
-    let files: Vec<Ino> = (0..600).map(|n| new_file(&vol, vol.root(), &format!("f{n}"))).collect();
+    let files: Vec<Ino> = (0..FILES).map(|n| new_file(&vol, vol.root(), &format!("f{n}"))).collect();
     for (n, ino) in files.iter().enumerate() {
-        write(&vol, *ino, 0, &pattern(n as u64, 8 * 4096));
+        write(&vol, *ino, 0, &pattern(n as u64, BLOCKS * 4096));
     }
     vol.sync().unwrap();
-    for n in (0..600).filter(|n| n % 3 != 0) {
+    for n in (0..FILES).filter(|n| n % 3 != 0) {
         vol.unlink(vol.root(), format!("f{n}").as_bytes()).unwrap();
         vol.forget(files[n], 1);
     }
