@@ -203,6 +203,10 @@ fn a_volume_told_to_hurry_is_cleaned_while_it_is_mounted() {
     let after = m.stat();
     assert!(after["moved_blocks_background"].as_u64() > before["moved_blocks_background"].as_u64());
     assert!(after["longest_pause_us"].as_u64() > Some(0));
+    let us = |name: &str| after[name].as_u64().unwrap();
+    assert!(us("gc_held_off_us") >= us("longest_pause_us"), "{after}");
+    assert!(us("gc_wait_p99_us") > 0 && us("gc_wait_p99_us") >= us("gc_wait_p50_us"), "{after}");
+    assert!(us("gc_wait_most_us") >= us("gc_wait_p99_us").max(us("longest_pause_us")), "{after}");
     m.ctl(&["gc_urgent=0"]);
     let image = m.image();
     for n in (0..1600).filter(|n| n % 2 == 1) {

@@ -173,8 +173,10 @@ pub struct Counters {
     pub moved_background: AtomicU64,
     /// Moved blocks, of either kind, that went into holes of used segments.
     pub moved_threaded: AtomicU64,
-    /// The longest time for which background cleaning kept changes waiting, in microseconds.
+    /// The longest step of background cleaning, during which changes waited, in microseconds.
     pub longest_pause: AtomicU64,
+    /// All times for which background cleaning kept changes waiting: steps, and the checkpoints of its turns.
+    pub waits: crate::gc::waits::Stretches,
     /// Dirty pages that became deltas, and the bytes that they take in zones.
     pub deltas: AtomicU64,
     /// Pages of databases kept in delta nodes, for blocks of journals and logs.
@@ -233,6 +235,7 @@ impl Counters {
     }
     pub(crate) fn held_off(&self, pause: Duration) {
         self.longest_pause.fetch_max(pause.as_micros() as u64, Ordering::Relaxed);
+        self.waits.count(pause);
     }
 }
 

@@ -26,6 +26,7 @@ mod fsync_names;
 mod fsync_places;
 mod fsync_promises;
 mod fsync_sizes;
+mod gc_arrivals;
 mod gc_many_at_once;
 mod gc_moved;
 mod gc_pause;

@@ -269,6 +269,7 @@ pub const SHIPPED: &[(&str, [&str; 5])] = shipped![
     "fagc-sizes",
     "fagc-table6",
     "gc-bound",
+    "gc-day",
     "gc-idle",
     "gc-streams",
     "gc-streams-worn",

@@ -155,6 +155,7 @@ fn every_shipped_comparison_of_policies_has_controls_and_the_work_after() {
             "fagc-fig9-table5",
             "fagc-table6",
             "gc-bound",
+            "gc-day",
             "gc-idle",
             "gc-streams",
             "gc-streams-worn",

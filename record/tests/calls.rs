@@ -10,7 +10,7 @@ use device::clock::{Clock, Time, VirtualClock};
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
 use record::Tempo;
-use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, replay};
+use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, Replayer, replay};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
 
 use crate::sink::Sink;
@@ -67,6 +67,40 @@ fn the_zoo_replayed_is_the_same_tree_with_other_contents() {
     let third = MemFs::new(1 << 40);
     on(&third, &sink);
     assert_same(("replayed", &again), ("replayed again", &listing(&third)));
+}
+
+#[test]
+fn recordings_replayed_side_by_side_each_below_a_directory_leave_two_trees() {
+    let sink = Sink::default();
+    let fs = Recorder::new(Arc::new(MemFs::new(1 << 40)), sink.clone(), clock()).expect("memory is never full");
+    let file = fs.mknod(Caller::default(), fs.root(), b"file", &regular()).expect("made").attr.ino;
+    fs.write(file, 0, &[7; 5000], WriteFlags::empty()).expect("written");
+    fs.mkdir(Caller::default(), fs.root(), b"dir", 0o755, 0).expect("made");
+    fs.finish().expect("memory is never full");
+
+    let other = MemFs::new(1 << 40);
+    let [one, two] = [b"one", b"two"]
+        .map(|name| other.mkdir(Caller::default(), other.root(), name, 0o755, 0).expect("made").attr.ino);
+    let mut calls = [one, two].map(|dir| {
+        let events = Events::new(sink.reader()).expect("a recording of a file system");
+        (Replayer::below(dir, events.root(), &other), events)
+    });
+    for n in 0.. {
+        let next = calls.each_mut().map(|(calls, events)| (calls, events.next()));
+        if next.iter().all(|(_, event)| event.is_none()) {
+            break;
+        }
+        next.into_iter().for_each(|(calls, event)| calls.make(n, &event.expect("as many").expect("whole")));
+    }
+    for (calls, _) in calls {
+        let done = calls.end();
+        assert_eq!((done.left_out, done.diverged, done.written), (0, 0, 5000), "{done:?}");
+    }
+    for dir in [one, two] {
+        assert_eq!(other.lookup(dir, b"file").expect("there").attr.size, 5000);
+        assert!(other.lookup(dir, b"dir").is_ok());
+    }
+    assert!(other.lookup(other.root(), b"file").is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! A turn of it cleans one victim, or goes on for as long as its pace says ([`Pace`]) and nobody asks anything. It empties a
 //! section in small steps ([`Settings::step_blocks`]), or larger ones while nobody asks anything; other operations run between
-//! the steps. The longest step is recorded, since during a step other operations wait.
+//! the steps. How long each step and each checkpoint of a turn takes is counted, since other operations wait meanwhile (`waits`).
 //!
 //! Left out on purpose: when a section is due (`pacer`), cleaning because space is short (`pace`), which section to
 //! clean (the `victim` crate).
@@ -95,10 +95,18 @@ impl Volume {
                 break;
             }
             if self.would_fill_holes() {
-                self.checkpoint(Reason::Running)?;
+                self.holding_off(|| self.checkpoint(Reason::Running))?;
             }
         }
         Ok(found)
+    }
+
+    /// Does something for the background during which changes wait, and counts how long.
+    fn holding_off<T>(&self, work: impl FnOnce() -> T) -> T {
+        let from = self.clock.monotonic();
+        let out = work();
+        self.counters.waits.count(self.clock.monotonic().saturating_sub(from));
+        out
     }
 
     /// True if what is moved next would fill holes, and a checkpoint frees sections enough to be worth it.
@@ -114,23 +122,23 @@ impl Volume {
         // refuses whatever is not.
         let untouched = settings.policy == Policy::Joule && self.untouched.load(Ordering::Acquire);
         if !untouched {
-            self.balance()?;
+            self.holding_off(|| self.balance())?;
         }
-        let begun = {
+        let begun = self.holding_off(|| {
             let mut alone = self.cp.write();
             let mut begun = self.cleaner.begun.lock();
             if begun.is_none() {
                 *begun = self.next_work(&mut alone, settings);
             }
             begun.is_some()
-        };
+        });
         if !begun {
             self.counters.nothing_to_clean.fetch_add(1, Ordering::Relaxed);
             return Ok(false);
         }
         if untouched {
             // If space is short, this may empty the section.
-            self.balance()?;
+            self.holding_off(|| self.balance())?;
         }
         loop {
             let mut alone = self.cp.write();

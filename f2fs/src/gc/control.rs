@@ -179,6 +179,8 @@ impl Volume {
         let free = self.free_fragments();
         let (small, small_blocks) = free.fragments();
         let tuning = self.seg.lock().chooser.tuning;
+        let waits = c.waits.so_far();
+        let wait = |percent| waits.percentile(percent).unwrap_or_default().as_micros().to_string();
         let urgency = match s.urgency {
             Urgency::Normal => 0,
             Urgency::High => 1,
@@ -211,6 +213,10 @@ impl Volume {
             ("moved_blocks_threaded", n(&c.moved_threaded)),
             ("defragmented_blocks", n(&c.defragmented)),
             ("longest_pause_us", n(&c.longest_pause)),
+            ("gc_held_off_us", waits.time().as_micros().to_string()),
+            ("gc_wait_p50_us", wait(50.0)),
+            ("gc_wait_p99_us", wait(99.0)),
+            ("gc_wait_most_us", c.waits.longest().as_micros().to_string()),
             ("checkpoints", n(&c.checkpoints)),
             ("in_place_blocks", n(&c.in_place)),
             ("free_segments", state.free_segments.to_string()),

@@ -7,6 +7,7 @@
 //! * `uses`: what the next use of the volume will take.
 //! * [`settings`]: what a user can set. `cleaner`, `work`: what cleaning remembers, and the section being emptied.
 //! * [`control`]: the settings and counters of a mounted volume.
+//! * [`waits`]: how long a caller waits that comes while the background cleans.
 //! * `room`: sections are cleaned for blocks that are to lie together.
 //! * [`prices`]: what operations cost on a device, for a policy that weighs joules.
 //!
@@ -23,4 +24,5 @@ pub mod prices;
 mod room;
 pub mod settings;
 mod uses;
+pub mod waits;
 mod work;

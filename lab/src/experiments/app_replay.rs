@@ -70,8 +70,14 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     Ok((phases, histograms))
 }
 
-fn open(name: &str) -> Result<Events, LabError> {
-    let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {name}: {e}"));
+/// Why a recording cannot be read.
+pub(super) fn unreadable(name: &str, why: &dyn std::fmt::Display) -> LabError {
+    LabError::Parameters(format!("recording {name}: {why}"))
+}
+
+/// A recording at its beginning.
+pub(super) fn open(name: &str) -> Result<Events, LabError> {
+    let failed = |e: &dyn std::fmt::Display| unreadable(name, e);
     let source: Box<dyn Read + Send> = match SHIPPED.iter().find(|(n, _)| *n == name) {
         Some((_, bytes)) => Box::new(Cursor::new(*bytes)),
         None if name.contains('/') => Box::new(File::open(name).map_err(|e| failed(&e))?),
@@ -89,7 +95,7 @@ fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) 
     let events = open(recording)?;
     let volume = bench.f2fs()?;
     if events.has_contents() {
-        let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {recording}: {e}"));
+        let failed = |e: &dyn std::fmt::Display| unreadable(recording, e);
         let (_, whole) =
             prepare(events.root(), open(recording)?.take(limit), &**volume, || ()).map_err(|e| failed(&e))?;
         whole.map_err(|e| failed(&e))?;
@@ -110,7 +116,7 @@ fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) 
             }
         });
         ticked?;
-        whole.map_err(|e| LabError::Parameters(format!("recording {recording}: {e}")))?;
+        whole.map_err(|e| unreadable(recording, &e))?;
         volume.set_cleaning(cleaning.at_rest()?);
         volume.sync()?;
         let bytes = done.written + done.read;

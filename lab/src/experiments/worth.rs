@@ -5,21 +5,26 @@
 //! ([`super::afterwards`]). What the use, its cleaning and the work after cost together is told beside what callers waited
 //! for. The control is the same use while nobody cleans in the background.
 //!
-//! The work keeps the volume as full as it is: what comes replaces what goes. Left out: reading, and what else a phone does.
+//! No caller comes in a pause: if one did, the cleaning of that pause would be another, and policies could not be compared.
+//! How long one would wait follows from how long each step took ([`f2fs::gc::waits`]). The work keeps the volume as full as
+//! it is: what comes replaces what goes.
 
-use std::collections::VecDeque;
+mod programs;
+mod user;
+
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use device::VirtualClock;
 use device::clock::Clock;
 use device::energy::profile::Profile;
-use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::settings::{Intervals, Settings};
+use f2fs::gc::waits::Waits;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use vfs::FileSystem;
 
 use super::afterwards::Afterwards;
 use super::app_cleaning::fill;
@@ -31,7 +36,9 @@ use crate::bench::{Bench, Recorder};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Stage};
+use crate::result::{Histogram, Phase, Stage};
+use programs::Programs;
+use user::{LARGE, User};
 
 /// What is done in a turn.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +53,19 @@ enum Work {
     /// A third of the bytes each: pages of a database, which the file system takes for hot, small files, and media, which it
     /// takes for cold, of which the oldest goes.
     Mixed,
+    /// Of the same files, one after the other: pages change, a third each is read, small files come, media come. A turn is a
+    /// quarter, a half, all or twice of what it is elsewhere, drawn at random.
+    Day,
+    /// Recorded programs, one after the other. Each goes on until it has written as much as a turn does or is done, and begins
+    /// anew when its turn comes again.
+    Programs,
+}
+
+impl Work {
+    /// True if there are pages, small files and media at once.
+    fn has_media(self) -> bool {
+        matches!(self, Work::Mixed | Work::Day)
+    }
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -55,11 +75,11 @@ pub(super) struct Parameters {
     fill_percent: u64,
     /// What is done.
     work: Work,
-    /// Mebibytes of what the work replaces bit by bit.
+    /// Mebibytes of what the work replaces bit by bit; of programs, for which they find room.
     live_mib: u64,
     /// How many turns there are.
     turns: u64,
-    /// Mebibytes written in each.
+    /// Mebibytes written in each, if nothing else is said of the work.
     turn_mib: u64,
     /// Seconds of the pause behind each.
     pause_seconds: u64,
@@ -83,6 +103,11 @@ impl Parameters {
         Ok(())
     }
 
+    /// All pauses together.
+    fn pauses(&self) -> Duration {
+        Duration::from_secs(self.turns * self.pause_seconds)
+    }
+
     /// Cleaning as on a mount.
     fn settings(&self) -> Result<Settings, LabError> {
         let policy = cleaned::policy(&self.cleaning.policy)?;
@@ -92,211 +117,74 @@ impl Parameters {
     }
 }
 
-/// Bytes of a download.
-const LARGE: u64 = 8 << 20;
-/// Bytes between two syncs of whole files.
-const SYNC_EVERY: u64 = 4 << 20;
-/// Pages from one fsync to the next.
-const PAGES: u64 = 8;
-const FILE: NewNode =
-    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
-
-/// Who uses the volume.
-struct User<'a> {
-    bench: &'a Bench,
-    work: Work,
-    rng: Rng,
-    /// What it keeps, the oldest first: number and bytes.
-    files: VecDeque<(u64, u64)>,
-    /// The same of media, where there are others beside them.
-    media: VecDeque<(u64, u64)>,
-    made: u64,
-    /// The file whose pages change, and its pages.
-    paged: Option<(Ino, u64)>,
-    unsynced: u64,
-    /// How long calls took, in nanoseconds, what they waited for among it: those that make something durable, and the others.
+/// How long calls took, in nanoseconds, what they waited for among it.
+#[derive(Default)]
+struct Times {
+    /// Those that make something durable.
     syncs: Vec<u64>,
+    /// Those that read contents.
+    reads: Vec<u64>,
+    /// The others.
     calls: Vec<u64>,
 }
 
-/// Which page changes next: four of five times one of the first fifth.
-fn page_of(rng: &mut Rng, pages: u64) -> u64 {
-    let hot = pages / 5;
-    match rng.below(5) {
-        0 => hot + rng.below(pages - hot),
-        _ => rng.below(hot),
-    }
-}
-
-fn name(n: u64, bytes: u64, work: Work) -> String {
-    let ending = if work == Work::Mixed && bytes == LARGE { ".mp4" } else { "" };
-    format!("used-{n:06}{ending}")
-}
-
-impl<'a> User<'a> {
-    /// Makes what the work replaces bit by bit.
-    fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
-        let (rng, live) = (Rng::new(seed), p.live_mib << 20);
-        let (files, syncs, calls) = (VecDeque::new(), Vec::new(), Vec::new());
-        let media = VecDeque::new();
-        let mut user = User { bench, work: p.work, rng, files, media, made: 0, paged: None, unsynced: 0, syncs, calls };
-        if p.work == Work::Mixed {
-            let ino = bench.file("paged.db")?;
-            bench.write_whole(ino, live / 3, seed)?;
-            user.paged = Some((ino, live / 3 / BLOCK as u64));
-            let (mut small, mut large) = (0, 0);
-            while small < live / 3 {
-                small += user.come()?;
-                if large < small {
-                    large += user.bring(LARGE)?;
-                }
-            }
-            bench.f2fs()?.sync()?;
-            (user.syncs, user.calls) = Default::default();
-            return Ok(user);
-        }
-        if p.work == Work::Pages {
-            let ino = bench.file("paged")?;
-            bench.write_whole(ino, live, seed)?;
-            user.paged = Some((ino, live / BLOCK as u64));
-            return Ok(user);
-        }
-        let mut bytes = 0;
-        while bytes < live {
-            bytes += user.come()?;
-        }
-        bench.f2fs()?.sync()?;
-        (user.syncs, user.calls) = Default::default();
-        Ok(user)
-    }
-
-    /// Does something and notes how long it took.
-    fn call<T>(&mut self, work: impl FnOnce() -> vfs::Result<T>) -> Result<T, LabError> {
-        let from = self.bench.clock().monotonic();
-        let out = work()?;
-        self.calls.push((self.bench.clock().monotonic() - from).as_nanos() as u64);
+impl Times {
+    /// Makes a call and notes how long it took.
+    fn note<T>(
+        times: &mut Vec<u64>,
+        clock: &VirtualClock,
+        call: impl FnOnce() -> vfs::Result<T>,
+    ) -> Result<T, vfs::Error> {
+        let from = clock.monotonic();
+        let out = call()?;
+        times.push((clock.monotonic() - from).as_nanos() as u64);
         Ok(out)
     }
+}
 
-    /// The same of something that makes durable.
-    fn sync(&mut self, work: impl FnOnce() -> vfs::Result<()>) -> Result<(), LabError> {
-        self.call(work)?;
-        self.syncs.extend(self.calls.pop());
-        Ok(())
+/// Who uses the volume.
+enum Using<'a> {
+    User(User<'a>),
+    Programs(Programs<'a>),
+}
+
+impl<'a> Using<'a> {
+    fn begin(bench: &'a Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
+        Ok(match p.work {
+            Work::Programs => Using::Programs(Programs::begin(bench)),
+            _ => Using::User(User::begin(bench, p, seed)?),
+        })
     }
 
-    fn size(&mut self) -> u64 {
-        match self.work {
-            Work::Downloads => LARGE,
-            _ => (1 + self.rng.below(16)) * BLOCK as u64,
-        }
-    }
-
-    /// A file comes.
-    fn come(&mut self) -> Result<u64, LabError> {
-        let bytes = self.size();
-        self.bring(bytes)
-    }
-
-    /// One of so many bytes does.
-    fn bring(&mut self, bytes: u64) -> Result<u64, LabError> {
-        let n = self.made;
-        self.made += 1;
-        let name = name(n, bytes, self.work);
-        let volume = self.bench.f2fs()?;
-        let ino = self.call(|| volume.mknod(Caller::default(), volume.root(), name.as_bytes(), &FILE))?.attr.ino;
-        let mut part = vec![0; bytes.min(1 << 17) as usize];
-        for at in (0..bytes).step_by(part.len()) {
-            generate(n, (at / BLOCK as u64) as u32, &mut part);
-            let some = &part[..(bytes - at).min(part.len() as u64) as usize];
-            self.call(|| match volume.write(ino, at, some, WriteFlags::empty())? {
-                n if n == some.len() => Ok(()),
-                _ => Err(vfs::Error::NoSpace),
-            })?;
-        }
-        volume.forget(ino, 1);
-        match self.work {
-            Work::Mixed if bytes == LARGE => self.media.push_back((n, bytes)),
-            _ => self.files.push_back((n, bytes)),
-        }
-        self.unsynced += bytes;
-        if self.unsynced >= SYNC_EVERY {
-            self.unsynced = 0;
-            self.sync(|| volume.sync())?;
-        }
-        Ok(bytes)
-    }
-
-    /// One of those that are there goes.
-    fn go(&mut self) -> Result<u64, LabError> {
-        let at = match self.work {
-            Work::Downloads => 0,
-            _ => self.rng.below(self.files.len() as u64) as usize,
-        };
-        // The order counts for downloads alone, of which the first goes.
-        match self.files.swap_remove_front(at) {
-            Some(file) => self.remove(file),
-            None => Ok(0),
-        }
-    }
-
-    fn remove(&mut self, (n, bytes): (u64, u64)) -> Result<u64, LabError> {
-        let (volume, name) = (self.bench.f2fs()?, name(n, bytes, self.work));
-        self.call(|| volume.unlink(volume.root(), name.as_bytes()))?;
-        Ok(bytes)
-    }
-
-    /// A turn of all three.
-    fn mixed(&mut self, (ino, pages): (Ino, u64), bytes: u64) -> Result<u64, LabError> {
-        let (mut changed, mut gone, mut come, mut large) = (0, 0, 0, 0);
-        let third = bytes / 3;
-        while come < third {
-            while gone <= come {
-                gone += self.go()?;
-            }
-            come += self.come()?;
-            while changed < come {
-                changed += BLOCK as u64;
-                self.change(ino, pages, changed / BLOCK as u64)?;
-            }
-            if large < come {
-                if let Some(oldest) = self.media.pop_front() {
-                    self.remove(oldest)?;
-                }
-                large += self.bring(LARGE)?;
-            }
-        }
-        Ok(changed + come + large)
-    }
-
-    /// A page changes.
-    fn change(&mut self, ino: Ino, pages: u64, n: u64) -> Result<(), LabError> {
-        let at = page_of(&mut self.rng, pages);
-        let mut page = [0; BLOCK];
-        generate(self.rng.next_u64(), 0, &mut page);
-        let volume = self.bench.f2fs()?;
-        self.call(|| volume.write(ino, at * BLOCK as u64, &page, WriteFlags::empty()))?;
-        if n.is_multiple_of(PAGES) { self.sync(|| volume.fsync(ino, true)) } else { Ok(()) }
-    }
-
-    /// One turn; says how many bytes were written.
+    /// One turn; says how many bytes were written or read.
     fn turn(&mut self, bytes: u64) -> Result<u64, LabError> {
-        if let (Work::Mixed, Some(paged)) = (self.work, self.paged) {
-            return self.mixed(paged, bytes);
+        match self {
+            Using::User(user) => user.turn(bytes),
+            Using::Programs(programs) => programs.turn(bytes),
         }
-        if let Some((ino, pages)) = self.paged {
-            let count = bytes / BLOCK as u64;
-            (1..=count).try_for_each(|n| self.change(ino, pages, n))?;
-            return Ok(count * BLOCK as u64);
+    }
+
+    /// How many percent of the volume are left free for what comes and goes.
+    fn room(&self, bench: &Bench, p: &Parameters) -> Result<u64, LabError> {
+        let s = bench.f2fs()?.statfs()?;
+        Ok(match self {
+            Using::User(_) => 0,
+            Using::Programs(_) => (100 * (p.live_mib << 20)).div_ceil(s.blocks * device::BLOCK as u64),
+        })
+    }
+
+    /// Lets go of what is open.
+    fn stop(&mut self) {
+        if let Using::Programs(programs) = self {
+            programs.stop();
         }
-        let (mut gone, mut come) = (0, 0);
-        while come < bytes {
-            while gone <= come {
-                gone += self.go()?;
-            }
-            come += self.come()?;
+    }
+
+    fn end(self, phase: &mut Phase) -> Times {
+        match self {
+            Using::User(user) => user.end(),
+            Using::Programs(programs) => programs.end(phase),
         }
-        Ok(come)
     }
 }
 
@@ -304,7 +192,7 @@ fn used(
     bench: &Bench,
     p: &Parameters,
     gc: Settings,
-    user: &mut User<'_>,
+    user: &mut Using<'_>,
     recorder: &mut Recorder<'_>,
 ) -> Result<(u64, u32), LabError> {
     let volume = bench.f2fs()?;
@@ -316,6 +204,7 @@ fn used(
         cleaned::pass_time(bench, recorder, Duration::from_secs(p.pause_seconds))?;
     }
     volume.set_cleaning(cleaned::never(gc.policy));
+    user.stop();
     volume.sync()?;
     Ok((bytes, fewest))
 }
@@ -333,6 +222,19 @@ fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
     Ok(full)
 }
 
+/// Notes how long a caller waits that comes at a random moment of the time in which the background cleans, and in which share of
+/// the pauses one would wait at all.
+fn note_waits(phase: &mut Phase, waits: &Waits, longest: Duration, pauses: Duration) {
+    let shares = [("wait_median", waits.percentile(50.0)), ("wait_p99", waits.percentile(99.0))];
+    for (name, wait) in shares.into_iter().chain([("wait_most", Some(longest).filter(|d| !d.is_zero()))]) {
+        if let Some(wait) = wait {
+            phase.note(name, wait.as_nanos() as f64 / 1e6, "ms");
+        }
+    }
+    phase.note("steps", waits.stretches() as f64, "steps");
+    phase.note("pauses_with_waits", 100.0 * waits.time().as_secs_f64() / pauses.as_secs_f64(), "%");
+}
+
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
@@ -343,11 +245,11 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, 3))?;
     let volume = bench.f2fs()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
-    let mut user = User::begin(&bench, &p, job.seed)?;
-    let full = fill_to(&bench, p.fill_percent, job.seed)?;
+    let mut user = Using::begin(&bench, &p, job.seed)?;
+    let full = fill_to(&bench, p.fill_percent - user.room(&bench, &p)?.min(p.fill_percent), job.seed)?;
     histograms.push(Histogram::of_free_space(&volume.free_fragments(), "before use"));
     let free = volume.state().free_segments;
-    let before = Cleaned::so_far(volume);
+    let (before, waits) = (Cleaned::so_far(volume), volume.counters.waits.so_far());
     let mut fewest = free;
     let mut phase = bench.measure("use", p.turns * p.pause_seconds, &progress.part(1, 3), |recorder| {
         let (bytes, least) = used(&bench, &p, gc, &mut user, recorder)?;
@@ -359,9 +261,13 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     cleaned.note(&mut phase);
     cleaned::note_inside(&mut phase);
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
-    distribution(&mut phase, "call", &mut user.calls);
-    distribution(&mut phase, "sync", &mut user.syncs);
-    phase.note("syncs_made", user.syncs.len() as f64, "calls");
+    let all = &volume.counters.waits;
+    note_waits(&mut phase, &all.so_far().since(&waits), all.longest(), p.pauses());
+    let mut times = user.end(&mut phase);
+    distribution(&mut phase, "call", &mut times.calls);
+    distribution(&mut phase, "sync", &mut times.syncs);
+    distribution(&mut phase, "read", &mut times.reads);
+    phase.note("syncs_made", times.syncs.len() as f64, "calls");
     phase.note("full", full, "%");
     phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
     phase.note("free_segments_before", free.into(), "segments");
@@ -374,19 +280,4 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phases.extend([phase, after]);
     volume.unmount()?;
     Ok((phases, histograms))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn four_of_five_changes_are_in_a_fifth_of_the_file() {
-        let mut rng = Rng::new(1);
-        let all: Vec<u64> = (0..100_000).map(|_| page_of(&mut rng, 4000)).collect();
-        let hot = all.iter().filter(|at| **at < 800).count();
-        assert!((79_000..81_000).contains(&hot), "{hot} of 100000");
-        assert!(all.iter().all(|at| *at < 4000));
-        assert!(all.iter().filter(|at| **at >= 3200).count() > 4000, "the cold rest is drawn evenly");
-    }
 }

@@ -100,8 +100,14 @@ pub struct Replayer<'a> {
 impl<'a> Replayer<'a> {
     /// On `fs`, of a recording whose root had this number.
     pub fn new(root: Ino, fs: &'a dyn FileSystem) -> Self {
+        Replayer::below(fs.root(), root, fs)
+    }
+
+    /// The same, with this directory of `fs` in the place of the root: of several recordings each has names of its own.
+    pub fn below(directory: Ino, root: Ino, fs: &'a dyn FileSystem) -> Self {
         let state = State {
             fs,
+            directory,
             root,
             known: BTreeMap::new(),
             listings: BTreeMap::new(),
@@ -145,6 +151,8 @@ struct Known {
 
 struct State<'a> {
     fs: &'a dyn FileSystem,
+    /// What stands for the recorded root.
+    directory: Ino,
     root: Ino,
     /// By recorded number.
     known: BTreeMap<u64, Known>,
@@ -187,7 +195,7 @@ impl State<'_> {
 
     fn ino(&self, recorded: Ino) -> Result<Ino, Unknown> {
         if recorded == self.root {
-            return Ok(self.fs.root());
+            return Ok(self.directory);
         }
         self.known.get(&recorded.0).map(|k| k.ino).ok_or(Unknown)
     }
