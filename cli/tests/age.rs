@@ -85,3 +85,23 @@ fn states_stand_beside_the_published_ratios() {
     assert!(text.contains("87.02") && text.contains("L9"), "{text}");
     assert!(done(&["age", "--list"]).contains("phone-year"));
 }
+
+#[test]
+fn a_hollow_image_has_the_same_files_in_the_same_places_and_takes_little_room() {
+    use std::os::unix::fs::MetadataExt;
+    let room = Room::new();
+    let (full, hollow) = (room.text("full.img"), room.text("hollow.img"));
+    let options = ["--recipe", "full-fragmented", "--size", "256M", "--seed", "5"];
+    let report = answer(&[&["age", &full][..], &options].concat());
+    let again = answer(&[&["age", &hollow, "--hollow"][..], &options].concat());
+    for key in ["files_made", "free_bytes", "free_fragments"] {
+        assert_eq!(again[key], report[key], "{key}");
+    }
+    done(&["fsck", &hollow]);
+    for command in ["df", "tree"] {
+        assert_eq!(done(&[command, &hollow]).replace("hollow.img", "full.img"), done(&[command, &full]));
+    }
+    let taken = |image: &str| std::fs::metadata(image).unwrap().blocks() * 512;
+    assert!(taken(&hollow) * 8 < taken(&full), "{} and {}", taken(&hollow), taken(&full));
+    misused(&[&["age", &hollow, "--hollow"][..], &options].concat(), &["--hollow", "hollow.img"]);
+}

@@ -27,7 +27,7 @@ use crate::{Failure, fragments, image, output, progress};
 /// IMAGE the volume is aged in memory, whatever its size, and only the report is left.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs age disk.img --recipe full-fragmented --size 1G\n  \
-    joulefs age --recipe phone-year --size 64G\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
+    joulefs age --recipe phone-year --size 64G\n  joulefs age large.img --recipe phone-year --size 16G --hollow\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
     joulefs age archive.img --type scherlfs --recipe full --size 1G\n  \
     joulefs age --compare --size 16G\n  joulefs age --list")]
 pub struct Args {
@@ -48,6 +48,10 @@ pub struct Args {
     /// Format what is there, even if it holds files or other data.
     #[arg(long, short, conflicts_with = "compare")]
     force: bool,
+    /// Make an image that lacks files' contents: holes are in their place, so that the image of a large volume takes little
+    /// room. Where files and free space lie is as without.
+    #[arg(long, requires = "image", conflicts_with_all = ["force", "compare", "list"])]
+    hollow: bool,
     /// Age three volumes in memory, pristine, full and full-fragmented, and put their pieces of free space
     /// beside the published ratios.
     #[arg(long, conflicts_with_all = ["image", "recipe"])]
@@ -88,13 +92,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let chain = Recipe::chain(recipe)?;
     let aged = match &args.image {
-        Some(path) => on_image(path, size, &chain, args)?,
-        None => in_memory(
-            kind,
-            size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?,
-            &chain,
-            args.seed,
-        )?,
+        Some(path) if !args.hollow => on_image(path, size, &chain, args)?,
+        hollow => {
+            let size = size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?;
+            in_memory(kind, size, &chain, args.seed, hollow.as_deref())?
+        }
     };
     match as_json {
         true => output::print(&aged.json(args)),
@@ -173,7 +175,11 @@ fn measure(kind: Kind, vol: &dyn Volume, chain: &[Recipe], done: Done) -> Result
     })
 }
 
-fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
+/// Ages a volume in memory; what is not files' contents is saved as a new image if one is wanted.
+fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64, image: Option<&Path>) -> Result<Aged, Failure> {
+    if let Some(there) = image.filter(|path| path.exists()) {
+        return Err(Failure::Usage(format!("--hollow: {} is there; it makes a new image", there.display())));
+    }
     let dev = Arc::new(Fingerprint::new(bytes / BLOCK as u64));
     let clock = aging::clock();
     aging::format(kind, dev.clone(), &*clock, seed, true).map_err(|e| e.to_string())?;
@@ -181,6 +187,13 @@ fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged
     let vol = mounted.map_err(|e| e.to_string())?.volume();
     let done = carry_out(&*vol, &clock, chain, seed)?;
     let aged = measure(kind, &*vol, chain, done)?;
+    if let Some(path) = image {
+        let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        vol.unmount().map_err(|e| named(&e))?;
+        let made = HalfMade::watched(path);
+        dev.save_hollow(path).map_err(|e| named(&e))?;
+        made.keep();
+    }
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
 }
 
@@ -330,7 +343,7 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
     let mut all = Vec::new();
     for name in ["pristine", "full", "full-fragmented"] {
         let chain = Recipe::chain(name)?;
-        all.push(in_memory(kind, bytes, &chain, seed)?);
+        all.push(in_memory(kind, bytes, &chain, seed, None)?);
     }
     let of = |name: &str| all.iter().find(|a| a.recipe == name).map(|a| a.free).unwrap_or_default();
     let ratios = RATIOS.map(|r| (r, r.ours(&of(r.of), &of(r.to))));
