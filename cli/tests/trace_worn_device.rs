@@ -32,7 +32,7 @@ fn a_device_that_was_used_before_copies_inside_and_only_what_comes_then_is_paid(
     fs::write(&file, text + "/dev/y read 0 65536\n/dev/y sync 0 0\n").unwrap();
     let of = |more: &[&str]| json(&[&["trace", "replay", &file, "--size", "64M", "--back-to-back"][..], more].concat());
     let (new, used) = (of(&[]), of(&["--after", &fill, "--after", &mix]));
-    let count = |v: &Value, name: &str| v["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} in {v}"));
+    let count = |v: &Value, name: &str| v["model"][name].as_u64().unwrap_or_else(|| panic!("{name} in {v}"));
     for name in ["blocks_written", "flushes"] {
         assert_eq!(count(&new, name), count(&used, name), "{name}");
     }
