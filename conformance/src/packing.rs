@@ -19,9 +19,12 @@ use device::{BLOCK, BlockDevice, Fingerprint};
 use f2fs::gc::settings::{Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
+use lab::aging::{self, Ager, Recipe};
+use lab::error::LabError;
 use lab::typed;
 use vfs::FileSystem;
 use victim::{Policy, Power};
+use volume::Kind;
 
 use crate::oracle::kernel::Kernel;
 use crate::oracle::linux::Linux;
@@ -31,7 +34,7 @@ use crate::oracle::linux::Linux;
 pub enum PackingError {
     /// The volume could not be made.
     #[error("making the volume: {0}")]
-    Lab(#[from] lab::error::LabError),
+    Lab(#[from] LabError),
     /// It could not be formatted.
     #[error("formatting: {0}")]
     Mkfs(#[from] f2fs::mkfs::MkfsError),
@@ -116,10 +119,10 @@ pub const FAGC: Way = Way::new(
     "background_gc=off,atgc,gc_policy=fagc",
     &[("gc_frag_ratio", 50), ("gc_frag_target", 1)],
 );
-/// Joule, asked for free sections.
+/// Joule, asked for free sections; as ours, it may move blocks into holes.
 pub const JOULE_ASKED: Way = Way {
     keep_free: ASKED as u32,
-    ..Way::new("joule-asked", Policy::Joule, "background_gc=off,gc_policy=joule", &[("gc_keep_free", ASKED)])
+    ..Way::new("joule-asked", Policy::Joule, "background_gc=off,atgc,gc_policy=joule", &[("gc_keep_free", ASKED)])
 };
 
 /// What Linux with `kernel/patches` can be told to choose by, beside them.
@@ -206,6 +209,23 @@ impl Holes {
         drop(volume);
         Ok(dev.fork())
     }
+}
+
+/// A volume of so many mebibytes that a recipe aged. Not mounted.
+///
+/// # Errors
+/// The recipe's, the volume's.
+pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingError> {
+    let device = Arc::new(Fingerprint::new((mib << 20) / BLOCK as u64));
+    let clock = aging::clock();
+    let lab = |e: LabError| PackingError::Lab(e);
+    aging::format(Kind::F2fs, device.clone(), &*clock, seed, true).map_err(|e| lab(e.into()))?;
+    let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())?;
+    let chain = Recipe::chain(recipe).map_err(|e| lab(e.into()))?;
+    Ager::new(&*volume, &clock, seed).all(&chain, &mut |_| {}).map_err(|e| lab(e.into()))?;
+    volume.unmount()?;
+    drop(volume);
+    Ok(device.fork())
 }
 
 impl Course {
