@@ -1,6 +1,6 @@
 //! Which devices of a recording are meant, and what is said of those that are not counted?
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lab::traces::ReplayError;
 use lab::traces::blocks::{Options, Plan};
@@ -100,10 +100,18 @@ fn requests(path: &Path, part: &SessionArgs, only: Option<DeviceId>) -> Result<(
     Ok((Requests::new(events), length))
 }
 
-/// What is needed to make a recording's requests, of the device that `of` names or of the busiest. One that is given no
+/// The requests of a whole recording, for `--after`.
+pub fn earlier(path: &Path) -> Result<Requests, Failure> {
+    recorded::again(path)?;
+    requests(path, &SessionArgs::default(), None).map(|(requests, _)| requests).map_err(|e| e.named("--after"))
+}
+
+/// What is needed to make a recording's requests, of the device that `of` names or of the busiest, behind those of the
+/// busiest device of each recording `before` it. One that is given no
 /// requests (device mapper's) is replayed by what ended or was queued there, if it is named.
 pub fn planned<'a>(
     path: &'a Path,
+    before: &[PathBuf],
     part: &'a SessionArgs,
     of: Option<&str>,
     options: Options,
@@ -113,7 +121,8 @@ pub fn planned<'a>(
     let plan = |source: &Source<'_>| -> Result<Result<Plan, ReplayError>, Failure> {
         let (requests, length) = source.open()?;
         let (bar, moved) = recorded::bar(length, "looking");
-        let plan = options.plan(requests, moved);
+        let before = before.iter().map(|file| earlier(file)).collect::<Result<_, _>>()?;
+        let plan = options.plan_behind(before, requests, moved);
         bar.finish_and_clear();
         Ok(plan)
     };

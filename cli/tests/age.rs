@@ -85,3 +85,29 @@ fn states_stand_beside_the_published_ratios() {
     assert!(text.contains("87.02") && text.contains("L9"), "{text}");
     assert!(done(&["age", "--list"]).contains("phone-year"));
 }
+
+#[test]
+fn a_hollow_image_has_the_same_files_in_the_same_places_and_takes_little_room() {
+    use std::os::unix::fs::MetadataExt;
+    let room = Room::new();
+    let (full, hollow) = (room.text("full.img"), room.text("hollow.img"));
+    let options = ["--recipe", "full-fragmented", "--size", "256M", "--seed", "5"];
+    let report = answer(&[&["age", &full][..], &options].concat());
+    let log = room.text("log");
+    let again = answer(&[&["age", &hollow, "--hollow", "--writes", &log][..], &options].concat());
+    for key in ["files_made", "free_bytes", "free_fragments"] {
+        assert_eq!(again[key], report[key], "{key}");
+    }
+    done(&["fsck", &hollow]);
+    let files = |image: &str| done(&["du", "--all", &format!("{image}:/")]).replace(image, "");
+    assert_eq!(files(&hollow), files(&full));
+    let taken = |image: &str| std::fs::metadata(image).unwrap().blocks() * 512;
+    assert!(taken(&hollow) * 8 < taken(&full), "{} and {}", taken(&hollow), taken(&full));
+    misused(&[&["age", &hollow, "--hollow"][..], &options].concat(), &["--hollow", "hollow.img"]);
+    // All that is on the device was written since it was made.
+    let told = answer(&["trace", "stat", &log]);
+    let used = report["user_bytes"].as_u64().unwrap() - report["free_bytes"].as_u64().unwrap();
+    let written = told["places"]["written"].as_u64().unwrap();
+    assert!((used..256 << 20).contains(&written), "{written} of {used}: {told}");
+    assert!(told["operations"].as_array().unwrap().iter().any(|o| o["op"] == "flush"), "{told}");
+}

@@ -56,5 +56,6 @@ mod trace_counted;
 mod trace_ours;
 mod trace_sessions;
 mod trace_used_volume;
+mod trace_worn_device;
 mod usage;
 mod zoned_disk;

@@ -8,7 +8,9 @@
 //! SEGMENTS of each type, VALID blocks in those of types A and B, a checkpoint after EVERY so many sections.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::packing::{Course, Drive, Holes, PackingError, WAYS, linux, of_data, ours};
 
 fn main() -> ExitCode {
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
 fn compare(holes: Holes, every: usize) -> Result<(), PackingError> {
     let image = holes.volume()?;
     let work = tempfile::tempdir().map_err(PackingError::Save)?;
+    let path = work.path().join("image");
     let drive = Drive { limit: 2 * holes.total() as usize, every };
     println!(
         "{} segments, {} valid blocks; packed, {} of them are empty ({:.2} %)",
@@ -47,8 +50,9 @@ fn compare(holes: Holes, every: usize) -> Result<(), PackingError> {
     );
     println!("policy        whose   GCs      blocks  to pack   %     blocks  freed  of nodes");
     for way in WAYS {
-        let theirs = linux(&image, way, drive, work.path())?;
-        let mine = ours(&image, way, drive)?;
+        image.save_hollow(&path).map_err(PackingError::Save)?;
+        let theirs = linux(Linux::asked(), &path, way, drive)?;
+        let mine = ours(Arc::new(image.fork()), way, drive)?;
         for (whose, course) in [("Linux", &theirs), ("ours", &mine)] {
             println!("{:<13} {whose:<6} {}", way.name, row(course, holes.total()));
         }

@@ -1,11 +1,13 @@
 //! How many sections must be cleaned until a volume full of holes is packed, by Linux's F2FS and by ours?
 //!
 //! One [`Holes`] makes the volume: segments of the three types of FAGC TACO'23, section 6.1, a week old. [`ours`] and
-//! [`linux`] clean the same image, one section after the other with checkpoints between ([`Drive`]), and take down
-//! what became of every one ([`Course`]).
+//! [`linux`] clean copies of the same image, one section after the other with checkpoints between ([`Drive`]), and take down
+//! what became of every one ([`Course`]). How the free space lies then says [`space`].
 //!
 //! Left out: when cleaning would run (both are asked for each section), and which victim follows which to the last
 //! choice: the recordings in `conformance/fixtures/gc` are about that.
+
+pub mod space;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,22 +15,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::clock::{Time, VirtualClock};
-use device::{BLOCK, Memory};
+use device::{BLOCK, BlockDevice, Fingerprint};
 use f2fs::gc::settings::{Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
+use lab::aging::{self, Ager, Recipe};
+use lab::error::LabError;
 use lab::typed;
 use vfs::FileSystem;
-use victim::Policy;
+use victim::{Policy, Power};
+use volume::Kind;
 
 use crate::oracle::kernel::Kernel;
+use crate::oracle::linux::Linux;
 
 /// Why there is no course of a packing.
 #[derive(Debug, thiserror::Error)]
 pub enum PackingError {
     /// The volume could not be made.
     #[error("making the volume: {0}")]
-    Lab(#[from] lab::error::LabError),
+    Lab(#[from] LabError),
     /// It could not be formatted.
     #[error("formatting: {0}")]
     Mkfs(#[from] f2fs::mkfs::MkfsError),
@@ -44,6 +50,9 @@ pub enum PackingError {
     /// The image could not be saved for Linux.
     #[error("saving the image: {0}")]
     Save(std::io::Error),
+    /// The segment table cannot be read.
+    #[error("reading the segment table: {0}")]
+    Table(String),
     /// The guest's script printed something else than rounds.
     #[error("line `{0}` of the guest's output")]
     Output(String),
@@ -71,43 +80,63 @@ pub struct Way {
     policy: Policy,
     /// Our urgency.
     urgency: Urgency,
-    /// Linux's mount option.
-    option: &'static str,
-    /// Linux's setting below `/sys/fs/f2fs`.
-    knob: (&'static str, u8),
+    /// Percent of the sections that ours holds free whatever they are worth.
+    keep_free: u32,
+    /// Linux's mount options.
+    options: &'static str,
+    /// Linux's settings below `/sys/fs/f2fs`.
+    knobs: &'static [(&'static str, u8)],
+}
+
+impl Way {
+    const fn new(
+        name: &'static str,
+        policy: Policy,
+        options: &'static str,
+        knobs: &'static [(&'static str, u8)],
+    ) -> Self {
+        Way { name, policy, urgency: Urgency::Normal, keep_free: 0, options, knobs }
+    }
 }
 
 /// What Linux can be told to choose by.
 pub const WAYS: [Way; 4] = [
+    Way::new("cost-benefit", Policy::CostBenefit, "background_gc=off", &[("gc_idle", 1)]),
+    Way::new("greedy", Policy::Greedy, "background_gc=off", &[("gc_idle", 2)]),
     Way {
-        name: "cost-benefit",
-        policy: Policy::CostBenefit,
-        urgency: Urgency::Normal,
-        option: "background_gc=off",
-        knob: ("gc_idle", 1),
-    },
-    Way {
-        name: "greedy",
-        policy: Policy::Greedy,
-        urgency: Urgency::Normal,
-        option: "background_gc=off",
-        knob: ("gc_idle", 2),
-    },
-    Way {
-        name: "urgent",
-        policy: Policy::CostBenefit,
         urgency: Urgency::High,
-        option: "background_gc=off",
-        knob: ("gc_urgent", 1),
+        ..Way::new("urgent", Policy::CostBenefit, "background_gc=off", &[("gc_urgent", 1)])
     },
-    Way {
-        name: "atgc",
-        policy: Policy::Atgc,
-        urgency: Urgency::Normal,
-        option: "background_gc=off,atgc",
-        knob: ("gc_idle", 3),
-    },
+    Way::new("atgc", Policy::Atgc, "background_gc=off,atgc", &[("gc_idle", 3)]),
 ];
+
+/// Percent of the sections that [`JOULE_ASKED`] holds free.
+pub const ASKED: u8 = 35;
+/// FAGC, whose blocks go into the most fragmented segments of similar age.
+pub const FAGC: Way = Way::new(
+    "fagc",
+    Policy::Fagc,
+    "background_gc=off,atgc,gc_policy=fagc",
+    &[("gc_frag_ratio", 50), ("gc_frag_target", 1)],
+);
+/// Joule, asked for free sections; as ours, it may move blocks into holes.
+pub const JOULE_ASKED: Way = Way {
+    keep_free: ASKED as u32,
+    ..Way::new("joule-asked", Policy::Joule, "background_gc=off,atgc,gc_policy=joule", &[("gc_keep_free", ASKED)])
+};
+
+/// What Linux with `kernel/patches` can be told to choose by, beside them.
+pub const PATCHED: [Way; 5] = [
+    Way::new("cost-benefit", Policy::CostBenefit, "background_gc=off,gc_policy=cost_benefit", &[]),
+    Way::new("atgc", Policy::Atgc, "background_gc=off,atgc", &[]),
+    FAGC,
+    Way::new("joule", Policy::Joule, "background_gc=off,gc_policy=joule", &[]),
+    JOULE_ASKED,
+];
+
+/// FAGC in Linux with `kernel/patches`, whose blocks go into the fullest segments of similar age. Ours has no such target.
+pub const FAGC_FULLEST: Way =
+    Way { name: "fagc, fullest", knobs: &[("gc_frag_ratio", 50), ("gc_frag_target", 0)], ..FAGC };
 
 /// The one of [`WAYS`] that has this name.
 pub fn way(name: &str) -> Option<Way> {
@@ -163,9 +192,9 @@ impl Holes {
 
     /// The volume, unmounted. It was mounted for eight days after the last write: Linux has ATGC from seven on
     /// (kernel `DEF_GC_THREAD_AGE_THRESHOLD`).
-    pub fn volume(&self) -> Result<Memory, PackingError> {
+    pub fn volume(&self) -> Result<Fingerprint, PackingError> {
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
-        let dev = Arc::new(Memory::new((self.mib << 20) / BLOCK as u64));
+        let dev = Arc::new(Fingerprint::new((self.mib << 20) / BLOCK as u64));
         let options =
             Options { uuid: Some([7; 16]), checkpoint_version: Some(1), assume_zeroed: true, ..Options::default() };
         mkfs::format(&*dev, &*clock, &options)?;
@@ -180,6 +209,23 @@ impl Holes {
         drop(volume);
         Ok(dev.fork())
     }
+}
+
+/// A volume of so many mebibytes that a recipe aged. Not mounted.
+///
+/// # Errors
+/// The recipe's, the volume's.
+pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingError> {
+    let device = Arc::new(Fingerprint::new((mib << 20) / BLOCK as u64));
+    let clock = aging::clock();
+    let lab = |e: LabError| PackingError::Lab(e);
+    aging::format(Kind::F2fs, device.clone(), &*clock, seed, true).map_err(|e| lab(e.into()))?;
+    let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())?;
+    let chain = Recipe::chain(recipe).map_err(|e| lab(e.into()))?;
+    Ager::new(&*volume, &clock, seed).all(&chain, &mut |_| {}).map_err(|e| lab(e.into()))?;
+    volume.unmount()?;
+    drop(volume);
+    Ok(device.fork())
 }
 
 impl Course {
@@ -197,12 +243,13 @@ pub fn of_data(rounds: &[Round]) -> (u64, u64) {
     (data().count() as u64, data().map(|r| r.moved).sum())
 }
 
-/// Cleans a copy of the volume with ours.
-pub fn ours(image: &Memory, way: Way, drive: Drive) -> Result<Course, PackingError> {
+/// Cleans the volume with ours, as on a charger.
+pub fn ours(device: Arc<dyn BlockDevice>, way: Way, drive: Drive) -> Result<Course, PackingError> {
     let clock = Arc::new(VirtualClock::new(Time::new(1_701_000_000, 0)));
-    let gc = Settings { on: false, policy: way.policy, urgency: way.urgency, ..Settings::default() };
+    let Way { policy, urgency, keep_free, .. } = way;
+    let gc = Settings { on: false, policy, urgency, keep_free, power: Power::Powered, ..Settings::default() };
     let options = MountOptions { gc, ..MountOptions::default() };
-    let volume = Volume::mount(Arc::new(image.fork()), clock.clone(), options)?;
+    let volume = Volume::mount(device, clock.clone(), options)?;
     volume.tune("atgc_age_threshold", "0").map_err(PackingError::Setting)?;
     let c = &volume.counters;
     let mut course = Course { free: volume.state().free_segments.into(), rounds: Vec::new(), ended: false };
@@ -233,7 +280,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const GUEST: &str = r#"
 S=/sys/fs/f2fs/ubdb
 echo 0 >$S/atgc_age_threshold
-echo $VALUE >$S/$KNOB
+for knob in $KNOBS; do echo ${knob#*=} >$S/${knob%%=*}; done
 perl -e '
     use strict;
     my ($s, $p) = ("/sys/fs/f2fs/ubdb", "/proc/fs/f2fs/ubdb");
@@ -260,16 +307,14 @@ perl -e '
     }' $LIMIT $EVERY
 "#;
 
-/// Cleans a copy of the volume with Linux. `work` is a directory for the image.
+/// Cleans the volume in an image file with a Linux.
 ///
 /// # Panics
 /// As [`Kernel::run`] does, and if the kernel finds fault with the volume.
-pub fn linux(image: &Memory, way: Way, drive: Drive, work: &Path) -> Result<Course, PackingError> {
-    let path = work.join(way.name);
-    image.save(&path).map_err(PackingError::Save)?;
-    let (knob, value) = way.knob;
-    let script = format!("KNOB={knob} VALUE={value} LIMIT={} EVERY={}\n{GUEST}", drive.limit, drive.every);
-    let run = Kernel::new().mount_options(way.option).timeout(TIMEOUT).run(&path, &script).expect_ok();
+pub fn linux(linux: Linux, image: &Path, way: Way, drive: Drive) -> Result<Course, PackingError> {
+    let knobs: Vec<String> = way.knobs.iter().map(|(knob, value)| format!("{knob}={value}")).collect();
+    let script = format!("KNOBS='{}' LIMIT={} EVERY={}\n{GUEST}", knobs.join(" "), drive.limit, drive.every);
+    let run = Kernel::of(linux).mount_options(way.options).timeout(TIMEOUT).run(image, &script).expect_ok();
     run.assert_no_f2fs_complaints();
     let mut course = Course { free: 0, rounds: Vec::new(), ended: false };
     for line in run.stdout.lines() {

@@ -3,12 +3,12 @@
 //! The experiment `fagc-table6` in small.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use device::{BLOCK, BlockDevice, Lba};
-use f2fs::cause::Cause;
 use format::sit::LogType;
-use joulefs_conformance::oracle::cleaning::segments::{Window, superblock};
+use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::victims::Segment;
+use joulefs_conformance::packing::space::segments;
 use joulefs_conformance::packing::{Course, Drive, Holes, Way, linux, of_data, ours, way};
 
 const HOLES: Holes = Holes { mib: 384, segments: 20, valid: 256, invalid_percent: 55.53 };
@@ -19,8 +19,10 @@ fn both(name: &str) -> (Course, Course) {
     let way: Way = way(name).expect("a way of this name");
     let image = HOLES.volume().expect("a volume");
     let work = tempfile::tempdir().expect("a temporary directory");
-    let theirs = linux(&image, way, DRIVE, work.path()).expect("a course");
-    (theirs, ours(&image, way, DRIVE).expect("a course"))
+    let path = work.path().join("image");
+    image.save_hollow(&path).expect("an image");
+    let theirs = linux(Linux::asked(), &path, way, DRIVE).expect("a course");
+    (theirs, ours(Arc::new(image), way, DRIVE).expect("a course"))
 }
 
 /// Sections cleaned may differ by the one that is last: whether what is left after packing, a log half full, is worth a
@@ -47,17 +49,9 @@ fn segments_of_the_three_types_are_written_as_the_experiment_says() {
     for valid in [231, 256, 296] {
         let holes = Holes { valid, ..HOLES };
         let image = holes.volume().expect("a volume");
-        let read = |at: u32| {
-            let mut block = [0; BLOCK];
-            image.read(Lba(at.into()), &mut block, Cause::Other.tag()).map(|()| block)
-        };
-        let sb = superblock(|at| read(at.0).map_err(std::io::Error::other)).expect("a superblock");
-        let window = Window::of(&sb);
-        let at = window.ranges().into_iter().flat_map(|(first, n)| first..first + n);
-        let (_, state) =
-            window.read(&at.flat_map(|n| read(n).expect("a block")).collect::<Vec<u8>>()).expect("a state");
+        let segments = segments(&image).expect("a segment table");
         let of_files = |s: &&Segment| s.log == LogType::WarmData;
-        let seen = state.segments.iter().filter(of_files).map(|s| {
+        let seen = segments.iter().filter(of_files).map(|s| {
             let pieces = pieces(&s.map);
             (s.valid, pieces.len(), pieces.iter().map(Range::len).max().unwrap_or(0))
         });

@@ -184,6 +184,12 @@ fn a_saved_image_has_every_byte_and_no_more_than_it_needs() {
     plain.write(Lba(49_900), &contents(Fill::Generated { seed: 1, first: 7 }, 101), TAG).unwrap();
     plain.write(Lba(70), &contents(Fill::Thin { at: 9 }, 3), TAG).unwrap();
     assert_eq!(loaded.first_difference(&plain), None);
+    // Without what is generated.
+    device.save_hollow(&path).unwrap();
+    let (hollow, left) = (Memory::load(&path).unwrap(), Memory::new(50_001));
+    left.write(Lba(70), &contents(Fill::Thin { at: 9 }, 3), TAG).unwrap();
+    assert_eq!(hollow.first_difference(&left), None);
+    assert!(std::fs::metadata(&path).unwrap().blocks() < meta.blocks());
 }
 
 /// Resident bytes of this process.

@@ -3,6 +3,8 @@
 //! The image is made, formatted or taken as it is; nothing that somebody wrote is destroyed without --force. What aging
 //! does to the volume is `lab::aging`'s business.
 
+mod writes;
+
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use crate::file_system::{Type, size_of};
 use crate::half_made::HalfMade;
 use crate::table::{self, Table};
 use crate::{Failure, fragments, image, output, progress};
+use writes::Log;
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
 ///
@@ -27,7 +30,7 @@ use crate::{Failure, fragments, image, output, progress};
 /// IMAGE the volume is aged in memory, whatever its size, and only the report is left.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs age disk.img --recipe full-fragmented --size 1G\n  \
-    joulefs age --recipe phone-year --size 64G\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
+    joulefs age --recipe phone-year --size 64G\n  joulefs age large.img --recipe phone-year --size 16G --hollow --writes large.iolog\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
     joulefs age archive.img --type scherlfs --recipe full --size 1G\n  \
     joulefs age --compare --size 16G\n  joulefs age --list")]
 pub struct Args {
@@ -48,6 +51,14 @@ pub struct Args {
     /// Format what is there, even if it holds files or other data.
     #[arg(long, short, conflicts_with = "compare")]
     force: bool,
+    /// Make an image that lacks files' contents: holes are in their place, so that the image of a large volume takes little
+    /// room. Where files and free space lie is as without.
+    #[arg(long, requires = "image", conflicts_with_all = ["force", "compare", "list"])]
+    hollow: bool,
+    /// Write to this file, as fio's iolog, what was written to the volume's device and discarded there since the volume was
+    /// made: `joulefs trace replay --after` lets a simulated device go through it.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "list"])]
+    writes: Option<PathBuf>,
     /// Age three volumes in memory, pristine, full and full-fragmented, and put their pieces of free space
     /// beside the published ratios.
     #[arg(long, conflicts_with_all = ["image", "recipe"])]
@@ -88,13 +99,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let chain = Recipe::chain(recipe)?;
     let aged = match &args.image {
-        Some(path) => on_image(path, size, &chain, args)?,
-        None => in_memory(
-            kind,
-            size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?,
-            &chain,
-            args.seed,
-        )?,
+        Some(path) if !args.hollow => on_image(path, size, &chain, args)?,
+        hollow => {
+            let size = size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?;
+            in_memory(kind, size, &chain, args.seed, hollow.as_deref(), args.writes.as_deref())?
+        }
     };
     match as_json {
         true => output::print(&aged.json(args)),
@@ -173,15 +182,41 @@ fn measure(kind: Kind, vol: &dyn Volume, chain: &[Recipe], done: Done) -> Result
     })
 }
 
-fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
+/// Ages a volume in memory; what is not files' contents is saved as a new image if one is wanted.
+fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64, image: Option<&Path>, writes: Option<&Path>) -> Result<Aged, Failure> {
+    if let Some(there) = image.filter(|path| path.exists()) {
+        return Err(Failure::Usage(format!("--hollow: {} is there; it makes a new image", there.display())));
+    }
     let dev = Arc::new(Fingerprint::new(bytes / BLOCK as u64));
     let clock = aging::clock();
     aging::format(kind, dev.clone(), &*clock, seed, true).map_err(|e| e.to_string())?;
-    let mounted = volume::mount(kind, dev.clone(), clock.clone(), MountOptions::default());
+    let log = writes::log(writes)?;
+    let mounted = volume::mount(kind, told(log.as_ref(), dev.clone()), clock.clone(), MountOptions::default());
     let vol = mounted.map_err(|e| e.to_string())?.volume();
     let done = carry_out(&*vol, &clock, chain, seed)?;
     let aged = measure(kind, &*vol, chain, done)?;
+    if let Some(path) = image {
+        let named = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+        vol.unmount().map_err(|e| named(&e))?;
+        let made = HalfMade::watched(path);
+        dev.save_hollow(path).map_err(|e| named(&e))?;
+        made.keep();
+    }
+    ended(log)?;
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
+}
+
+/// A device that tells what it is asked, if somebody wants to know.
+fn told(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    match log {
+        Some(log) => log.of(device),
+        None => device,
+    }
+}
+
+/// The log gets its name.
+fn ended(log: Option<Log>) -> Result<(), Failure> {
+    log.map_or(Ok(()), Log::finish).map_err(|e| format!("--writes: {e}").into())
 }
 
 fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Result<Aged, Failure> {
@@ -200,11 +235,13 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
         }
         (Ok(there), size) => existing(path, &there, size, &clock, args)?,
     };
-    let vol = volume::mount(kind, dev, clock.clone(), MountOptions::default());
+    let log = writes::log(args.writes.as_deref())?;
+    let vol = volume::mount(kind, told(log.as_ref(), dev), clock.clone(), MountOptions::default());
     let vol = vol.map_err(|e| format!("{name}: {e}"))?.volume();
     let done = carry_out(&*vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
     let aged = measure(kind, &*vol, chain, done)?;
     vol.unmount().map_err(|e| format!("{name}: {e}"))?;
+    ended(log)?;
     if let Some(made) = made {
         made.keep();
     }
@@ -330,7 +367,7 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
     let mut all = Vec::new();
     for name in ["pristine", "full", "full-fragmented"] {
         let chain = Recipe::chain(name)?;
-        all.push(in_memory(kind, bytes, &chain, seed)?);
+        all.push(in_memory(kind, bytes, &chain, seed, None, None)?);
     }
     let of = |name: &str| all.iter().find(|a| a.recipe == name).map(|a| a.free).unwrap_or_default();
     let ratios = RATIOS.map(|r| (r, r.ours(&of(r.of), &of(r.to))));

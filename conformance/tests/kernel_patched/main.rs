@@ -6,6 +6,7 @@
 
 mod choices;
 mod endures;
+mod packs;
 mod policies;
 mod unchanged;
 mod uses;

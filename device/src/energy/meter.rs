@@ -125,6 +125,11 @@ impl Meter {
         at(&self.ledger.lock())
     }
 
+    /// Forgets all that is on it.
+    pub fn forget(&self) {
+        *self.ledger.lock() = Ledger::default();
+    }
+
     /// The host's prices.
     pub fn host(&self) -> &Host {
         &self.host

@@ -179,6 +179,15 @@ impl Fingerprint {
     /// Writes an image file of the device's size (an old file's contents are replaced); blocks of zeroes
     /// become holes.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.save_but(path, |entry| *entry == Entry::Zero)
+    }
+
+    /// The same, but generated blocks become holes, too: what is left is what a file system wrote of its own.
+    pub fn save_hollow(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        self.save_but(path, |entry| !matches!(entry, Entry::Other(_)))
+    }
+
+    fn save_but(&self, path: impl AsRef<Path>, is_hole: impl Fn(&Entry) -> bool) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.blocks * BLOCK as u64)?;
         let mut bytes = vec![[0; BLOCK]; CHUNK_BLOCKS];
@@ -189,10 +198,10 @@ impl Fingerprint {
             }
             let mut n = 0;
             while n < CHUNK_BLOCKS {
-                let zero = chunk.entry(n) == Entry::Zero;
-                let end = (n + 1..CHUNK_BLOCKS).find(|&i| (chunk.entry(i) == Entry::Zero) != zero);
+                let hole = is_hole(&chunk.entry(n));
+                let end = (n + 1..CHUNK_BLOCKS).find(|&i| is_hole(&chunk.entry(i)) != hole);
                 let end = end.unwrap_or(CHUNK_BLOCKS);
-                if !zero {
+                if !hole {
                     file.write_all_at(bytes[n..end].as_flattened(), (at + n as u64) * BLOCK as u64)?;
                 }
                 n = end;

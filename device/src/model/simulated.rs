@@ -103,6 +103,13 @@ impl<D: BlockDevice> Simulated<D> {
         self.meter.look(at)
     }
 
+    /// Forgets everything spent up to now, waiting included: what comes is on a new account.
+    pub fn begin_again(&self) {
+        let state = &mut *self.state.lock();
+        self.wait(state, self.pace.now());
+        self.meter.forget();
+    }
+
     /// The moment up to which everything is on the meter: the device's time, which runs ahead of the clock
     /// while requests pile up on a [`Pace::Unpaced`] one.
     pub fn time(&self) -> Nanos {

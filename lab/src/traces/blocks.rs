@@ -11,7 +11,7 @@ use trace::replay::blocks::{How, Made, Replayed, replay};
 use trace::replay::extent::{self, Extent};
 use trace::requests::Requests;
 
-use super::{ReplayError, Run, Speed, Stack};
+use super::{ReplayError, Run, Speed, Stack, since};
 
 /// On which device.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,21 +37,50 @@ pub struct Plan {
     pub held: Vec<(Lba, u64)>,
     /// Requests to the recorded device.
     pub requests: u64,
+    /// The device of each recording that is made before.
+    pub before: Vec<DeviceId>,
+}
+
+/// What a recording asks of a device: the one that is named, or the busiest. `progress` is told now and then how many bytes
+/// of the file were read.
+fn asked(
+    of: Option<DeviceId>,
+    requests: &mut Requests,
+    progress: impl FnMut(u64),
+) -> Result<(DeviceId, Extent), ReplayError> {
+    let path = requests.events().format();
+    // What is damaged is replayed up to there, and needs no more.
+    let (mut all, _) = extent::scan(requests, progress);
+    let known: Vec<String> = all.keys().map(ToString::to_string).collect();
+    let left_out = requests.left_out();
+    let counted = |id: &DeviceId| left_out.iter().all(|l| l.device != *id);
+    let of = of.or_else(|| extent::busiest(&all, counted));
+    let of = of.ok_or_else(|| ReplayError::Empty(format!("this {path} recording holds no request to a device")))?;
+    let needs = all.remove(&of).ok_or_else(|| ReplayError::NotRecorded { of, known: known.join(" and ") })?;
+    Ok((of, needs))
 }
 
 impl Options {
     /// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-    pub fn plan(&self, mut requests: Requests, progress: impl FnMut(u64)) -> Result<Plan, ReplayError> {
-        let path = requests.events().format();
-        // What is damaged is replayed up to there, and needs no more.
-        let (mut all, _) = extent::scan(&mut requests, progress);
-        let known: Vec<String> = all.keys().map(ToString::to_string).collect();
-        let left_out = requests.left_out();
-        let counted = |id: &DeviceId| left_out.iter().all(|l| l.device != *id);
-        let of = self.of.or_else(|| extent::busiest(&all, counted));
-        let of = of.ok_or_else(|| ReplayError::Empty(format!("this {path} recording holds no request to a device")))?;
-        let needs: Extent =
-            all.remove(&of).ok_or_else(|| ReplayError::NotRecorded { of, known: known.join(" and ") })?;
+    pub fn plan(&self, requests: Requests, progress: impl FnMut(u64)) -> Result<Plan, ReplayError> {
+        self.plan_behind(Vec::new(), requests, progress)
+    }
+
+    /// The same of one whose requests are made behind those of others, on the same device.
+    pub fn plan_behind(
+        &self,
+        before: Vec<Requests>,
+        mut requests: Requests,
+        progress: impl FnMut(u64),
+    ) -> Result<Plan, ReplayError> {
+        let (mut earlier, mut devices) = (Extent::default(), Vec::new());
+        for mut requests in before {
+            let (of, needs) = asked(None, &mut requests, |_| {})?;
+            devices.push(of);
+            earlier = needs.behind(&earlier);
+        }
+        let (of, own) = asked(self.of, &mut requests, progress)?;
+        let (made, needs) = (own.requests, own.behind(&earlier));
         if let Some(given) = self.blocks.filter(|given| *given < needs.blocks) {
             return Err(ReplayError::TooSmall { of, needed: needs.blocks * 4096, given: given * 4096 });
         }
@@ -61,7 +90,7 @@ impl Options {
             *n = (*n).min(blocks.saturating_sub(at.0));
             *n > 0
         });
-        Ok(Plan { of, blocks, held, requests: needs.requests })
+        Ok(Plan { of, blocks, held, requests: made, before: devices })
     }
 }
 
@@ -74,10 +103,31 @@ pub fn run(
     plan: &Plan,
     speed: Speed,
     how: How,
+    told: impl FnMut(&Made, &Names, &Meter),
+    progress: impl FnMut(u64),
+) -> Result<Run<Replayed>, ReplayError> {
+    run_behind(&mut [], requests, (profile, plan, speed), how, told, progress)
+}
+
+/// The same behind those of others, which are made in their order and are on no account.
+pub fn run_behind(
+    before: &mut [Requests],
+    requests: &mut Requests,
+    (profile, plan, speed): (&Profile, &Plan, Speed),
+    how: How,
     mut told: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(plan.blocks)), &plan.held, speed)?;
+    for (earlier, of) in before.iter_mut().zip(&plan.before) {
+        let (_, whole) = replay(earlier, *of, &*stack.device, how, |_, _| {}, |_| {});
+        whole?;
+    }
+    let mut counted = None;
+    if !before.is_empty() {
+        stack.device.begin_again();
+        counted = Some(stack.device.counters());
+    }
     let from = stack.now();
     let meter = stack.device.meter();
     let told = |made: &Made, names: &Names| told(made, names, meter);
@@ -86,7 +136,10 @@ pub fn run(
         done,
         ledger: stack.device.ledger(),
         took: stack.now().since(from).0,
-        counters: stack.device.counters(),
+        counters: match counted {
+            Some(counted) => since(stack.device.counters(), &counted),
+            None => stack.device.counters(),
+        },
         damage: whole.err(),
     })
 }

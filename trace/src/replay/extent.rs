@@ -57,6 +57,18 @@ impl Extent {
         }
     }
 
+    /// What this and an `earlier` one on the same device need together: what is written there holds data here.
+    #[must_use]
+    pub fn behind(self, earlier: &Extent) -> Extent {
+        Extent {
+            blocks: self.blocks.max(earlier.blocks),
+            requests: self.requests + earlier.requests,
+            bytes: self.bytes.saturating_add(earlier.bytes),
+            read_first: (self.read_first - &earlier.known) | &earlier.read_first,
+            known: self.known | &earlier.known,
+        }
+    }
+
     /// Runs of blocks that are read before they are written: they hold data at the beginning.
     pub fn held(&self) -> Vec<(Lba, u64)> {
         let mut runs: Vec<(Lba, u64)> = Vec::new();
@@ -99,4 +111,32 @@ pub fn busiest(all: &BTreeMap<DeviceId, Extent>, counts: impl Fn(&DeviceId) -> b
         .filter(|(id, _)| counts(id))
         .max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id)))
         .map(|(id, _)| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Process;
+    use crate::block::Flags;
+
+    fn of(asked: &[(Op, u64, u64)]) -> Extent {
+        let mut extent = Extent::default();
+        for (op, at, blocks) in asked {
+            let (sector, sectors) = (at * SECTORS, blocks * SECTORS);
+            let (flags, device, process) = (Flags::empty(), DeviceId::default(), Process::default());
+            extent.add(&Request { time: 0, op: *op, flags, sector, sectors, device, pid: 0, process });
+        }
+        extent
+    }
+
+    #[test]
+    fn what_an_earlier_recording_writes_or_finds_need_not_be_there_for_a_later_one() {
+        let earlier = [(Op::Write, 0, 10), (Op::Read, 20, 2), (Op::Write, 21, 5)];
+        let later = [(Op::Read, 5, 10), (Op::Read, 21, 6), (Op::Write, 40, 1)];
+        let both = of(&later).behind(&of(&earlier));
+        assert_eq!(both.held(), [(Lba(10), 5), (Lba(20), 2), (Lba(26), 1)]);
+        let one = of(&[&earlier[..], &later].concat());
+        assert_eq!((both.held(), both.blocks, both.requests, both.bytes), (one.held(), 41, one.requests, one.bytes));
+        assert_eq!(one.clone().behind(&Extent::default()).held(), one.held());
+    }
 }

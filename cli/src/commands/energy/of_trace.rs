@@ -55,7 +55,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
     };
     let options = blocks::Options { of: None, blocks: None, full: args.full, speed: Speed::Virtual };
-    let planned = of_devices::planned(file, &args.session, args.of.as_deref(), options)?;
+    let planned = of_devices::planned(file, &[], &args.session, args.of.as_deref(), options)?;
     let (plan, source) = planned.map_err(|e| match (&e, &args.of) {
         (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
         (ReplayError::Empty(_), _) => {

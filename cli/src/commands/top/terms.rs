@@ -78,7 +78,7 @@ impl Choice {
                 let blocks = known.map_or(self.most, |d| d.bytes.div_ceil(4096).max(1));
                 let flash = profile.kind() == "flash";
                 let kept = if flash { blocks.min(self.most) } else { blocks };
-                (Plan { of: id, blocks: kept, held: everywhere(kept), requests: 0 }, kept < blocks)
+                (Plan { of: id, blocks: kept, held: everywhere(kept), requests: 0, before: Vec::new() }, kept < blocks)
             }
         };
         Ok(Some((name, Terms { profile, plan, folded })))

@@ -12,7 +12,7 @@ use super::points::Point;
 use super::requests::Table;
 use super::variant::Variant;
 use super::{Args, at_once, perfetto, said, share};
-use crate::of_devices::Source;
+use crate::of_devices::{Source, earlier};
 use crate::{Failure, of_devices, size};
 
 /// What devices must be that have the same size and hold as much.
@@ -39,7 +39,7 @@ fn plans<'a>(args: &'a Args, points: &[Point]) -> Result<Vec<Planned<'a>>, Failu
         let bytes = variant.size.as_deref().map(|text| size::within("--size", text, 1 << 20..=1 << 48)).transpose()?;
         let blocks = bytes.map(|bytes| bytes / 4096);
         let options = traces::blocks::Options { of: None, blocks, full: variant.full, speed: args.speed() };
-        let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
+        let planned = of_devices::planned(&args.file, &args.after, &args.session, args.of.as_deref(), options)?;
         let (plan, source) = planned.map_err(|e| said(args, variant, &e))?;
         all.push(Planned { size: variant.size.clone(), full: variant.full, plan, source });
     }
@@ -58,6 +58,7 @@ pub fn on_device(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure>
             queue: variant.queue.map(std::num::NonZeroUsize::get),
             flush_every: variant.flush_every,
         };
+        let mut before = args.after.iter().map(|file| earlier(file)).collect::<Result<Vec<_>, _>>()?;
         let (mut requests, length) = source.open()?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;
@@ -74,7 +75,8 @@ pub fn on_device(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure>
                 meter.look(|ledger| timeline.look(made.given, ledger));
             }
         };
-        let run = traces::blocks::run(&mut requests, &variant.profile, plan, args.speed(), how, told, moved);
+        let on = (&variant.profile, plan, args.speed());
+        let run = traces::blocks::run_behind(&mut before, &mut requests, on, how, told, moved);
         let run = run.map_err(|e| said(args, variant, &e))?;
         if let (Some(table), Some(file)) = (table, &args.requests) {
             table.finish(file)?;

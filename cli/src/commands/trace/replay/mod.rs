@@ -50,7 +50,8 @@ use variant::Variant;
 /// Requests to a block device are made on a device of the profile: each when it came, beside those that are under way, or
 /// later if its queue is full. A flush waits for the writes before it. With --back-to-back each comes as soon as the queue
 /// has room, and a flush parts what comes before it from what comes after. The device is as large as the recording needs (or --size) and holds data wherever the
-/// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
+/// recording reads what it has not written; --full makes it hold data everywhere. What --after names is made before on the same
+/// device, on no account, so that it is as full and as worn as that leaves it. Of several recorded devices the one that
 /// moved most is replayed (or --of), but none whose requests are told again of another, as `joulefs trace stat` says. Causes are what
 /// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
 /// back by a host controller that slept) and discards as reads: the one is left out, the other set right.
@@ -164,7 +165,8 @@ pub struct Args {
     /// How full the volume is when the calls begin, e.g. 90%: files that nobody changes are added until then.
     #[arg(long, value_name = "PERCENT")]
     fill: Option<String>,
-    /// A recording whose calls are made first, on no account; may be given several times.
+    /// A recording whose calls, or requests, are made first, on no account; may be given several times. Of requests, those to
+    /// the device that moved most.
     #[arg(long, value_name = "FILE")]
     after: Vec<PathBuf>,
     /// Make the calls so often. Between two times what they left is removed and what they need is put there again, on no
@@ -269,7 +271,6 @@ impl Args {
             ("--seed", self.seed.is_some()),
             ("--page-cache", self.page_cache.is_some()),
             ("--fill", self.fill.is_some()),
-            ("--after", !self.after.is_empty()),
             ("--repeat", self.repeat.is_some()),
             ("--hurry", self.hurry),
             ("--cold", self.cold),

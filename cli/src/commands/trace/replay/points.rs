@@ -247,6 +247,7 @@ fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<M
     );
     if kind == Kind::Blocks {
         put("full", json!(v.full));
+        put("after", json!((!shared.after.is_empty()).then_some(&shared.after)));
         put("queue", json!(v.queue));
         put("of", json!(of));
         put("flush_ns", json!(v.flush_every.map(|every| every.0)));
