@@ -30,13 +30,17 @@ fn a_device_that_was_used_before_copies_inside_and_only_what_comes_then_is_paid(
         writeln!(text, "/dev/y write {} 4096", (n * 7919 % 131_072) * 4096).unwrap();
     }
     fs::write(&file, text + "/dev/y read 0 65536\n/dev/y sync 0 0\n").unwrap();
-    let of = |more: &[&str]| json(&[&["trace", "replay", &file, "--size", "512M", "--back-to-back"][..], more].concat());
+    let of =
+        |more: &[&str]| json(&[&["trace", "replay", &file, "--size", "512M", "--back-to-back"][..], more].concat());
     let (new, used) = (of(&[]), of(&["--after", &fill, "--after", &mix]));
     let count = |v: &Value, name: &str| v["model"][name].as_u64().unwrap_or_else(|| panic!("{name} in {v}"));
     for name in ["blocks_written", "flushes"] {
         assert_eq!(count(&new, name), count(&used, name), "{name}");
     }
-    assert_eq!((&new["replay"]["requests"], &new["replay"]["read"]), (&used["replay"]["requests"], &used["replay"]["read"]));
+    assert_eq!(
+        (&new["replay"]["requests"], &new["replay"]["read"]),
+        (&used["replay"]["requests"], &used["replay"]["read"])
+    );
     assert_eq!(count(&new, "blocks_copied"), 0);
     assert!(count(&used, "blocks_copied") > 10_000, "{used}");
     let pj = |v: &Value| v["total_pj"].as_u64().unwrap();

@@ -103,10 +103,7 @@ impl Way {
 pub const WAYS: [Way; 4] = [
     Way::new("cost-benefit", Policy::CostBenefit, "background_gc=off", &[("gc_idle", 1)]),
     Way::new("greedy", Policy::Greedy, "background_gc=off", &[("gc_idle", 2)]),
-    Way {
-        urgency: Urgency::High,
-        ..Way::new("urgent", Policy::CostBenefit, "background_gc=off", &[("gc_urgent", 1)])
-    },
+    Way { urgency: Urgency::High, ..Way::new("urgent", Policy::CostBenefit, "background_gc=off", &[("gc_urgent", 1)]) },
     Way::new("atgc", Policy::Atgc, "background_gc=off,atgc", &[("gc_idle", 3)]),
 ];
 

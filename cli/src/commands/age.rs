@@ -183,7 +183,14 @@ fn measure(kind: Kind, vol: &dyn Volume, chain: &[Recipe], done: Done) -> Result
 }
 
 /// Ages a volume in memory; what is not files' contents is saved as a new image if one is wanted.
-fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64, image: Option<&Path>, writes: Option<&Path>) -> Result<Aged, Failure> {
+fn in_memory(
+    kind: Kind,
+    bytes: u64,
+    chain: &[Recipe],
+    seed: u64,
+    image: Option<&Path>,
+    writes: Option<&Path>,
+) -> Result<Aged, Failure> {
     if let Some(there) = image.filter(|path| path.exists()) {
         return Err(Failure::Usage(format!("--hollow: {} is there; it makes a new image", there.display())));
     }
