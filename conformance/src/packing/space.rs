@@ -104,7 +104,7 @@ mod tests {
         map[0] = 0x7f;
         map[8..12].copy_from_slice(&[0x80, 0, 0, 0]);
         map[20..24].fill(0);
-        let valid = map.iter().map(|byte| byte.count_ones() as u16).sum();
+        let valid = map.iter().map(|byte: &u8| byte.count_ones() as u16).sum();
         let segment = Segment { valid, map, ..Segment::UNUSED };
         let space = Space::in_segment(&segment);
         assert_eq!((space.free, space.fragments, space.loose), (0, 2, 1 + 31));

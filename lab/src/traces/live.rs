@@ -375,7 +375,8 @@ mod tests {
 
     fn terms(profile: &str) -> Terms {
         let blocks = 1 << 18;
-        let plan = Plan { of: DeviceId::default(), blocks, held: everywhere(blocks / 2), requests: 0 };
+        let plan =
+            Plan { of: DeviceId::default(), blocks, held: everywhere(blocks / 2), requests: 0, before: Vec::new() };
         Terms { profile: Profile::find(profile).unwrap(), plan, folded: false }
     }
 
