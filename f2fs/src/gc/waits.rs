@@ -5,7 +5,9 @@
 //! stretch of length d is met in proportion to d, and of it a part drawn evenly is left. Of all the time in which the
 //! background keeps changes waiting, the share whose caller waits longer than x is therefore
 //!
-//!     sum of max(0, d - x) over all stretches / sum of d over all stretches
+//! ```text
+//! sum of max(0, d - x) over all stretches / sum of d over all stretches
+//! ```
 //!
 //! The caller waits for the stretch under way and no other: the cleaner hands the volume on between two of them, takes small
 //! steps from then on, and ends its turn with the section. Left out on purpose: readers, who wait for none of it; checkpoints
