@@ -1,4 +1,4 @@
-//! Joule: which section has the cheapest free blocks, and are they worth their price now? In picojoules.
+//! Joule: which section is worth most to the next use of the volume for what cleaning it costs, and is it worth that? In picojoules.
 //!
 //! Our own policy; no paper. A unit of `C` blocks has `v` valid blocks, and `l` *loose* blocks (free ones in
 //! fragments) in `n` fragments. The volume does not keep `n`; it keeps `l` and `f` = sum of 16,002 / X over the
@@ -103,13 +103,16 @@ struct Weights<'a> {
 impl<'a> Weights<'a> {
     fn new(prices: &'a Prices, outlook: &Outlook, sections: u64, section: u64, power: Power, now: u64) -> Weights<'a> {
         let flash = Flash::new(prices, u64::from(outlook.free) * section, sections * section);
-        let (worth, fragment, quarters) = match power {
+        let quarters = match power {
+            _ if outlook.is_owed() => 0,
+            Power::Powered => 4,
+            Power::Battery => BATTERY_QUARTERS,
+        };
+        let rounds = outlook.rounds(section);
+        let (worth, fragment) = match quarters {
             // Of what has to be cleaned at any price the cheapest comes first.
-            _ if outlook.is_owed() => (1000, 0, 0),
-            Power::Powered => (worth(prices, outlook, &flash, section), fragment(prices, outlook, section), 4),
-            Power::Battery => {
-                (worth(prices, outlook, &flash, section), fragment(prices, outlook, section), BATTERY_QUARTERS)
-            }
+            0 => (1000, 0),
+            _ => (worth(prices, outlook, rounds, &flash, section), fragment(prices, rounds)),
         };
         Weights {
             prices,
@@ -183,26 +186,19 @@ fn cut(prices: &Prices, cuts: u32) -> u64 {
     capped(u128::from(far) * u128::from(cuts) / 1024)
 }
 
-/// What a fragment less spares the logs in the next use if that fills every hole, in pJ.
-fn fragment(prices: &Prices, outlook: &Outlook, section: u64) -> u64 {
-    match outlook.rounds(section) {
-        Some((takes, room)) => {
-            let takes = takes.min(room.saturating_mul(USES));
-            capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room))
-        }
-        None => 0,
-    }
+/// What a fragment less spares the logs in the next use if that fills every hole so often, in pJ.
+fn fragment(prices: &Prices, rounds: Option<(u64, u64)>) -> u64 {
+    let Some((takes, room)) = rounds else { return 0 };
+    let takes = takes.min(room.saturating_mul(USES));
+    capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room))
 }
 
 /// What a free block is worth to the next use, in pJ, wherever it lay.
-fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64 {
-    let fills = outlook.is_short(section) && !outlook.only_appends;
-    let requests = match fills && outlook.rounds(section).is_none() {
-        true => cut(prices, outlook.cuts),
-        false => 0,
-    };
+fn worth(prices: &Prices, outlook: &Outlook, rounds: Option<(u64, u64)>, flash: &Flash, section: u64) -> u64 {
+    let fills_some = outlook.is_short(section) && !outlook.only_appends && rounds.is_none();
+    let requests = if fills_some { cut(prices, outlook.cuts) } else { 0 };
     let takes = outlook.takes.max(1);
-    let meanwhile = match outlook.rounds(section) {
+    let meanwhile = match rounds {
         // The logs take it in the first round.
         Some((takes, room)) => capped(u128::from(outlook.writes) * u128::from(room) / u128::from(takes)),
         None => outlook.writes.saturating_mul((outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES)),
@@ -210,7 +206,7 @@ fn worth(prices: &Prices, outlook: &Outlook, flash: &Flash, section: u64) -> u64
     requests.saturating_add(flash.saved(meanwhile))
 }
 
-/// The unit whose free blocks are the cheapest, if they are worth it; `None` if those of none are.
+/// The unit that is worth most for its cost; `None` if none is worth it.
 pub fn choose(
     view: &dyn View,
     memory: &Memory,
@@ -323,14 +319,14 @@ mod tests {
         assert_eq!([&passes, &round, &comes_by].map(|o| victim(&state, o)), [Some(1), None, Some(2)]);
         // How often logs were cut before says nothing then.
         assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
-        let price = |takes| fragment(&Prices::default(), &Outlook { takes, ..round }, 512);
+        let price = |takes| fragment(&Prices::default(), Outlook { takes, ..round }.rounds(512));
         assert_eq!([50_000, 100_000, 250_000].map(price), [0, 121_949_000, 304_872_500]);
         // No use is so long that everything is worth cleaning for it.
         assert_eq!(price(1_000_000_000), 16 * 121_949_000);
         let room = |rounds: u64| {
             let flash = Flash::new(&Prices::default(), 5120, 512_000);
             let long = Outlook { takes: 100_000 * rounds, writes: 100_000 * rounds, ..round };
-            worth(&Prices::default(), &long, &flash, 512)
+            worth(&Prices::default(), &long, long.rounds(512), &flash, 512)
         };
         assert!(room(1) > 0 && room(1) == room(1000));
     }
@@ -370,14 +366,14 @@ mod tests {
         assert_eq!(victim(&empty, &Outlook { writes: 200, ..writes }), None);
         let disk = Prices { copy_inside: 0, spare: 0, ..Prices::default() };
         let flash = Flash::new(&disk, 50 * 512, 512_000);
-        assert_eq!((worth(&disk, &writes, &flash, 512), flash.for_a_write()), (0, 0));
+        assert_eq!((worth(&disk, &writes, None, &flash, 512), flash.for_a_write()), (0, 0));
     }
 
     #[test]
     fn room_that_the_next_use_takes_is_worth_what_it_saves_in_that_use() {
         let prices = Prices::default();
         let flash = Flash::new(&prices, 50 * 512, 512_000);
-        let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, &flash, 512);
+        let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, None, &flash, 512);
         // 40 sections are spare: they last for 2, 4 and 8 uses, and 16 are the most that count.
         let once = all(39 * 512);
         assert!([(20, 3), (10, 5), (5, 9), (1, USES), (0, USES)].iter().all(|(n, uses)| {
@@ -417,7 +413,7 @@ mod tests {
         let wanted = Outlook { writes: 1_000_000, ..SHORT };
         let flash = Flash::new(&prices, 10 * 512, 512_000);
         let room = 4e12 * 1100.6 / (2.0 * 110.6 * 110.6 * 512.0);
-        let ratio = (worth(&prices, &wanted, &flash, 512) - 51_000_000) as f64 / room;
+        let ratio = (worth(&prices, &wanted, None, &flash, 512) - 51_000_000) as f64 / room;
         assert!((0.999..1.001).contains(&ratio), "{ratio}");
         // Half of a flash that is erased copies nothing, and has room.
         let half = Flash::new(&prices, 460 * 512, 512_000);

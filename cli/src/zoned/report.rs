@@ -145,7 +145,7 @@ fn zone(raw: &Raw, has_capacity: bool) -> Zone {
         start: blocks(raw.start),
         len: blocks(raw.len),
         capacity: if has_capacity { blocks(raw.capacity) } else { blocks(raw.len) },
-        // A pointer inside a block is that of a write that was torn: the block is not there.
+        // Inside a block a torn write left it: nobody can go on in that block, and nothing is in it.
         pointer: (raw.kind != CONVENTIONAL).then(|| pointer.div_ceil(BLOCK / SECTOR)),
         is_worn: matches!(raw.condition, READ_ONLY | OFFLINE),
     }
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_zones_pointer_is_its_end_whatever_the_device_says_and_a_torn_block_is_written() {
+    fn a_full_zones_pointer_is_its_end_whatever_the_device_says_and_a_torn_block_is_passed() {
         let raw = Raw { start: 80, len: 80, pointer: u64::MAX, kind: 2, condition: FULL, ..Raw::default() };
         assert_eq!(zone(&raw, false), Zone { start: 10, len: 10, capacity: 10, pointer: Some(20), is_worn: false });
         let torn = Raw { pointer: 89, condition: 2, capacity: 72, ..raw };
