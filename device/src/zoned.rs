@@ -174,7 +174,8 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
         self.inner.flush(tag)?;
         let pointers = self.pointers.lock();
         for ((least, most), now) in self.flushed.lock().iter_mut().zip(before).zip(&*pointers) {
-            *least = most.min(*now);
+            // Another flush that began later may have ended meanwhile.
+            *least = (*least).max(most.min(*now));
         }
         Ok(())
     }
@@ -196,6 +197,8 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
     use crate::{Memory, PowerCut};
 
@@ -234,6 +237,56 @@ mod tests {
         assert!(dev.write(Lba(17), &filled(1, 1), TAG).is_err() && dev.inner().is_cut());
         assert!(dev.write(Lba(18), &filled(1, 1), TAG).is_err());
         assert_eq!(dev.refused(), 1);
+    }
+
+    /// The first flush waits until it is told to end.
+    struct Late {
+        inner: Memory,
+        first: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+    }
+
+    impl BlockDevice for Late {
+        fn blocks(&self) -> u64 {
+            self.inner.blocks()
+        }
+        fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+            self.inner.read(at, buf, tag)
+        }
+        fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+            self.inner.write(at, data, tag)
+        }
+        fn flush(&self, tag: Tag) -> Result<()> {
+            let first = self.first.lock().take();
+            if let Some((under_way, end)) = first {
+                under_way.send(()).unwrap();
+                end.recv().unwrap();
+            }
+            self.inner.flush(tag)
+        }
+        fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+            self.inner.discard(at, blocks, tag)
+        }
+    }
+
+    #[test]
+    fn a_flush_that_ends_late_takes_nothing_back_from_one_that_began_later() {
+        let ((under_way, begun), (end, told)) = (mpsc::channel(), mpsc::channel());
+        let below = Late { inner: Memory::new(40), first: Mutex::new(Some((under_way, told))) };
+        let dev = Zoned::new(below, 16, 1);
+        std::thread::scope(|scope| {
+            let early = scope.spawn(|| dev.flush(TAG));
+            begun.recv().unwrap();
+            dev.write(Lba(16), &filled(1, 2), TAG).unwrap();
+            dev.flush(TAG).unwrap();
+            end.send(()).unwrap();
+            early.join().unwrap().unwrap();
+        });
+        let mut least = Vec::new();
+        dev.after_cut(Memory::new(40), |flushed, _| {
+            least.push(flushed);
+            flushed
+        });
+        assert_eq!(least[1], 18);
     }
 
     #[test]
