@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep kernel soak stress bench install package wheel notebooks tools suites fmt clippy clean
+.PHONY: demo test deep kernel kernel-smp soak stress bench install package wheel notebooks tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -21,6 +21,10 @@ deep: suites
 # Linux 6.12 with kernel/patches (GPL-2.0), built as a process, and what the patches promise: kernel/README.md.
 kernel:
 	kernel/build-and-test
+
+# The same patches on x86-64 with 2 and 4 processors in QEMU, under lockdep and KASAN. After `make kernel`, whose source it takes.
+kernel-smp:
+	kernel/on-smp
 
 # Fresh schedules, faults and power cuts until interrupted; each failure is printed with the command that repeats it.
 soak:
