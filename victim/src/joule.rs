@@ -41,7 +41,8 @@
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
 //!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
-//!   logs: its own. So the unit is worth `n far takes / (holes + spare)` instead,
+//!   logs: its own. And it spares them not in one use alone: what a use leaves where sections were free dies together, and most of them
+//!   are free again for the next. So the unit is worth `n far 2 takes / (holes + spare)` instead, [`LASTS`] uses,
 //!   for [`USES`] rounds at most.
 //!   A volume that only appends cuts nothing: short of sections it cleans in the middle of the use, at
 //!   the same price and with fewer blocks left to move, so nothing is gained by being early.
@@ -73,6 +74,8 @@ use crate::view::{Bounds, Candidate, View};
 
 /// A free block is room for the flash during so many uses at most, and a hole less spares the logs so many rounds.
 pub const USES: u64 = 16;
+/// A hole less spares the logs in so many uses that fill every hole.
+pub const LASTS: u64 = 2;
 /// What the free blocks of a unit must be worth on battery, in quarters of its cost.
 const BATTERY_QUARTERS: u64 = 5;
 /// Longer times are counted as this many seconds, 34,000 years.
@@ -186,10 +189,10 @@ fn cut(prices: &Prices, cuts: u32) -> u64 {
     capped(u128::from(far) * u128::from(cuts) / 1024)
 }
 
-/// What a fragment less spares the logs in the next use if that fills every hole so often, in pJ.
+/// What a fragment less spares the logs if the next uses fill every hole so often, in pJ.
 fn fragment(prices: &Prices, rounds: Option<(u64, u64)>) -> u64 {
     let Some((takes, room)) = rounds else { return 0 };
-    let takes = takes.min(room.saturating_mul(USES));
+    let takes = takes.saturating_mul(LASTS).min(room.saturating_mul(USES));
     capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room))
 }
 
@@ -320,7 +323,8 @@ mod tests {
         // How often logs were cut before says nothing then.
         assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
         let price = |takes| fragment(&Prices::default(), Outlook { takes, ..round }.rounds(512));
-        assert_eq!([50_000, 100_000, 250_000].map(price), [0, 121_949_000, 304_872_500]);
+        // A round costs 121,949 nJ a hole, and comes in the use after this one too.
+        assert_eq!([50_000, 100_000, 250_000].map(price), [0, 243_898_000, 609_745_000]);
         // No use is so long that everything is worth cleaning for it.
         assert_eq!(price(1_000_000_000), 16 * 121_949_000);
         let room = |rounds: u64| {
