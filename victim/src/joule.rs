@@ -41,8 +41,8 @@
 //!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
 //!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
 //!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
-//!   logs: its own. And it spares them not in one use alone: what a use leaves where sections were free dies together, and most of them
-//!   are free again for the next. So the unit is worth `n far 2 takes / (holes + spare)` instead, [`LASTS`] uses,
+//!   logs: its own. And it spares them in the use after that, too, for which a section is free again if what lies in it died
+//!   together. So the unit is worth `n far 2 takes / (holes + spare)` instead, [`LASTS`] uses,
 //!   for [`USES`] rounds at most.
 //!   A volume that only appends cuts nothing: short of sections it cleans in the middle of the use, at
 //!   the same price and with fewer blocks left to move, so nothing is gained by being early.
