@@ -18,6 +18,7 @@ pub struct Watch {
 
 impl Watch {
     /// From now on.
+    #[allow(clippy::disallowed_methods, reason = "how long the run took on this machine is what is kept")]
     pub fn begin() -> Watch {
         // 5 makes the peak what is in use now (proc_pid_clear_refs(5)). Where that is refused, an earlier run of this process may
         // have needed more than the one that is watched, and the peak is its.
