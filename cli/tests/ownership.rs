@@ -3,15 +3,86 @@
 //! An ordinary user is `nobody`, whom `fusermount3` finds in the list of users. Only root can become that.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use crate::room::Room;
 use crate::theirs::assert_clean;
 use crate::typed::{done, misused, refused};
 
 const NOBODY: u32 = 65534;
+
+/// Where a line of the shell runs: in a room, on this machine as it is or in a view of it.
+trait Place {
+    fn room(&self) -> &Room;
+    /// What the command of a line begins with.
+    fn enter(&self) -> Command;
+}
+
+impl Place for Room {
+    fn room(&self) -> &Room {
+        self
+    }
+
+    fn enter(&self) -> Command {
+        Command::new("env")
+    }
+}
+
+/// A view of this machine (a mount namespace) in which `/dev/fuse` has the rights that a test is about.
+///
+/// Debian opens it to everybody by udev; a machine without udev leaves it to root alone.
+struct View<'r> {
+    room: &'r Room,
+    holder: Child,
+}
+
+impl<'r> View<'r> {
+    /// `None` where a view cannot be made; then it says so.
+    fn with_fuse(room: &'r Room, rights: &str) -> Option<Self> {
+        let set = format!(
+            "mount -t tmpfs -o mode=755 none /mnt && mknod /mnt/fuse c 10 229 && chmod {rights} /mnt/fuse \
+             && mount --bind /mnt/fuse /dev/fuse && umount -l /mnt && echo ready && exec cat"
+        );
+        let mut shell = Command::new("unshare");
+        shell.args(["-m", "sh", "-c", &set]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut view = Self { room, holder: shell.spawn().unwrap() };
+        let mut told = String::new();
+        BufReader::new(view.holder.stdout.take().unwrap()).read_line(&mut told).unwrap();
+        if told != "ready\n" {
+            println!("skipped: this machine has no views in which /dev/fuse has other rights");
+            return None;
+        }
+        Some(view)
+    }
+}
+
+impl Place for View<'_> {
+    fn room(&self) -> &Room {
+        self.room
+    }
+
+    fn enter(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        // Told by name, the directory is that of the view.
+        command.args(["--mount", "--target", &self.holder.id().to_string()]);
+        command.arg(format!("--wdns={}", self.room.text(".")));
+        command
+    }
+}
+
+impl Drop for View<'_> {
+    /// A test that fails half-way leaves no mount; what is mounted in a view goes with its last process.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = typed_by(0, self, "joulefs unmount m");
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
 
 /// A room that belongs to nobody, with the program in it; `None` where nobody can be become, or nothing mounted.
 fn rooms_of_nobody() -> Option<Room> {
@@ -31,11 +102,11 @@ fn rooms_of_nobody() -> Option<Room> {
 }
 
 /// Runs a line of the shell as somebody, in the room.
-fn typed_by(uid: u32, room: &Room, line: &str) -> Output {
+fn typed_by(uid: u32, place: &impl Place, line: &str) -> Output {
     let id = uid.to_string();
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--", "sh", "-c", line]);
-    command.current_dir(room.path(".")).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:.").output().unwrap()
+    let mut command = place.enter();
+    command.args(["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups", "--", "sh", "-c", line]);
+    command.current_dir(place.room().path(".")).env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin:.").output().unwrap()
 }
 
 fn said(out: &Output) -> String {
@@ -43,15 +114,15 @@ fn said(out: &Output) -> String {
 }
 
 #[track_caller]
-fn works(uid: u32, room: &Room, line: &str) -> String {
-    let out = typed_by(uid, room, line);
+fn works(uid: u32, place: &impl Place, line: &str) -> String {
+    let out = typed_by(uid, place, line);
     assert!(out.status.success(), "{line}: {}", said(&out));
     said(&out)
 }
 
 #[track_caller]
-fn fails(uid: u32, room: &Room, line: &str, why: &str) {
-    let out = typed_by(uid, room, line);
+fn fails(uid: u32, place: &impl Place, line: &str, why: &str) {
+    let out = typed_by(uid, place, line);
     assert!(!out.status.success() && said(&out).contains(why), "{line}: not {why:?}: {}", said(&out));
 }
 
@@ -70,15 +141,15 @@ impl Drop for Mounted<'_> {
 fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
     for kind in ["f2fs", "scherlfs"] {
         let Some(room) = rooms_of_nobody() else { return };
-        let _guard = Mounted(&room);
+        let Some(view) = View::with_fuse(&room, "666") else { return };
         works(
             NOBODY,
-            &room,
+            &view,
             &format!("joulefs mkfs v.img --size 64M --type {kind} && mkdir m && joulefs mount v.img m"),
         );
-        works(NOBODY, &room, "echo hi > m/x");
-        assert_eq!(works(NOBODY, &room, "cat m/x && stat -c %u:%g m m/x"), "hi\n65534:65534\n65534:65534\n");
-        works(NOBODY, &room, "joulefs unmount m");
+        works(NOBODY, &view, "echo hi > m/x");
+        assert_eq!(works(NOBODY, &view, "cat m/x && stat -c %u:%g m m/x"), "hi\n65534:65534\n65534:65534\n");
+        works(NOBODY, &view, "joulefs unmount m");
         if kind == "f2fs" {
             assert_clean(room.path("v.img"));
         }
@@ -89,19 +160,32 @@ fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
 fn a_volume_of_root_is_for_others_what_a_mount_shows() {
     for kind in ["f2fs", "scherlfs"] {
         let Some(room) = rooms_of_nobody() else { return };
-        let _guard = Mounted(&room);
-        works(NOBODY, &room, &format!("joulefs mkfs v.img --size 64M --type {kind} --root-owner 0:7 && mkdir m"));
-        works(NOBODY, &room, "joulefs mount v.img m");
-        assert_eq!(works(NOBODY, &room, "stat -c %u:%g m"), "0:7\n");
-        fails(NOBODY, &room, "echo hi > m/x", "ermission denied");
-        works(NOBODY, &room, "joulefs unmount m");
-        works(NOBODY, &room, "joulefs mount v.img m -o uid=65534,gid=65534");
-        assert_eq!(works(NOBODY, &room, "echo hi > m/x && stat -c %u:%g m m/x"), "65534:65534\n65534:65534\n");
-        works(NOBODY, &room, "joulefs unmount m");
+        let Some(view) = View::with_fuse(&room, "666") else { return };
+        works(NOBODY, &view, &format!("joulefs mkfs v.img --size 64M --type {kind} --root-owner 0:7 && mkdir m"));
+        works(NOBODY, &view, "joulefs mount v.img m");
+        assert_eq!(works(NOBODY, &view, "stat -c %u:%g m"), "0:7\n");
+        fails(NOBODY, &view, "echo hi > m/x", "ermission denied");
+        works(NOBODY, &view, "joulefs unmount m");
+        works(NOBODY, &view, "joulefs mount v.img m -o uid=65534,gid=65534");
+        assert_eq!(works(NOBODY, &view, "echo hi > m/x && stat -c %u:%g m m/x"), "65534:65534\n65534:65534\n");
+        works(NOBODY, &view, "joulefs unmount m");
         let rows: serde_json::Value = serde_json::from_str(&done(&["--json", "ls", &room.text("v.img:/")])).unwrap();
         let stored = rows.as_array().unwrap().iter().find(|row| row["name"] == "x").unwrap().clone();
         assert_eq!((stored["uid"].as_u64(), stored["gid"].as_u64()), (Some(65534), Some(65534)), "who made it");
     }
+}
+
+#[test]
+fn where_only_root_may_open_fuse_others_are_told_and_do_what_needs_no_mount() {
+    let Some(room) = rooms_of_nobody() else { return };
+    let Some(view) = View::with_fuse(&room, "600") else { return };
+    works(NOBODY, &view, "joulefs mkfs v.img --size 64M && mkdir m");
+    for line in ["joulefs mount v.img m", "joulefs mount -f v.img m", "joulefs device m --size 64M --image disk"] {
+        fails(NOBODY, &view, line, "chmod 666 /dev/fuse");
+    }
+    assert_eq!(works(NOBODY, &view, "ls m && ls"), "joulefs\nm\nv.img\n", "half-done work was left");
+    works(NOBODY, &view, "echo hi > x && joulefs cp x v.img:/");
+    assert_eq!(works(NOBODY, &view, "joulefs cat v.img:/x"), "hi\n");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod choices;
 mod endures;
 mod packs;
 mod policies;
+mod reads;
 mod unchanged;
 mod uses;
 
