@@ -14,57 +14,88 @@ use super::patched;
 /// Sections that are cleaned.
 const TURNS: usize = 40;
 
-/// What was read of the sections cleaned, in order: runs of blocks, by section.
-fn reads(linux: &Linux, work: &Path, request: u64, read_block: u64) -> Vec<Vec<Range<u64>>> {
+/// The volume on `$1`, which may be another device than the image, is cleaned a section at a time; files stay as they are.
+/// `bad` is called before each cleaning, `good` after it.
+const GUEST: &str = "T=/sys/kernel/tracing; mount -t tracefs trace $T; echo 8192 >$T/buffer_size_kb
+sums() { find $MNT -type f -exec sha256sum {} + | sort; }
+volume() { mount -t f2fs -o background_gc=off,gc_policy=joule /dev/$1 $MNT; S=/sys/fs/f2fs/$1; }
+bad() { :; }
+good() { :; }
+clean() {
+    # Where segments begin is in the superblock.
+    echo main $(od -An -tu4 -j1116 -N4 /dev/$1)
+    volume $1; sums >/tmp/before; umount $MNT; volume $1
+    echo 90 >$S/gc_keep_free; echo $2 >$S/gc_price_request; echo $3 >$S/gc_price_read_block
+    for event in f2fs/f2fs_get_victim block/block_rq_issue block/block_rq_error; do echo 1 >$T/events/$event/enable; done
+    for i in $(seq $4); do
+        # Nothing is in memory.
+        echo 3 >/proc/sys/vm/drop_caches
+        bad
+        perl -e 'open F, \"<\", $ENV{MNT}; ioctl F, 0x4004f506, my $a = pack \"I\", 0'
+        good
+    done
+    echo 0 >$T/tracing_on
+    grep -oE 'victim = [0-9]+|block_rq_(issue|error): [0-9,]+ R.*' $T/trace | sed 's/^/@ /'
+    umount $MNT; volume $1
+    sums | cmp - /tmp/before && echo the same
+    umount $MNT; fsck.f2fs --dry-run /dev/$1 | grep -E 'Fail|ASSERT|Error' || true
+}
+";
+
+/// A section that was cleaned.
+struct Section {
+    segno: u64,
+    /// Runs of blocks that were read of it, in order.
+    read: Vec<Range<u64>>,
+}
+
+/// What was read of each section that was cleaned, in order. And how many requests to read failed.
+struct Reads {
+    sections: Vec<Section>,
+    failed: usize,
+}
+
+/// The image of a worn volume, on which a script in the guest cleans.
+fn reads(linux: &Linux, work: &Path, script: &str) -> Reads {
     let image = work.join("image");
     SMALL.build(&image).expect("an image");
-    // Where segments begin is in the superblock. Each background cleaning is asked for by its ioctl, and finds no page in memory.
-    let script = format!(
-        "S=/sys/fs/f2fs/ubdb; T=/sys/kernel/tracing; mount -t tracefs trace $T; echo 8192 >$T/buffer_size_kb
-        echo main $(od -An -tu4 -j1116 -N4 /dev/ubdb)
-        mount -t f2fs -o background_gc=off,gc_policy=joule /dev/ubdb $MNT
-        find $MNT -type f -exec sha256sum {{}} + | sort >/tmp/before
-        umount $MNT; mount -t f2fs -o background_gc=off,gc_policy=joule /dev/ubdb $MNT
-        echo 90 >$S/gc_keep_free; echo {request} >$S/gc_price_request; echo {read_block} >$S/gc_price_read_block
-        echo 1 >$T/events/f2fs/f2fs_get_victim/enable; echo 1 >$T/events/block/block_rq_issue/enable
-        for i in $(seq {TURNS}); do
-            echo 3 >/proc/sys/vm/drop_caches
-            perl -e 'open F, \"<\", $ENV{{MNT}}; ioctl F, 0x4004f506, my $a = pack \"I\", 0'
-        done
-        echo 0 >$T/tracing_on
-        grep -oE 'victim = [0-9]+|block_rq_issue: [0-9,]+ R.*' $T/trace | sed 's/^/@ /'
-        umount $MNT; mount -t f2fs -o background_gc=off /dev/ubdb $MNT
-        find $MNT -type f -exec sha256sum {{}} + | sort | cmp - /tmp/before && echo the same
-        umount $MNT"
-    );
-    let run = Kernel::of(linux.clone()).without_mount().run(&image, &script).expect_ok();
-    assert_fsck_clean(&image);
+    let script = format!("{GUEST}{script}");
+    let run = Kernel::of(linux.clone()).without_mount().memory_mib(768).run(&image, &script).expect_ok();
     assert!(run.stdout.contains("the same"), "files changed: {}", run.stdout);
+    assert!(!["Fail", "ASSERT", "Error"].iter().any(|word| run.stdout.contains(word)), "{}", run.stdout);
+    assert_fsck_clean(&image);
     let main: u64 = run.stdout.lines().find_map(|l| l.strip_prefix("main ")).unwrap().trim().parse().unwrap();
-    let mut sections: Vec<Vec<Range<u64>>> = Vec::new();
+    let mut reads = Reads { sections: Vec::new(), failed: 0 };
     let mut section = 0..0;
     for line in run.stdout.lines().filter_map(|line| line.strip_prefix("@ ")) {
         if let Some(victim) = line.strip_prefix("victim = ") {
-            let begin = main + victim.parse::<u64>().unwrap() * 512;
-            section = begin..begin + 512;
-            sections.push(Vec::new());
-            continue;
-        }
-        // "98,16 RA 4096 () 12345 + 8 none,0,0 [perl]"
-        let words: Vec<&str> = line.split(' ').collect();
-        let plus = words.iter().position(|word| *word == "+").unwrap();
-        let sectors = |at: usize| words[at].parse::<u64>().unwrap() / 8;
-        let first = sectors(plus - 1);
-        if section.contains(&first) {
-            sections.last_mut().unwrap().push(first..first + sectors(plus + 1));
+            let segno: u64 = victim.parse().unwrap();
+            section = main + segno * 512..main + segno * 512 + 512;
+            reads.sections.push(Section { segno, read: Vec::new() });
+        } else if line.starts_with("block_rq_error") {
+            reads.failed += 1;
+        } else {
+            // "block_rq_issue: 98,16 RA 4096 () 12345 + 8 none,0,0 [perl]"
+            let words: Vec<&str> = line.split(' ').collect();
+            let plus = words.iter().position(|word| *word == "+").unwrap();
+            let sectors = |at: usize| words[at].parse::<u64>().unwrap() / 8;
+            let first = sectors(plus - 1);
+            if section.contains(&first) {
+                reads.sections.last_mut().unwrap().read.push(first..first + sectors(plus + 1));
+            }
         }
     }
-    sections
+    reads
+}
+
+/// On the image itself, at such prices of a request and of reading a block.
+fn at_prices(linux: &Linux, work: &Path, request: u64, read_block: u64) -> Vec<Section> {
+    reads(linux, work, &format!("clean ubdb {request} {read_block} {TURNS}")).sections
 }
 
 /// Gaps between a request and the next one: all of them, and those of up to so many blocks.
-fn gaps(sections: &[Vec<Range<u64>>], short: u64) -> [usize; 2] {
-    let pairs = sections.iter().flat_map(|reads| reads.windows(2));
+fn gaps(sections: &[Section], short: u64) -> [usize; 2] {
+    let pairs = sections.iter().flat_map(|section| section.read.windows(2));
     let gaps: Vec<u64> = pairs.filter_map(|pair| pair[1].start.checked_sub(pair[0].end)).collect();
     [gaps.len(), gaps.iter().filter(|gap| (1..=short).contains(*gap)).count()]
 }
@@ -73,14 +104,46 @@ fn gaps(sections: &[Vec<Range<u64>>], short: u64) -> [usize; 2] {
 fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
-    let read = |request, read_block| reads(&linux, work.path(), request, read_block);
+    let read = |request, read_block| at_prices(&linux, work.path(), request, read_block);
     // Eleven blocks cost less than a request, twelve more; where blocks are dear or requests free, no gap is worth it.
     let (along, dear) = (read(121_949, 10_819), read(10_818, 10_819));
-    let blocks = |sections: &[Vec<Range<u64>>]| sections.iter().flatten().map(|read| read.end - read.start).sum::<u64>();
+    let blocks = |sections: &[Section]| {
+        sections.iter().flat_map(|section| &section.read).map(|read| read.end - read.start).sum::<u64>()
+    };
     let ([all, short], [all_dear, short_dear]) = (gaps(&along, 11), gaps(&dear, 11));
     println!("{all} gaps, {short} short, {} blocks; dear: {all_dear}, {short_dear}, {}", blocks(&along), blocks(&dear));
     assert_eq!(along.len(), TURNS);
     assert!(short_dear > 100, "the volume has no gaps that could be read along");
     assert!(short * 20 < short_dear, "gaps were left that are cheaper read along");
     assert!(all >= 10, "gaps were read along that cost more than a request");
+}
+
+/// Gaps may be anywhere, also where the device cannot read. A request with such a block fails, and blocks that are needed with it.
+#[test]
+fn a_gap_that_cannot_be_read_takes_nothing_from_the_blocks_beside_it() {
+    let Some(linux) = patched() else { return };
+    let work = tempfile::tempdir().expect("a directory");
+    // What lies between blocks that are needed is found where no gap is read along. The device cannot read there while cleaning
+    // does, and can where it writes: elsewhere, and in sections that are cleaned by then.
+    let needed = at_prices(&linux, work.path(), 10_818, 10_819);
+    let gaps = |section: &Section| -> String {
+        let gaps = section.read.windows(2).map(|pair| pair[0].end..pair[1].start);
+        let gaps = gaps.filter(|gap| !gap.is_empty() && gap.end - gap.start <= 11);
+        gaps.map(|gap| format!("{}-{} ", gap.start * 8, gap.end * 8 - 1)).collect()
+    };
+    let gaps: String =
+        needed.iter().map(|section| format!("echo {} >/tmp/gaps/{}\n", gaps(section), section.segno)).collect();
+    let script = format!(
+        "mount -t configfs config /sys/kernel/config; N=/sys/kernel/config/nullb/bad; mkdir $N
+        echo $(($(cat /sys/block/ubdb/size) / 2048)) >$N/size; echo 1 >$N/memory_backed; echo 4096 >$N/blocksize; echo 1 >$N/power
+        dd if=/dev/ubdb of=/dev/bad bs=1M 2>/dev/null
+        mkdir /tmp/gaps; {gaps}
+        bad() {{ for gap in $(cat /tmp/gaps/*); do echo +$gap >$N/badblocks; done; }}
+        good() {{ for gap in $(cat /tmp/gaps/*); do echo -$gap >$N/badblocks; done; rm -f /tmp/gaps/$(grep -o 'victim = [0-9]*' $T/trace | tail -1 | cut -d' ' -f3); }}
+        clean bad 121949 10819 {TURNS}"
+    );
+    let run = reads(&linux, work.path(), &script);
+    println!("{} requests failed", run.failed);
+    assert_eq!(run.sections.len(), TURNS, "cleaning ended early");
+    assert!(run.failed > 20, "no gap failed: {}", run.failed);
 }
