@@ -207,8 +207,9 @@ fn counters_are_scraped_while_a_recording_is_played_and_a_signal_ends_it_cleanly
     assert!(counted >= line["joules"].as_f64().unwrap() * 0.999, "{counted} {line}");
     assert!(body.contains("process=\"reader\",component=\"storage\""), "{body}");
     assert!(scrape("POST").starts_with("HTTP/1.0 405 "));
+    // Not the signal of the terminal, which a shell has ignored for what runs behind it.
     let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let last: Value = serde_json::from_str(&out.last().unwrap()).unwrap();
     assert_eq!((last["ended"].as_bool(), child.wait().unwrap().code()), (Some(true), Some(0)));
 }

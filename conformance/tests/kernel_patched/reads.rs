@@ -35,6 +35,7 @@ clean() {
         good
     done
     echo 0 >$T/tracing_on
+    echo moved $(cat $S/moved_blocks_background)
     grep -oE 'victim = [0-9]+|block_rq_(issue|error): [0-9,]+ R.*' $T/trace | sed 's/^/@ /'
     umount $MNT; volume $1
     sums | cmp - /tmp/before && echo the same
@@ -49,10 +50,13 @@ struct Section {
     read: Vec<Range<u64>>,
 }
 
-/// What was read of each section that was cleaned, in order. And how many requests to read failed.
+/// What was read of each section that was cleaned, in order.
 struct Reads {
     sections: Vec<Section>,
+    /// Requests that failed.
     failed: usize,
+    /// Blocks that were moved.
+    moved: u64,
 }
 
 /// The image of a worn volume, on which a script in the guest cleans.
@@ -64,8 +68,12 @@ fn reads(linux: &Linux, work: &Path, script: &str) -> Reads {
     assert!(run.stdout.contains("the same"), "files changed: {}", run.stdout);
     assert!(!["Fail", "ASSERT", "Error"].iter().any(|word| run.stdout.contains(word)), "{}", run.stdout);
     assert_fsck_clean(&image);
-    let main: u64 = run.stdout.lines().find_map(|l| l.strip_prefix("main ")).unwrap().trim().parse().unwrap();
-    let mut reads = Reads { sections: Vec::new(), failed: 0 };
+    let number = |name: &str| -> u64 {
+        let line = run.stdout.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|line| line.trim().parse().ok()).unwrap_or_else(|| panic!("no {name}: {}", run.stdout))
+    };
+    let main = number("main ");
+    let mut reads = Reads { sections: Vec::new(), failed: 0, moved: number("moved ") };
     let mut section = 0..0;
     for line in run.stdout.lines().filter_map(|line| line.strip_prefix("@ ")) {
         if let Some(victim) = line.strip_prefix("victim = ") {
@@ -93,29 +101,42 @@ fn at_prices(linux: &Linux, work: &Path, request: u64, read_block: u64) -> Vec<S
     reads(linux, work, &format!("clean ubdb {request} {read_block} {TURNS}")).sections
 }
 
-/// Gaps between a request and the next one: all of them, and those of up to so many blocks.
-fn gaps(sections: &[Section], short: u64) -> [usize; 2] {
-    let pairs = sections.iter().flat_map(|section| section.read.windows(2));
-    let gaps: Vec<u64> = pairs.filter_map(|pair| pair[1].start.checked_sub(pair[0].end)).collect();
-    [gaps.len(), gaps.iter().filter(|gap| (1..=short).contains(*gap)).count()]
+/// What was read, if gaps of up to so many blocks are read along: runs that the device may be asked for at once.
+fn joined(read: &[Range<u64>], most: u64) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for next in read {
+        match runs.last_mut() {
+            Some(last) if next.start >= last.end && next.start - last.end <= most => last.end = next.end,
+            _ => runs.push(next.clone()),
+        }
+    }
+    runs
 }
 
 #[test]
 fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     let Some(linux) = patched() else { return };
     let work = tempfile::tempdir().expect("a directory");
-    let read = |request, read_block| at_prices(&linux, work.path(), request, read_block);
-    // Eleven blocks cost less than a request, twelve more; where blocks are dear or requests free, no gap is worth it.
-    let (along, dear) = (read(121_949, 10_819), read(10_818, 10_819));
-    let blocks = |sections: &[Section]| {
-        sections.iter().flat_map(|section| &section.read).map(|read| read.end - read.start).sum::<u64>()
-    };
-    let ([all, short], [all_dear, short_dear]) = (gaps(&along, 11), gaps(&dear, 11));
-    println!("{all} gaps, {short} short, {} blocks; dear: {all_dear}, {short_dear}, {}", blocks(&along), blocks(&dear));
-    assert_eq!(along.len(), TURNS);
-    assert!(short_dear > 100, "the volume has no gaps that could be read along");
-    assert!(short * 20 < short_dear, "gaps were left that are cheaper read along");
-    assert!(all >= 10, "gaps were read along that cost more than a request");
+    // Eleven blocks cost less than a request, twelve more. Where requests are free, no gap is worth it.
+    let along = at_prices(&linux, work.path(), 121_949, 10_819);
+    let dear = at_prices(&linux, work.path(), 10_818, 10_819);
+    assert_eq!((along.len(), dear.len()), (TURNS, TURNS));
+    // What prices are, chooses; so the sections are compared that both chose.
+    let both: Vec<(&Section, &Section)> =
+        along.iter().filter_map(|a| Some((a, dear.iter().find(|d| d.segno == a.segno)?))).collect();
+    let requests = |of: fn(&(&Section, &Section)) -> usize| both.iter().map(of).sum::<usize>();
+    let (made, alone) = (requests(|(a, _)| a.read.len()), requests(|(_, d)| d.read.len()));
+    let runs: Vec<Range<u64>> = both.iter().flat_map(|(_, d)| joined(&d.read, 11)).collect();
+    // As long as any was.
+    let longest = along.iter().flat_map(|section| &section.read).map(|read| read.end - read.start).max().unwrap();
+    let fewest = runs.iter().map(|run| (run.end - run.start).div_ceil(longest)).sum::<u64>() as usize;
+    println!("{} sections: {alone} requests, {made} with gaps; {} runs, in {fewest} of up to {longest}", both.len(), runs.len());
+    assert!(both.len() >= TURNS / 2 && alone > fewest * 3 / 2, "nothing to read along");
+    assert!(made <= fewest + fewest / 10, "gaps were left that are cheaper read along, or requests not joined");
+    // A run is read as one, and no further.
+    let (read, needed) = (|s: &Section| joined(&s.read, 0), |s: &Section| joined(&s.read, 11));
+    let alike = both.iter().filter(|(a, d)| read(a) == needed(d)).count();
+    assert!(alike * 10 >= both.len() * 9, "{alike} of {} sections are read in the runs that are cheapest", both.len());
 }
 
 /// Gaps may be anywhere, also where the device cannot read. A request with such a block fails, and blocks that are needed with it.
@@ -142,8 +163,10 @@ fn a_gap_that_cannot_be_read_takes_nothing_from_the_blocks_beside_it() {
         good() {{ for gap in $(cat /tmp/gaps/*); do echo -$gap >$N/badblocks; done; rm -f /tmp/gaps/$(grep -o 'victim = [0-9]*' $T/trace | tail -1 | cut -d' ' -f3); }}
         clean bad 121949 10819 {TURNS}"
     );
-    let run = reads(&linux, work.path(), &script);
-    println!("{} requests failed", run.failed);
-    assert_eq!(run.sections.len(), TURNS, "cleaning ended early");
-    assert!(run.failed > 20, "no gap failed: {}", run.failed);
+    let (run, control) =
+        (reads(&linux, work.path(), &script), reads(&linux, work.path(), &script.replace("echo +", ": ")));
+    println!("{} requests failed; {} blocks moved, {} where none fails", run.failed, run.moved, control.moved);
+    assert!(run.failed > 20 && control.failed == 0, "{} and {} requests failed", run.failed, control.failed);
+    let victims = |run: &Reads| -> Vec<u64> { run.sections.iter().map(|section| section.segno).collect() };
+    assert_eq!((victims(&run), run.moved), (victims(&control), control.moved), "what could not be read along was left");
 }
