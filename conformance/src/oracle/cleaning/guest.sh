@@ -40,6 +40,7 @@ mnt() {
     second
     a=$(up)
     mount -t f2fs -o "$1" /dev/ubdb $MNT
+    echo 1000000 >$S/cp_interval
     echo "@@mounted $a $(up) $(cat $S/mounted_time_sec)"
     for k in $KNOBS; do [ -e $S/$k ] && echo "@@knob $k $(cat $S/$k)"; done
     told
@@ -119,6 +120,9 @@ umnt() {
     echo "@@unmounted"
 }
 
+# The script alone decides when files are written and checkpoints made. The flusher would write what is dirty for half a minute,
+# and F2FS would make a checkpoint each minute: on a busy host that is in the middle of a recording.
+echo 0 >/proc/sys/vm/dirty_writeback_centisecs
 mount -t tracefs trace $TRACE
 mount -t debugfs debug /sys/kernel/debug
 for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end f2fs_write_checkpoint; do echo 1 >$TRACE/events/f2fs/$e/enable; done
