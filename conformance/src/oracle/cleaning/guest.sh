@@ -120,9 +120,10 @@ umnt() {
     echo "@@unmounted"
 }
 
-# The script alone decides when files are written and checkpoints made. The flusher would write what is dirty for half a minute,
-# and F2FS would make a checkpoint each minute: on a busy host that is in the middle of a recording.
-echo 0 >/proc/sys/vm/dirty_writeback_centisecs
+# The script alone decides when files are written and checkpoints made. The flusher would come five seconds after the first page is
+# dirty, and F2FS would make a checkpoint each minute: on a busy host that is in the middle of a recording. 0 would call the
+# flusher at once.
+echo 360000 >/proc/sys/vm/dirty_writeback_centisecs
 mount -t tracefs trace $TRACE
 mount -t debugfs debug /sys/kernel/debug
 for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end f2fs_write_checkpoint; do echo 1 >$TRACE/events/f2fs/$e/enable; done
