@@ -130,7 +130,11 @@ fn a_gap_is_read_along_where_that_is_cheaper_than_another_request() {
     // As long as any was.
     let longest = along.iter().flat_map(|section| &section.read).map(|read| read.end - read.start).max().unwrap();
     let fewest = runs.iter().map(|run| (run.end - run.start).div_ceil(longest)).sum::<u64>() as usize;
-    println!("{} sections: {alone} requests, {made} with gaps; {} runs, in {fewest} of up to {longest}", both.len(), runs.len());
+    println!(
+        "{} sections: {alone} requests, {made} with gaps; {} runs, in {fewest} of up to {longest}",
+        both.len(),
+        runs.len()
+    );
     assert!(both.len() >= TURNS / 2 && alone > fewest * 3 / 2, "nothing to read along");
     assert!(made <= fewest + fewest / 10, "gaps were left that are cheaper read along, or requests not joined");
     // A run is read as one, and no further.
