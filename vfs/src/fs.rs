@@ -165,7 +165,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// likes.
     fn tick(&self) -> Result<Duration>;
     /// Counters and settings of the running file system, as name and value, in the order people read
-    /// them. Empty if it has none.
+    /// them. Empty if it has none. A volume that can fail to write a checkpoint has the lines of [`crate::state`], too.
     fn report(&self) -> Vec<(String, String)> {
         Vec::new()
     }

@@ -14,6 +14,7 @@ mod fragments;
 mod fs;
 pub mod path;
 mod power;
+pub mod state;
 mod types;
 mod volume;
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::{FileSystem, FreeFragments};
+use crate::{FileSystem, FreeFragments, Ino};
 
 /// What may be asked to find a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,6 +97,11 @@ pub trait Volume: FileSystem {
     fn report_too(&self, reporter: Reporter);
     /// What whoever mounts it to write should be told, if anything; it follows the volume's name.
     fn warning(&self) -> Option<String> {
+        None
+    }
+    /// Inodes that changed since the last durable checkpoint, so that a copy of them and of their names holds all that would
+    /// be lost. `None`: the volume cannot tell, and everything has to be copied.
+    fn not_durable(&self) -> Option<Vec<Ino>> {
         None
     }
 }
