@@ -80,6 +80,8 @@ causes! {
     DeltaMeta = 25, "meta_pages_of_deltas", "meta pages of deltas";
     /// Blocks of files that defragmentation brings together.
     Defragment = 26, "defragmentation", "defragmentation";
+    /// Nodes, tables and packs of checkpoints that were written only because changes had waited long enough.
+    Commit = 27, "timed_commits", "timed commits";
 }
 
 impl Cause {

@@ -29,7 +29,7 @@ impl Volume {
     /// Writes a checkpoint, if anything changed since the last.
     pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
         let mut pack = self.cp.write();
-        if reason == Reason::Running && !self.changed.load(Ordering::Acquire) {
+        if reason != Reason::Unmount && !self.changed.load(Ordering::Acquire) {
             return Ok(());
         }
         self.checkpoint_locked(&mut pack, reason)
@@ -69,25 +69,26 @@ impl Volume {
 
     /// Writes a checkpoint of everything except contents of files that find no place in the log; returns how many
     /// blocks wait. It frees the segments emptied since the last one, which may give those blocks a place. If even
-    /// nodes and directories find no place, the volume stays as it was.
+    /// nodes and directories find no place, the volume stays as it was; after any other error it takes no changes
+    /// ([`crate::health`]).
     pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
         self.check_writable()?;
         let flushed = self.flush_all_contents(pack).and_then(|waiting| {
-            self.flush_all_nodes(pack, Cause::Node)?;
+            self.flush_all_nodes(pack, reason.cause(Cause::Node))?;
+            self.seg.lock().seat_full_logs()?;
             Ok(waiting)
         });
-        let waiting = flushed.inspect_err(|e| {
-            if matches!(e, Error::Violated(_)) {
-                self.failed.store(true, Ordering::Release);
-            }
+        let waiting = flushed.inspect_err(|e| match e {
+            Error::Fs(vfs::Error::NoSpace) => {}
+            Error::Violated(_) => self.health.fail_for_good(e),
+            e => self.health.fail(format_args!("a checkpoint failed: {e}")),
         })?;
-        self.seg.lock().seat_full_logs()?;
         // Blocks wait for a later checkpoint, so this one is not the volume's last.
-        let reason = if waiting > 0 { Reason::Running } else { reason };
-        if let Err(e) = self.commit_pack(pack, reason) {
-            self.failed.store(true, Ordering::Release);
-            return Err(e);
-        }
+        let reason = if waiting > 0 && reason == Reason::Unmount { Reason::Running } else { reason };
+        self.commit_pack(pack, reason).inspect_err(|e| match e {
+            Error::Violated(_) => self.health.fail_for_good(e),
+            e => self.health.fail(format_args!("a checkpoint failed: {e}")),
+        })?;
         if waiting > 0 {
             self.changed.store(true, Ordering::Release);
         }
@@ -107,14 +108,25 @@ impl Volume {
 
     fn commit_pack(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         self.check_invariants()?;
-        let (nat_journal, nat_bitmap) = self.nat.flush()?;
+        let second = !pack.second;
+        let start = self.sb.cp.plus(if second { 512 } else { 0 });
+        let tag = reason.cause(Cause::Checkpoint).tag();
+        if pack.torn {
+            self.dev.write(Lba(start.0.into()), &[0; BLOCK], tag)?;
+            self.dev.flush(tag)?;
+            pack.torn = false;
+        }
+        let nat = self.nat.flush(reason.cause(Cause::Nat))?;
+        let nat_journal = nat.journal();
         let mut seg = self.seg.lock();
         let seg = &mut *seg;
         seg.save_moved()?;
         seg.close_windows();
         let mut cp = pack.checkpoint.clone();
-        let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut pack.sit_journal)?;
-        seg.summaries.write_all(&*self.dev, &self.sb)?;
+        // Of the pack's own state nothing changes before the new pack is durable.
+        let mut sit_entries = pack.sit_journal.clone();
+        let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut sit_entries, reason.cause(Cause::Sit))?;
+        seg.summaries.write_all(&*self.dev, &self.sb, reason.cause(Cause::Ssa))?;
 
         let orphans = self.orphans.all();
         let orphan_blocks = orphan::encode(&orphans);
@@ -144,9 +156,9 @@ impl Volume {
         if cp.pack_blocks > 512 {
             return Err(Error::corrupt(format_args!("{} orphans do not fit a checkpoint", orphans.len())));
         }
-        cp.next_free_nid = self.nat.next_free_hint();
+        cp.next_free_nid = nat.next_free;
         cp.elapsed = self.mounted_seconds();
-        cp.nat_bitmap = nat_bitmap;
+        cp.nat_bitmap.clone_from(&nat.bitmap);
 
         let mut bytes = cp.encode(&self.sb);
         let head: Vec<u8> = bytes[..BLOCK].to_vec();
@@ -163,9 +175,7 @@ impl Volume {
                 bytes.extend_from_slice(&log.summary[..]);
             }
         }
-        let second = !pack.second;
-        let start = self.sb.cp.plus(if second { 512 } else { 0 });
-        let tag = Cause::Checkpoint.tag();
+        pack.torn = true;
         self.dev.write(Lba(start.0.into()), &bytes, tag)?;
         self.dev.flush(tag)?;
         let tail = start.plus(cp.pack_blocks - 1);
@@ -173,8 +183,9 @@ impl Volume {
         self.dev.flush(tag)?;
 
         self.cp_ver.store(cp.version | u64::from(cp.crc) << 32, Ordering::Release);
-        pack.second = second;
-        pack.checkpoint = cp;
+        (pack.second, pack.torn) = (second, false);
+        (pack.checkpoint, pack.sit_journal) = (cp, sit_entries);
+        self.nat.commit(nat);
         let freed = seg.table.commit();
         seg.chain_ends = false;
         self.changed.store(false, Ordering::Release);
@@ -208,6 +219,7 @@ impl Volume {
         seg: &Segments,
         bitmap: &mut [u8],
         journal: &mut BTreeMap<SegNo, RawSitEntry>,
+        cause: Cause,
     ) -> Result<[u8; JOURNAL_BYTES]> {
         let mut groups: BTreeMap<u32, Vec<SegNo>> = BTreeMap::new();
         let changed: Vec<SegNo> = seg.table.changed().collect();
@@ -247,7 +259,7 @@ impl Volume {
             }
             let second = !bits::msb_test(bitmap, n as usize);
             let at = self.sb.sit_block(n, second);
-            self.dev.write(Lba(at.0.into()), &*b, Cause::Sit.tag())?;
+            self.dev.write(Lba(at.0.into()), &*b, cause.tag())?;
             bits::msb_put(bitmap, n as usize, second);
             // The block now holds these entries; older ones must not stay in the journal.
             journal.retain(|s, _| s.0 / SIT_ENTRIES != n);

@@ -253,8 +253,8 @@ impl Volume {
             // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
             self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
-                // Which writes are lost is unknown; a later flush that succeeds would not bring them back.
-                self.failed.store(true, Ordering::Release);
+                // Which writes are lost is unknown: no fsync may promise anything before a checkpoint has succeeded.
+                self.health.fail(format_args!("an fsync could not flush the device: {e}"));
                 e.into()
             })
         })?;

@@ -16,6 +16,7 @@ pub mod error;
 pub mod file;
 pub mod fsync;
 pub mod gc;
+mod health;
 pub mod inode;
 pub mod invariant;
 pub mod mkfs;

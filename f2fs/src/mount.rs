@@ -26,6 +26,7 @@ use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
+use crate::health::Health;
 use crate::inode::InodeTable;
 use crate::invariant::Sound;
 use crate::nat::Nat;
@@ -37,6 +38,7 @@ use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
+use crate::tick::Changes;
 use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
 /// Why a volume could not be mounted.
@@ -463,7 +465,7 @@ impl Volume {
             sb,
             clock,
             options,
-            cp: RwLock::new(PackState { checkpoint: cp, second, sit_journal, kbytes_written }),
+            cp: RwLock::new(PackState { checkpoint: cp, second, sit_journal, torn: false, kbytes_written }),
             names: Mutex::new(()),
             nat,
             seg: Mutex::new(segments),
@@ -479,7 +481,8 @@ impl Volume {
             flushes: FlushGate::default(),
             used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),
-            failed: AtomicBool::new(false),
+            health: Health::default(),
+            changes: Changes::default(),
             changed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             dir_blocks: AtomicU64::new(0),

@@ -37,11 +37,15 @@ struct Dirty {
 }
 
 struct State {
+    /// Which copy of each block is the newer one.
     bitmap: Vec<u8>,
+    /// The same as the last durable checkpoint says. Its copies stay untouched until another one is durable, however
+    /// often that is tried.
+    durable: Vec<u8>,
     dirty: FxHashMap<Nid, Dirty>,
     journal: FxHashMap<Nid, NatEntry>,
     blocks: Cache<u32, Box<Block>>,
-    /// How many flushes have ended.
+    /// How many blocks were written, and how many flushes have ended.
     flushes: u64,
     free: VecDeque<Nid>,
     /// Next NAT block to search for free numbers, and how many have been searched.
@@ -126,6 +130,7 @@ impl Nat {
     ) -> Self {
         let blocks = sb.nat_blocks();
         let state = State {
+            durable: bitmap.clone(),
             bitmap,
             dirty: FxHashMap::default(),
             journal: journal.into_iter().collect(),
@@ -156,7 +161,7 @@ impl Nat {
         let mut b = Box::new([0; 4096]);
         let read = self.dev.read(Lba(self.sb.nat_block(n, second).0.into()), &mut *b, Cause::Nat.tag());
         let mut s = self.state.write();
-        // A flush writes the other copy, once, and only the next flush this one. Otherwise the bytes may be of any time.
+        // If a flush wrote the block meanwhile, the bytes may be of any time.
         if (bits::msb_test(&s.bitmap, n as usize), s.flushes) == (second, before) {
             read?;
             s.keep(n, b);
@@ -338,16 +343,16 @@ impl Nat {
         }
     }
 
-    /// Where the next search for free numbers should begin.
-    pub fn next_free_hint(&self) -> u32 {
+    /// Where the next search for free numbers should begin, once those freed since the last checkpoint are.
+    fn next_free_hint(&self) -> u32 {
         let s = self.state.read();
-        s.free.front().map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
+        s.free.front().or(s.freed.first()).map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
     }
 
-    /// Writes every dirty entry: as many as fit to the journal, the rest to the other copy of their block. Returns the
-    /// journal and the bitmap for the checkpoint. The caller keeps all other threads out; if this fails, the volume
-    /// must not write another checkpoint.
-    pub fn flush(&self) -> Result<([u8; JOURNAL_BYTES], Vec<u8>)> {
+    /// Writes every dirty entry: as many as fit to the journal, the rest to the other copy of their block. The caller
+    /// keeps all other threads out and calls [`Self::commit`] once the checkpoint is durable. Until then entries stay dirty
+    /// and another attempt writes them again, to the same copies.
+    pub fn flush(&self, cause: Cause) -> Result<Flushed> {
         let (mut journal, groups) = self.state.read().to_flush();
         let mut by_size: Vec<(u32, Group)> = groups.into_iter().collect();
         by_size.sort_by_key(|(n, g)| (g.len(), *n));
@@ -361,32 +366,59 @@ impl Nat {
             }
         }
         to_blocks.sort_by_key(|(n, _)| *n);
-        // Until the end, readers find changed entries where they were: among the dirty ones or in the journal.
+        // Until the commit, readers find changed entries where they were: among the dirty ones or in the journal.
         for (n, group) in to_blocks {
             let (mut b, first) = self.look(|s| {
                 let b = s.blocks.get(&n).ok_or(Missing(n))?;
-                Ok((b.clone(), !bits::msb_test(&s.bitmap, n as usize)))
+                Ok((b.clone(), !bits::msb_test(&s.durable, n as usize)))
             })?;
             for (nid, e) in group {
                 nat::put(&mut b, nat::position(nid).1, e);
             }
             let at = self.sb.nat_block(n, first);
-            self.dev.write(Lba(at.0.into()), &*b, Cause::Nat.tag())?;
+            self.dev.write(Lba(at.0.into()), &*b, cause.tag())?;
             let mut s = self.state.write();
+            s.flushes += 1;
             bits::msb_put(&mut s.bitmap, n as usize, first);
             s.keep(n, b);
         }
+        let bitmap = self.state.read().bitmap.clone();
+        Ok(Flushed { bitmap, journal, next_free: self.next_free_hint() })
+    }
+
+    /// The checkpoint that has `flushed` is durable: what it holds is no longer dirty, and freed numbers may be used.
+    pub fn commit(&self, flushed: Flushed) {
         let mut s = self.state.write();
         let s = &mut *s;
         s.flushes += 1;
-        s.journal.clone_from(&journal);
+        (s.durable, s.journal) = (flushed.bitmap, flushed.journal);
         s.dirty.retain(|_, d| d.entry.addr == BlockAddr::NEW);
         let freed = std::mem::take(&mut s.freed);
         s.free.extend(freed);
         self.note_want(s);
-        let mut journal: Vec<(Nid, NatEntry)> = journal.into_iter().collect();
-        journal.sort_by_key(|(n, _)| *n);
-        Ok((encode_nat_journal(&journal), s.bitmap.clone()))
+    }
+
+    /// Inodes of which a node was made, written or freed since the last checkpoint.
+    pub fn changed_inodes(&self) -> Vec<Ino> {
+        self.state.read().dirty.values().map(|d| d.entry.ino).collect()
+    }
+}
+
+/// What a checkpoint says of the table, once [`Nat::flush`] has written the table's blocks.
+pub struct Flushed {
+    /// Which copy of each block is valid.
+    pub bitmap: Vec<u8>,
+    journal: FxHashMap<Nid, NatEntry>,
+    /// Where the next search for free numbers should begin.
+    pub next_free: u32,
+}
+
+impl Flushed {
+    /// The journal as a pack holds it.
+    pub fn journal(&self) -> [u8; JOURNAL_BYTES] {
+        let mut journal: Vec<(Nid, NatEntry)> = self.journal.iter().map(|(nid, e)| (*nid, *e)).collect();
+        journal.sort_by_key(|(nid, _)| *nid);
+        encode_nat_journal(&journal)
     }
 }
 
@@ -409,9 +441,13 @@ mod tests {
         let dev = Arc::new(Gate::new(Gate::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
         move_all(&vol.nat, 1);
-        vol.nat.flush().unwrap();
+        flush(&vol.nat).unwrap();
         vol.nat.state.write().blocks = Cache::new(CACHED_BLOCKS, CACHED_BLOCKS / 8);
         (dev, vol)
+    }
+
+    fn flush(nat: &Nat) -> Result<()> {
+        nat.flush(Cause::Nat).map(|flushed| nat.commit(flushed))
     }
 
     fn move_all(nat: &Nat, to: u32) {
@@ -433,7 +469,7 @@ mod tests {
             assert!(dev.await_one());
             move_all(nat, 2);
             writes.stop(Op::Write, cause);
-            let flusher = s.spawn(|| nat.flush().map(drop));
+            let flusher = s.spawn(|| flush(nat));
             assert!(writes.await_one());
             // The checkpoint has switched to the new copy of the second block, and not yet to that of the third.
             writes.stop(Op::Write, cause);
@@ -458,7 +494,7 @@ mod tests {
             assert!(dev.await_one());
             for to in [2, 3] {
                 move_all(nat, to);
-                nat.flush().unwrap();
+                flush(nat).unwrap();
             }
             dev.go_on();
             assert_eq!(reader.join().unwrap(), BlockAddr(3));
@@ -480,7 +516,7 @@ mod tests {
         nat.claim(claimed, claimed.as_ino()).unwrap();
         nat.release(claimed).unwrap();
         until.iter().for_each(|&n| nat.release(n).unwrap());
-        nat.flush().unwrap();
+        flush(nat).unwrap();
         let mut after: Vec<Nid> = (0..2000).map(|_| nat.reserve(None).unwrap()).collect();
         assert!(after.contains(&claimed));
         after.sort_unstable();

@@ -13,6 +13,8 @@ use format::SegNo;
 use format::checkpoint::Checkpoint;
 use format::sit::RawSitEntry;
 
+use crate::cause::Cause;
+
 /// The valid checkpoint, and the parts of it that live on in memory.
 pub struct PackState {
     /// As last written or read.
@@ -21,6 +23,9 @@ pub struct PackState {
     pub second: bool,
     /// SIT entries that are in the journal and not in the table's blocks.
     pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
+    /// True if an attempt to write the other pack failed: that pack may be valid, and what it refers to is about to be
+    /// written over.
+    pub torn: bool,
     /// Kilobytes written over the volume's life, as Linux counts them.
     pub kbytes_written: u64,
 }
@@ -30,6 +35,18 @@ pub struct PackState {
 pub enum Reason {
     /// The volume goes on.
     Running,
+    /// The volume goes on, and `commit=` bounds how long a change may stay in memory.
+    Commit,
     /// It is being unmounted: node summaries go into the pack.
     Unmount,
+}
+
+impl Reason {
+    /// What blocks of a checkpoint are counted as that are otherwise counted as `usual`.
+    pub(crate) fn cause(self, usual: Cause) -> Cause {
+        match self {
+            Reason::Commit => Cause::Commit,
+            Reason::Running | Reason::Unmount => usual,
+        }
+    }
 }

@@ -80,6 +80,10 @@ impl vfs::Volume for Volume {
         *self.reported_too.lock() = Some(reporter);
     }
 
+    fn not_durable(&self) -> Option<Vec<vfs::Ino>> {
+        Some(Volume::not_durable(self).into_iter().map(|ino| vfs::Ino(ino.0.into())).collect())
+    }
+
     fn warning(&self) -> Option<String> {
         let quotas = self.superblock().quota_inos.iter().any(|ino| ino.0 != 0);
         (quotas && !self.read_only()).then(|| {

@@ -1,16 +1,65 @@
 //! What is due by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
 
-use std::sync::atomic::Ordering;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use format::checkpoint::CpFlags;
+use format::{Ino, Nid};
 
 use crate::cause::Cause;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::temperature::Writeback;
 use crate::file::writeback::or_wait;
 use crate::pack::Reason;
 use crate::volume::Volume;
+
+/// When changes become durable though nobody asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Commit {
+    /// At the latest so long after the first change that is not durable.
+    pub after: Duration,
+    /// Sooner if nothing changes for so long, and the last checkpoint is [`Commit::APART`] old.
+    pub idle: Duration,
+}
+
+impl Commit {
+    /// At most one checkpoint in this time is written because nothing changes.
+    pub const APART: Duration = Duration::from_secs(1);
+
+    /// Within `after`, and after 300 ms without a change: `sync; sleep 1` then suffices where `sync` itself does not reach
+    /// the file system.
+    pub fn within(after: Duration) -> Self {
+        Commit { after, idle: Duration::from_millis(300).min(after) }
+    }
+}
+
+/// When something changed that is not durable yet, in milliseconds of the clock. Kept only where [`Commit`] asks for it.
+#[derive(Default)]
+pub(crate) struct Changes {
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Asks for a turn sooner than the last one said.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Changes {
+    /// Something changes. `first`: since the last checkpoint nothing did.
+    pub(crate) fn note(&self, now: u64, first: bool) {
+        self.last.store(now, Ordering::Release);
+        if first {
+            self.first.store(now, Ordering::Release);
+            if let Some(wake) = self.wake.get() {
+                wake();
+            }
+        }
+    }
+
+    /// Who is to be asked for a turn. Only the first one counts.
+    pub(crate) fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.wake.set(wake);
+    }
+}
 
 impl Volume {
     /// Does what is due: writes back old dirty contents, writes a checkpoint, cleans. Returns when to call again: a
@@ -22,7 +71,18 @@ impl Volume {
         }
         self.write_if_due()?;
         self.restore_if_due()?;
-        Ok(self.clean_if_due()?.min(AT_MOST))
+        let next = self.clean_if_due()?.min(AT_MOST);
+        Ok(self.commit_in().map_or(next, |commit| next.min(commit)))
+    }
+
+    /// How long it is until `commit=` asks for a checkpoint; `None` if nothing waits for one.
+    fn commit_in(&self) -> Option<Duration> {
+        let commit = self.options.commit.filter(|_| self.changed.load(Ordering::Acquire))?;
+        let ms = |time: Duration| time.as_millis() as u64;
+        let latest = self.changes.first.load(Ordering::Acquire) + ms(commit.after);
+        let idle = self.changes.last.load(Ordering::Acquire) + ms(commit.idle);
+        let apart = self.last_checkpoint.load(Ordering::Acquire) + ms(Commit::APART.min(commit.after));
+        Some(Duration::from_millis(latest.min(idle.max(apart)).saturating_sub(self.monotonic_ms())))
     }
 
     fn write_if_due(&self) -> Result<()> {
@@ -30,9 +90,15 @@ impl Volume {
             return Ok(());
         }
         let now = self.monotonic_ms();
-        let due = |last: u64, after: std::time::Duration| now.saturating_sub(last) >= after.as_millis() as u64;
+        let due = |last: u64, after: Duration| now.saturating_sub(last) >= after.as_millis() as u64;
         if due(self.last_checkpoint.load(Ordering::Acquire), self.options.checkpoint_after) {
             return self.checkpoint(Reason::Running);
+        }
+        if self.commit_in() == Some(Duration::ZERO) {
+            self.balance()?;
+            // Contents first, without keeping other operations out.
+            self.write_back_gently()?;
+            return self.checkpoint(Reason::Commit);
         }
         if due(self.last_writeback.load(Ordering::Acquire), self.options.writeback_after) {
             self.last_writeback.store(now, Ordering::Release);
@@ -54,24 +120,33 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. If an earlier checkpoint failed, this tries to write all that is in memory once more; if
+    /// that succeeds, changes are taken again.
     pub(crate) fn sync_all(&self) -> Result<()> {
         if self.options.read_only || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.check_writable()?;
+        if !self.health.is_sound() {
+            let mut pack = self.cp.write();
+            self.health.begin_retry();
+            // Refused if nothing may be written any more.
+            self.check_writable()?;
+            return self.checkpoint_locked(&mut pack, Reason::Running);
+        }
         if self.changed.load(Ordering::Acquire) {
             self.balance()?;
             // Contents first, without keeping other operations out.
             self.write_back_gently()?;
             self.checkpoint(Reason::Running)
         } else {
-            Ok(self.dev.flush(Cause::Checkpoint.tag())?)
+            let flushed = self.dev.flush(Cause::Checkpoint.tag());
+            Ok(flushed.inspect_err(|e| self.health.fail(format_args!("the device could not be flushed: {e}")))?)
         }
     }
 
     /// Ends the volume's life: everything durable, the checkpoint marked clean. Does nothing the
-    /// second time, and writes nothing if the image is in that state already.
+    /// second time, and writes nothing if the image is in that state already. If the checkpoint fails, the volume stays
+    /// open, and another call tries again.
     pub(crate) fn unmount_clean(&self) -> Result<()> {
         let mut pack = self.cp.write();
         if self.closed.load(Ordering::Acquire) {
@@ -81,17 +156,32 @@ impl Volume {
             self.closed.store(true, Ordering::Release);
             return Ok(());
         }
+        let retry = self.health.begin_retry();
+        if let Some(why) = self.health.why() {
+            return Err(Error::Fs(vfs::Error::device(why)));
+        }
         let clean = pack.checkpoint.flags.contains(CpFlags::UMOUNT);
-        let out = if clean && !self.changed.load(Ordering::Acquire) {
-            Ok(())
-        } else {
+        if retry || !clean || self.changed.load(Ordering::Acquire) {
             self.free_orphans(&pack);
             if let Err(e) = self.give_back_ahead(&mut pack) {
                 log::warn!("room ahead of logs stays reserved: {e}");
             }
-            self.checkpoint_locked(&mut pack, Reason::Unmount)
-        };
+            self.checkpoint_locked(&mut pack, Reason::Unmount)?;
+        }
         self.closed.store(true, Ordering::Release);
-        out
+        Ok(())
+    }
+
+    /// Inodes of which something is newer than in the last checkpoint.
+    pub(crate) fn not_durable(&self) -> Vec<Ino> {
+        let dirty_nodes = self.nodes.dirty();
+        let dirty_contents: Vec<Ino> = self.inodes.dirty.lock().keys().copied().collect();
+        let mut all = self.nat.changed_inodes();
+        all.extend(dirty_nodes.iter().map(|node| node.ino));
+        all.extend(dirty_contents);
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|ino| self.nat.get(Nid(ino.0)).is_ok_and(|entry| entry.addr != format::BlockAddr::NULL));
+        all
     }
 }

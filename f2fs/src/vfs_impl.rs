@@ -338,6 +338,10 @@ impl FileSystem for Volume {
         Ok(self.tick_all()?)
     }
 
+    fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.changes.wake_by(wake);
+    }
+
     fn report(&self) -> Vec<(String, String)> {
         Volume::report(self)
     }

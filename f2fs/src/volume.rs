@@ -37,6 +37,7 @@ use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
+use crate::health::Health;
 use crate::inode::InodeTable;
 use crate::invariant::Sound;
 use crate::nat::Nat;
@@ -46,6 +47,7 @@ use crate::pack::PackState;
 use crate::replacement::Cache;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
+use crate::tick::Changes;
 
 /// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +83,8 @@ pub struct MountOptions {
     pub writeback_after: Duration,
     /// A checkpoint is written this long after a change (kernel `DEF_CP_INTERVAL`).
     pub checkpoint_after: Duration,
+    /// When changes become durable though nobody asks; never before `checkpoint_after` without.
+    pub commit: Option<crate::tick::Commit>,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
     /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); with 0 none does.
@@ -133,6 +137,7 @@ impl Default for MountOptions {
             dir_cache: 4096,
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
+            commit: None,
             inline: true,
             in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
             prealloc: None,
@@ -284,9 +289,10 @@ pub struct Volume {
     /// True if nothing changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,
     pub(crate) cp_ver: AtomicU64,
-    pub(crate) failed: AtomicBool,
+    pub(crate) health: Health,
     pub(crate) changed: AtomicBool,
     pub(crate) closed: AtomicBool,
+    pub(crate) changes: Changes,
     pub(crate) elapsed_base: u64,
     pub(crate) mounted_at: Duration,
     /// Monotonic time of the last checkpoint and the last writeback, in milliseconds.
@@ -322,7 +328,7 @@ impl Volume {
     /// as a power cut leaves it.
     pub(crate) fn left_a_gap(&self) {
         if self.dev.zones().is_some() {
-            self.failed.store(true, Ordering::Release);
+            self.health.fail_for_good("a write to a zone failed, and nothing can be written behind the gap it left");
         }
     }
 
@@ -362,14 +368,10 @@ impl Volume {
         if self.options.read_only || self.closed.load(Ordering::Acquire) {
             return Err(vfs::Error::ReadOnly.into());
         }
-        if self.failed.load(Ordering::Acquire) {
-            // A checkpoint failed half-way: memory and device disagree.
-            return Err(vfs::Error::device(
-                "an earlier write failed; the volume takes no changes until it is mounted again",
-            )
-            .into());
+        match self.health.why() {
+            None => Ok(()),
+            Some(why) => Err(vfs::Error::device(format_args!("the volume takes no changes: {why}")).into()),
         }
-        Ok(())
     }
 
     /// Begins a change: makes sure there is room to finish it, then holds checkpoints off.
@@ -382,7 +384,10 @@ impl Volume {
         // The volume may have been unmounted, or have failed, while this waited.
         self.check_writable()?;
         // Only now: a checkpoint that was under way ends by noting that nothing changed since.
-        self.changed.store(true, Ordering::Release);
+        let first = !self.changed.swap(true, Ordering::AcqRel);
+        if self.options.commit.is_some() {
+            self.changes.note(self.monotonic_ms(), first);
+        }
         Ok(Change { cp })
     }
 

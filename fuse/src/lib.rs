@@ -45,6 +45,7 @@ pub mod daemon;
 pub mod errno;
 mod features;
 pub mod gauge;
+mod kept;
 mod listing;
 pub mod memory;
 pub mod mount;

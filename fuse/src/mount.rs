@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -17,6 +17,7 @@ use signal_hook::iterator::{Handle, Signals};
 use vfs::FileSystem;
 
 use crate::features::Caching;
+use crate::kept::Kept;
 use crate::notices::Notices;
 use crate::operations::Adapter;
 use crate::shown::{Owner, Shown};
@@ -57,6 +58,9 @@ pub struct MountOptions {
     pub noatime: bool,
     /// Show everything as belonging to these.
     pub owner: Owner,
+    /// How long the kernel may keep what is written to files that stay open; as long as it likes (about 35 seconds), if
+    /// nothing is said or if this process may not ask it.
+    pub commit: Option<Duration>,
 }
 
 impl Default for MountOptions {
@@ -73,6 +77,7 @@ impl Default for MountOptions {
             exec: true,
             noatime: false,
             owner: Owner::default(),
+            commit: None,
         }
     }
 }
@@ -190,7 +195,7 @@ pub struct Mounted {
     events: Receiver<Event>,
     sender: Sender<Event>,
     session: Option<JoinHandle<()>>,
-    ticker: Option<(Sender<()>, JoinHandle<()>)>,
+    ticker: Option<(Sender<Turn>, JoinHandle<()>)>,
     signals: Option<(Handle, JoinHandle<()>)>,
     finished: bool,
 }
@@ -267,7 +272,9 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
         signals: None,
         finished: false,
     };
-    mounted.ticker = Some(tick(mounted.fs.clone(), notices).map_err(start)?);
+    let kept = options.commit.filter(|_| !read_only && options.caching == Caching::Writeback);
+    let kept = kept.map(|every| Kept::new(mounted.dir.clone(), device, every));
+    mounted.ticker = Some(tick(mounted.fs.clone(), notices, kept).map_err(start)?);
     Ok(mounted)
 }
 
@@ -283,17 +290,34 @@ fn let_go(ended: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until the returned sender is dropped.
-fn tick(fs: Arc<dyn FileSystem>, notices: Arc<Notices>) -> io::Result<(Sender<()>, JoinHandle<()>)> {
-    let (stop, stopped) = mpsc::channel::<()>();
+/// What the thread of background work is told.
+enum Turn {
+    /// A turn is due sooner than the last one said.
+    Now,
+    /// There will be no more.
+    End,
+}
+
+/// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until [`Turn::End`].
+fn tick(
+    fs: Arc<dyn FileSystem>,
+    notices: Arc<Notices>,
+    mut kept: Option<Kept>,
+) -> io::Result<(Sender<Turn>, JoinHandle<()>)> {
+    let (sender, turns) = mpsc::channel();
+    let wake = sender.clone();
+    // A thread that has ended needs no turn.
+    fs.wake_by(Box::new(move || drop(wake.send(Turn::Now))));
     let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
         let mut last = None;
-        let (mut wait, mut waited) = (TICK, Duration::ZERO);
-        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-            waited += wait;
-            if waited >= TICK {
+        let (mut wait, mut refreshed) = (TICK, Instant::now());
+        while !matches!(turns.recv_timeout(wait), Ok(Turn::End) | Err(RecvTimeoutError::Disconnected)) {
+            if refreshed.elapsed() >= TICK {
                 notices.refresh();
-                waited = Duration::ZERO;
+                refreshed = Instant::now();
+            }
+            if let Some(kept) = &mut kept {
+                kept.write_when_due();
             }
             let (next, error) = match fs.tick() {
                 Ok(next) => (next, None),
@@ -309,7 +333,7 @@ fn tick(fs: Arc<dyn FileSystem>, notices: Arc<Notices>) -> io::Result<(Sender<()
             last = error;
         }
     })?;
-    Ok((stop, thread))
+    Ok((sender, thread))
 }
 
 impl Mounted {
@@ -365,8 +389,8 @@ impl Mounted {
         self.finished = true;
         let ended = self.serve_until_end();
         // The order matters: no background work while the volume ends.
-        if let Some((stop, thread)) = self.ticker.take() {
-            drop(stop);
+        if let Some((turns, thread)) = self.ticker.take() {
+            let _ = turns.send(Turn::End);
             // Whoever cleans for as long as nobody asks anything ends with what it has begun.
             let _ = self.fs.getattr(self.fs.root());
             let _ = thread.join();

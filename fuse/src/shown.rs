@@ -254,6 +254,7 @@ impl FileSystem for Shown {
         defragment(ino: Ino, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)>;
         room(blocks: u64, clean: bool) -> Result<Room>;
         tick() -> Result<Duration>;
+        wake_by(wake: Box<dyn Fn() + Send + Sync>);
         report() -> Vec<(String, String)>;
         account(files: usize, since: u64) -> Option<String>;
         tune(name: &str, value: &str) -> std::result::Result<(), String>;

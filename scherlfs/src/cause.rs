@@ -28,11 +28,13 @@ pub enum Cause {
     Cleaning = 10,
     /// What is read and written to bring files together.
     Reorganising = 11,
+    /// Flushes that come only because changes had waited long enough.
+    Commit = 12,
 }
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::Superblock,
         Cause::Contents,
         Cause::Inode,
@@ -44,6 +46,7 @@ impl Cause {
         Cause::Format,
         Cause::Cleaning,
         Cause::Reorganising,
+        Cause::Commit,
     ];
 
     /// All, for those who count and report.
@@ -72,6 +75,7 @@ impl Cause {
             Cause::Format => "making_the_volume",
             Cause::Cleaning => "making_room",
             Cause::Reorganising => "bringing_files_together",
+            Cause::Commit => "timed_commits",
         }
     }
 
@@ -89,6 +93,7 @@ impl Cause {
             Cause::Format => "making the volume",
             Cause::Cleaning => "making room",
             Cause::Reorganising => "bringing files together",
+            Cause::Commit => "timed commits",
         }
     }
 }

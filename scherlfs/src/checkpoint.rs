@@ -42,7 +42,7 @@ impl State {
     fn flush(&mut self, cause: Cause) -> Result<()> {
         self.dev.flush(Self::tag(cause)).map_err(|e| {
             let why = format!("a flush failed: {e}");
-            self.broken.get_or_insert(why.clone());
+            self.fail(why.clone());
             Error::Device(why)
         })
     }
@@ -53,15 +53,35 @@ impl State {
             archive.before(&sb)?;
         }
         let (at, block) = (sb.place(), sb.write());
+        // If this fails, it is not known which checkpoint counts.
+        self.torn_superblock = true;
         self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {
-            // Nobody knows which checkpoint counts now.
             let why = format!("a superblock could not be written: {e}");
-            self.broken.get_or_insert(why.clone());
+            self.fail(why.clone());
             Error::Device(why)
         })?;
         self.flush(Cause::Superblock)?;
+        self.torn_superblock = false;
+        self.unflushed = None;
         self.sb = sb;
         self.begun = true;
+        Ok(())
+    }
+
+    /// Before the log goes on after a superblock of which it is not known whether it reached the disk: it must not count,
+    /// as what it refers to is written over.
+    pub(crate) fn forget_torn_superblock(&mut self) -> Result<()> {
+        if self.torn_superblock {
+            let at = Superblock { checkpoint: self.sb.checkpoint + 1, ..self.sb.clone() }.place();
+            let written = self.dev.write(Lba(at.0), &[0; BLOCK], Self::tag(Cause::Superblock));
+            written.map_err(|e| {
+                let why = format!("a superblock could not be written: {e}");
+                self.fail(why.clone());
+                Error::Device(why)
+            })?;
+            self.flush(Cause::Superblock)?;
+            self.torn_superblock = false;
+        }
         Ok(())
     }
 

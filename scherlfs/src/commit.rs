@@ -43,7 +43,7 @@ impl State {
             Some(next) => self.attempt = next,
             None => {
                 let why = format!("a transaction could not be written {} times", u8::MAX);
-                self.broken.get_or_insert(why.clone());
+                self.fail_for_good(why.clone());
                 return Err(Error::Device(why));
             }
         }
@@ -157,6 +157,7 @@ impl State {
         for start in notes.collect::<Vec<_>>() {
             self.die_for_good(Run { start, blocks: 1 })?;
         }
+        self.unflushed = self.unflushed.or(self.since);
         self.since = None;
         Ok(true)
     }

@@ -100,10 +100,11 @@ impl Volume {
         if asleep {
             return Ok(more_to_fill.unwrap_or(every));
         }
-        let every = more_to_fill.unwrap_or(every);
         let mut state = self.state.write();
+        let commit = state.commit_at().map(|at| at.saturating_sub(now));
+        let every = more_to_fill.unwrap_or(every).min(commit.unwrap_or(every));
         if state.ended || state.broken.is_some() {
-            return Ok(every);
+            return Ok(every.max(SOON));
         }
         let due = state.pace.checkpoint_every.is_some_and(|t| now.saturating_sub(state.checkpointed) >= t);
         if due {
@@ -191,6 +192,8 @@ impl Volume {
         let state = self.state.read();
         let done = state.care.done;
         let mut lines = vec![
+            ("state".to_owned(), if state.broken.is_none() { "ok" } else { "failed" }.to_owned()),
+            ("state_reason".to_owned(), state.broken.as_ref().map_or("-".to_owned(), |b| b.why.clone())),
             ("clean".to_owned(), state.care.clean.name().to_owned()),
             ("strategy".to_owned(), state.care.strategy().name().to_owned()),
             ("power".to_owned(), state.care.power.name().to_owned()),

@@ -1,5 +1,7 @@
 //! What is known of files that are gone, and who answers beside the volume: what only those who count ask for.
 
+use std::sync::OnceLock;
+
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use scherlfs_format::Ino;
@@ -13,6 +15,8 @@ const KEPT: usize = 65_536;
 pub(crate) struct Hooks {
     pub accountant: Mutex<Option<Accountant>>,
     pub reporter: Mutex<Option<Reporter>>,
+    /// Asks for a turn of background work.
+    pub wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The last names of files that are gone, if somebody wants them: the directory, and the name in it.

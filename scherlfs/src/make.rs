@@ -4,6 +4,7 @@
 //! old one is after an unmount. Both superblock copies are written, so that neither is of a file system before.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::{BlockDevice, Clock, Lba, Tag};
 use rustc_hash::FxHashMap;
@@ -160,6 +161,9 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         gone_names: Default::default(),
         request: parking_lot::Mutex::default(),
         broken: None,
+        torn_superblock: false,
+        unflushed: None,
+        committed: Duration::ZERO,
         ended: false,
     };
     let mut root = Inode {

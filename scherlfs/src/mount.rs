@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::{BlockDevice, Clock};
 use parking_lot::{Mutex, RwLock};
@@ -105,6 +106,9 @@ impl State {
             gone_names: Default::default(),
             request: parking_lot::Mutex::default(),
             broken: None,
+            torn_superblock: false,
+            unflushed: None,
+            committed: Duration::ZERO,
             ended: false,
             sb,
         })

@@ -11,6 +11,8 @@ pub(crate) struct Pace {
     pub dirty: u64,
     /// What waits is written after so long.
     pub writeback: Duration,
+    /// Changes become durable so long after the first one, though nobody asks.
+    pub commit: Option<Duration>,
     /// A checkpoint is due after so many blocks of log, as [`crate::MountOptions`] says.
     pub checkpoint_blocks: u64,
     /// And so long after the last one.

@@ -10,6 +10,7 @@ use vfs::{
 
 use crate::archive::wakes::{Why, because};
 use crate::attributes::{check_unsealed, readable};
+use crate::cause::Cause;
 use crate::file::{check_file, whole_blocks};
 use crate::names::Wish;
 use crate::volume::{State, Volume};
@@ -382,18 +383,24 @@ impl FileSystem for Volume {
 
     fn fsync(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         let ino = Volume::number(ino)?;
-        because(Why::Fsync, || self.settle(|st| if ino == IFILE { Ok(()) } else { st.inode(ino).map(drop) }))
+        because(Why::Fsync, || self.settle(Cause::Log, |st| if ino == IFILE { Ok(()) } else { st.inode(ino).map(drop) }))
     }
 
     fn fsyncdir(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         let ino = Volume::number(ino)?;
         let is_directory =
             |st: &mut State| if ino != IFILE && st.inode(ino)?.is_dir() { Ok(()) } else { Err(Error::NotDirectory) };
-        because(Why::Fsync, || self.settle(is_directory))
+        because(Why::Fsync, || self.settle(Cause::Log, is_directory))
     }
 
     fn sync(&self) -> Result<()> {
-        because(Why::Fsync, || self.settle(|_| Ok(())))
+        self.retry()?;
+        let done = because(Why::Fsync, || self.settle(Cause::Log, |_| Ok(())));
+        done.inspect_err(|e| {
+            if matches!(e, Error::Device(_)) {
+                self.state.write().fail(format!("what was written could not be made durable: {e}"));
+            }
+        })
     }
 
     fn getxattr(&self, ino: vfs::Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -447,6 +454,11 @@ impl FileSystem for Volume {
         self.set(name, value)
     }
 
+    fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        // Only the first one counts: there is one mount.
+        let _ = self.hooks.wake.set(wake);
+    }
+
     fn report(&self) -> Vec<(String, String)> {
         let mut out = self.lines();
         if let Some(archive) = &self.archive {
@@ -467,16 +479,19 @@ impl FileSystem for Volume {
         if self.options.read_only {
             return Ok(());
         }
-        let mut state = self.state.write();
-        if state.ended {
+        if self.state.read().ended {
             return Ok(());
         }
+        self.retry()?;
+        let mut state = self.state.write();
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
         let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
+        // If it failed, another call tries again.
+        done.inspect_err(|e| state.fail(format!("the last checkpoint failed: {e}")))?;
         state.ended = true;
         if let Some(archive) = &self.archive {
             archive.close();
         }
-        done
+        Ok(())
     }
 }

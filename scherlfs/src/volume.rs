@@ -20,6 +20,7 @@ use vfs::{Error, Power, Result};
 
 use crate::archive::wakes::{Why, because};
 use crate::archive::{Archive, Beside};
+use crate::cause::Cause;
 use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
 use crate::extents::Freed;
@@ -63,6 +64,9 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// What waits is written after so long.
     pub writeback: Duration,
+    /// Changes become durable so long after the first one at the latest, and soon after the last one, though nobody asks;
+    /// without, when `writeback` or something else makes it so.
+    pub commit: Option<Duration>,
     /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, when somebody asks for what
     /// was written to be durable, and with [`Sync::Call`] after each call.
     pub checkpoint_blocks: u64,
@@ -90,6 +94,7 @@ impl Default for MountOptions {
             ifile_cache: 4096,
             inode_cache: 16384,
             writeback: Duration::from_secs(5),
+            commit: None,
             checkpoint_blocks: 16384,
             checkpoint_every: None,
             clean: Clean::ByPower,
@@ -101,6 +106,10 @@ impl Default for MountOptions {
     }
 }
 
+/// Changes become durable after so long without another one,
+const IDLE: Duration = Duration::from_millis(300);
+/// at most once in this time.
+const APART: Duration = Duration::from_secs(1);
 /// Room that only operations that give room back may use.
 pub(crate) const SPARE: u64 = 24;
 /// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
@@ -111,6 +120,7 @@ impl MountOptions {
         Pace {
             dirty: self.dirty,
             writeback: self.writeback,
+            commit: self.commit,
             checkpoint_blocks: self.checkpoint_blocks,
             checkpoint_every: self.checkpoint_every,
         }
@@ -128,6 +138,14 @@ pub struct Volume {
     pub(crate) hooks: Hooks,
     /// What `dev` is, if something stands beside the volume.
     pub(crate) archive: Option<Arc<Archive>>,
+}
+
+/// Why nothing can be changed.
+#[derive(Debug, Clone)]
+pub(crate) struct Broken {
+    pub why: String,
+    /// True if nothing may be written any more.
+    pub for_good: bool,
 }
 
 /// Everything that changes.
@@ -192,7 +210,13 @@ pub(crate) struct State {
     /// Room for a request's bytes; empty but while one is given to the device.
     pub request: Mutex<Vec<u8>>,
     /// Why nothing can be changed any more.
-    pub broken: Option<String>,
+    pub broken: Option<Broken>,
+    /// A superblock that may not have been written whole, or may: what it refers to is about to be written over.
+    pub torn_superblock: bool,
+    /// The oldest change that was written and may not be durable.
+    pub unflushed: Option<Duration>,
+    /// When `commit=` last made changes durable.
+    pub committed: Duration,
     pub ended: bool,
 }
 
@@ -260,7 +284,7 @@ impl State {
         let twice = taken || !self.dead.add_run(run);
         if twice {
             let what = format!("blocks from {} on belong to two files, or to nobody and to one", run.start);
-            self.broken.get_or_insert_with(|| what.clone());
+            self.fail_for_good(what.clone());
             return Err(Error::Corrupt(what));
         }
         Ok(())
@@ -284,6 +308,14 @@ impl State {
         let claimed = self.promised + self.need + gone + self.checkpoint_need();
         let claimed = claimed + path::overhead(claimed, self.free.runs());
         self.free.count().saturating_sub(claimed)
+    }
+
+    /// When changes are to be made durable though nobody asks; `None`: nothing waits for it.
+    pub fn commit_at(&self) -> Option<Duration> {
+        let commit = self.pace.commit?;
+        let first = [self.since, self.unflushed].into_iter().flatten().min()?;
+        let idle = (self.changed + commit.min(IDLE)).max(self.committed + commit.min(APART));
+        Some(idle.min(first + commit))
     }
 
     /// Makes sure that so many blocks can be written beside all that waits. What only gives room back may use the last.
@@ -338,8 +370,23 @@ impl State {
     pub fn writable(&self) -> Result<()> {
         match &self.broken {
             _ if self.ended => Err(Error::Device("the volume is unmounted".into())),
-            Some(why) => Err(Error::Device(format!("no changes until the volume is mounted again: {why}"))),
+            Some(Broken { why, for_good: true }) => {
+                Err(Error::Device(format!("no changes until the volume is mounted again: {why}")))
+            }
+            Some(Broken { why, .. }) => Err(Error::Device(format!("the volume takes no changes: {why}"))),
             None => Ok(()),
+        }
+    }
+
+    /// What was accepted could not be made durable. All of it is in memory, and [`Volume::retry`] may write it.
+    pub fn fail(&mut self, why: String) {
+        self.broken.get_or_insert(Broken { why, for_good: false });
+    }
+
+    /// Memory and disk may contradict each other: nothing more may be written.
+    pub fn fail_for_good(&mut self, why: String) {
+        if self.broken.as_ref().is_none_or(|b| !b.for_good) {
+            self.broken = Some(Broken { why, for_good: true });
         }
     }
 
@@ -405,6 +452,12 @@ impl Volume {
         let waits = !state.waiting.is_empty() || !state.gone.is_empty();
         if waits && state.since.is_none() {
             state.since = Some(self.clock.monotonic());
+            if state.pace.commit.is_some()
+                && state.unflushed.is_none()
+                && let Some(wake) = self.hooks.wake.get()
+            {
+                wake();
+            }
         }
         let due = match self.options.sync {
             Sync::Call => waits,
@@ -428,7 +481,7 @@ impl Volume {
     }
 
     /// Makes all that was written durable, if `is_right` says that there is what somebody asked it of.
-    pub(crate) fn settle(&self, is_right: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
+    pub(crate) fn settle(&self, cause: Cause, is_right: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
         let attempt = {
             let mut state = self.state.write();
             is_right(&mut state)?;
@@ -450,13 +503,28 @@ impl Volume {
                     }
                 }
             }
-            state.series_flushes()?
+            (state.seq, state.series_flushes()?)
         };
-        self.flush()?;
+        let (seq, attempt) = attempt;
+        self.flush(cause)?;
+        let mut state = self.state.write();
         if let Some(attempt) = attempt {
-            self.state.write().series_flushed(attempt);
+            state.series_flushed(attempt);
+        }
+        if state.seq == seq {
+            state.unflushed = None;
         }
         Ok(())
+    }
+
+    /// If something could not be made durable, allows another attempt: the next one writes all that waits once more.
+    pub(crate) fn retry(&self) -> Result<()> {
+        let mut state = self.state.write();
+        if state.broken.as_ref().is_none_or(|b| b.for_good) {
+            return Ok(());
+        }
+        state.broken = None;
+        state.forget_torn_superblock()
     }
 
     /// Writes what waits to the disk, and what is staged, for the disk is awake.
@@ -466,19 +534,28 @@ impl Volume {
             state.writable()?;
             state.commit()?;
         }
-        self.flush()
+        self.flush(Cause::Log)
     }
 
     /// Writes what waits when it is time; says whether it did.
     pub(crate) fn write_when_due(&self) -> Result<()> {
         let now = self.clock.monotonic();
-        let (since, writeback) = {
+        let (since, writeback, commit) = {
             let state = self.state.read();
-            (state.since, state.pace.writeback)
+            (state.since, state.pace.writeback, state.commit_at())
         };
         let old = since.is_some_and(|since| now.saturating_sub(since) >= writeback);
+        if !old && commit.is_some_and(|at| now >= at) {
+            let done = because(Why::Waiting, || {
+                self.settle(Cause::Commit, |state| {
+                    state.committed = now;
+                    Ok(())
+                })
+            });
+            return done.inspect_err(|e| self.state.write().fail(format!("a commit failed: {e}")));
+        }
         match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
-            None if old => self.settle(|_| Ok(())),
+            None if old => self.settle(Cause::Log, |_| Ok(())),
             Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
                 because(Why::Waiting, || self.burst())
             }
@@ -488,11 +565,11 @@ impl Volume {
         }
     }
 
-    fn flush(&self) -> Result<()> {
-        let tag = device::Tag { cause: crate::cause::Cause::Log as u8, owner: 0 };
+    fn flush(&self, cause: Cause) -> Result<()> {
+        let tag = device::Tag { cause: cause as u8, owner: 0 };
         self.dev.flush(tag).map_err(|e| {
             let why = format!("a flush failed: {e}");
-            self.state.write().broken.get_or_insert(why.clone());
+            self.state.write().fail(why.clone());
             Error::Device(why)
         })
     }

@@ -98,7 +98,8 @@ pub trait FileSystem: Send + Sync + 'static {
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()>;
     /// Makes a directory's names durable.
     fn fsyncdir(&self, ino: Ino, data_only: bool) -> Result<()>;
-    /// Makes everything durable.
+    /// Makes everything durable. If that fails, the file system keeps what is in memory and takes no changes; another call
+    /// writes all of it once more, and if that succeeds changes are taken again.
     fn sync(&self) -> Result<()>;
 
     /// One attribute's value, by its full name (`user.x`, `system.posix_acl_access`).
@@ -164,6 +165,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// long there may be more. A mount calls this from a thread of its own; a simulation whenever it
     /// likes.
     fn tick(&self) -> Result<Duration>;
+    /// Called once by whoever calls [`tick`](Self::tick): `wake` asks for a turn sooner than the last one said, as when the
+    /// first change after a long rest begins the time within which it is to become durable.
+    fn wake_by(&self, _wake: Box<dyn Fn() + Send + Sync>) {}
     /// Counters and settings of the running file system, as name and value, in the order people read
     /// them. Empty if it has none. A volume that can fail to write a checkpoint has the lines of [`crate::state`], too.
     fn report(&self) -> Vec<(String, String)> {

@@ -16,6 +16,7 @@ use device::energy::profile::Profile;
 use f2fs::RollForward;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
+use f2fs::tick::Commit;
 use serde_json::json;
 use vfs::{FileSystem, Look};
 use volume::options::{number, on};
@@ -118,6 +119,9 @@ pub struct UnmountArgs {
     wait: u64,
 }
 
+/// Within which time changes become durable, unless `commit=` says otherwise: as on ext4.
+const COMMIT: Duration = Duration::from_secs(5);
+
 /// The smallest keep: below that it holds hardly a file.
 const KEEP_MIN: u64 = 1 << 20;
 
@@ -140,6 +144,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut fuse = fuse::MountOptions::default();
     let (mut stats, mut index, mut keep) = (None, None, None);
     let mut power_auto = false;
+    let mut commit_given = false;
     let mut masks: BTreeMap<&str, u16> = BTreeMap::new();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
@@ -150,6 +155,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         match core.set(name, value) {
             Ok(()) => {
                 power_auto &= name != "power";
+                commit_given |= name == "commit";
                 continue;
             }
             Err(OptionError::Value(why)) => {
@@ -210,6 +216,12 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
+    if !commit_given {
+        core.f2fs.commit = Some(Commit::within(COMMIT));
+        // A disk that sleeps is not woken because time passed.
+        core.scherlfs.commit = core.scherlfs.beside.sleep.is_none().then_some(COMMIT);
+    }
+    fuse.commit = core.f2fs.commit.map(|commit| commit.after);
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
     }

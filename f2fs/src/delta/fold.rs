@@ -48,7 +48,7 @@ impl Volume {
         self.write_whole(inode, &blocks, Writeback::Background, Cause::DeltaFold).inspect_err(|e| {
             if !matches!(e, Error::Fs(vfs::Error::NoSpace)) {
                 // Some slots may name blocks that were not written, of pages that are nowhere else.
-                self.failed.store(true, Ordering::Release);
+                self.health.fail_for_good(e);
             }
         })?;
         self.counters.folded.fetch_add(blocks.len() as u64, Ordering::Relaxed);

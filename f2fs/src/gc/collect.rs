@@ -14,7 +14,6 @@
 //! Between two steps nothing is half done: some blocks have moved, the others have not.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::Lba;
 use format::inode::{Inline, RawInode};
@@ -267,7 +266,7 @@ impl Volume {
             self.place(run[0], run.len() as u32, tag.cause);
             if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
                 // The segment table counts blocks as moved that no node points at.
-                self.failed.store(true, Ordering::Release);
+                self.health.fail_for_good(&e);
                 return Err(e.into());
             }
             done += run.len();

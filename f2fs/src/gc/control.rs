@@ -187,7 +187,11 @@ impl Volume {
             Urgency::Low => 2,
             Urgency::Mid => 3,
         };
+        let since = self.monotonic_ms().saturating_sub(self.last_checkpoint.load(Ordering::Relaxed));
         let mut out = vec![
+            ("state", if self.health.is_sound() { "ok" } else { "failed" }.to_owned()),
+            ("state_reason", self.health.why().unwrap_or_else(|| "-".to_owned())),
+            ("not_durable_for_ms", if self.changed.load(Ordering::Acquire) { since } else { 0 }.to_string()),
             ("gc", s.policy.name().to_owned()),
             ("power", s.power.name().to_owned()),
             ("background_gc", if s.on { "on" } else { "off" }.to_owned()),

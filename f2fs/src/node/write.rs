@@ -5,7 +5,6 @@
 //! write, and a flush after that makes the whole chain durable.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::Lba;
 use format::inode::{self, RawInode};
@@ -70,10 +69,24 @@ impl Volume {
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // Nodes that got an address are written even if the log had no place for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
+        if !self.health.is_sound() {
+            self.keep_unwritten(nodes);
+        }
         if wrote.is_ok() && mark == (Mark::Fsync { dentry: true }) {
             self.promises.names.lock().landed();
         }
         out.and(wrote)
+    }
+
+    /// Some of `nodes` may not have reached the device: the next checkpoint writes all of them, each to a new place.
+    fn keep_unwritten(&self, nodes: &[Arc<Node>]) {
+        for node in nodes {
+            let _bytes = node.write();
+            // A node that was freed meanwhile stays gone.
+            if self.nodes.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
+                self.nodes.mark_dirty(node);
+            }
+        }
     }
 
     fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
@@ -115,10 +128,8 @@ impl Volume {
             } else if node::kind_of(f.offset) == NodeKind::Delta {
                 node::delta::seal(self.checksum_seed, &mut bytes);
             }
-            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|_| {
-                // The block has its place in the chain, and the NAT does not name it.
-                self.failed.store(true, Ordering::Release);
-            })?;
+            // If that fails, the block has its place in the chain, and the NAT does not name it.
+            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|e| self.health.fail_for_good(e))?;
             if named {
                 self.name_is_put(&bytes, placed.addr);
             }
@@ -157,10 +168,9 @@ impl Volume {
     fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
             self.place(run.start, (run.bytes.len() / 4096) as u32, cause as u8);
-            self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8).inspect_err(|_| {
-                // The NAT names addresses at which nothing was written, and the chain has a gap.
-                self.failed.store(true, Ordering::Release);
-            })?;
+            // If that fails, the NAT names addresses at which nothing was written, and the chain has a gap.
+            let written = self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8);
+            written.inspect_err(|e| self.health.fail(format_args!("nodes could not be written: {e}")))?;
             run.bytes.clear();
             run.owners.clear();
         }

@@ -44,18 +44,18 @@ impl PendingSummaries {
     pub fn store(&mut self, dev: &Arc<dyn BlockDevice>, sb: &SuperBlock, seg: SegNo, block: Box<Block>) -> Result<()> {
         self.blocks.insert(seg, block);
         if self.blocks.len() > MOST {
-            self.write_all(&**dev, sb)?;
+            self.write_all(&**dev, sb, Cause::Ssa)?;
         }
         Ok(())
     }
 
     /// Writes every pending summary; neighbours go as one request.
-    pub fn write_all(&mut self, dev: &dyn BlockDevice, sb: &SuperBlock) -> Result<()> {
+    pub fn write_all(&mut self, dev: &dyn BlockDevice, sb: &SuperBlock, cause: Cause) -> Result<()> {
         let mut run: Vec<&[u8]> = Vec::new();
         let mut start = SegNo(0);
         for (&seg, block) in &self.blocks {
             if !run.is_empty() && seg.0 != start.0 + run.len() as u32 {
-                dev.write_gather(Lba(sb.ssa_block(start).0.into()), &run, Cause::Ssa.tag())?;
+                dev.write_gather(Lba(sb.ssa_block(start).0.into()), &run, cause.tag())?;
                 run.clear();
             }
             if run.is_empty() {
@@ -64,7 +64,7 @@ impl PendingSummaries {
             run.push(&block[..]);
         }
         if !run.is_empty() {
-            dev.write_gather(Lba(sb.ssa_block(start).0.into()), &run, Cause::Ssa.tag())?;
+            dev.write_gather(Lba(sb.ssa_block(start).0.into()), &run, cause.tag())?;
         }
         self.blocks.clear();
         Ok(())

@@ -387,6 +387,9 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn tick(&self) -> Result<Duration> {
         self.plain(|| self.inner.tick(), || Call::Tick {})
     }
+    fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.inner.wake_by(wake);
+    }
     fn report(&self) -> Vec<(String, String)> {
         self.inner.report()
     }

@@ -3,9 +3,10 @@
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
+use f2fs::tick::Commit;
 use f2fs::{Mode, MountOptions};
 
-use super::{number, on};
+use super::{commit, number, on};
 use crate::size;
 
 /// Sets an option. False if F2FS has none of this name; the error says what is wrong with its value.
@@ -21,6 +22,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
                 _ => return Err("lfs or adaptive".into()),
             };
         }
+        "commit" => core.commit = commit(value)?.map(Commit::within),
         "inline" => core.inline = on(value)?,
         "delta" => {
             core.delta_places = match value {

@@ -3,6 +3,8 @@
 pub mod f2fs;
 pub mod scherlfs;
 
+use std::time::Duration;
+
 use crate::Kind;
 
 /// How to mount, for each file system.
@@ -114,6 +116,14 @@ impl MountOptions {
     pub fn foreign(&self, kind: Kind) -> Option<&str> {
         self.given.iter().find(|(_, whose)| !whose.contains(&kind)).map(|(name, _)| name.as_str())
     }
+}
+
+/// Seconds within which changes become durable; 0: never by time alone.
+pub fn commit(value: Option<&str>) -> Result<Option<Duration>, String> {
+    const MOST: u64 = 86_400;
+    let seconds = value.and_then(|text| text.parse::<u64>().ok()).filter(|seconds| *seconds <= MOST);
+    let seconds = seconds.ok_or("write commit=SECONDS, 0 to 86400; 0: never because time passed")?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
 /// On or off; on without a value.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scherlfs::{Clean, MountOptions, Placement, Sync};
 
-use super::number;
+use super::{commit, number};
 use crate::size;
 
 /// Sets an option. False if ScherlFS has none of this name; the error says what is wrong with its value.
@@ -28,6 +28,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         }
         "dir_cache" => core.dir_cache = cache(name, value)?,
         "ifile_cache" => core.ifile_cache = cache(name, value)?,
+        "commit" => core.commit = commit(value)?,
         "writeback_seconds" => core.writeback = Duration::from_secs(number(name, value)? as u64),
         "checkpoint_bytes" => {
             let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);

@@ -27,6 +27,13 @@ const EITHER: &[Choice] = &[
     ("dirty", "MIB", "of contents that may wait; default 32"),
     ("dir_cache", "MIB", "of directories that are kept; default 16"),
     ("power", "battery|powered|auto", "default battery; auto: as the system says"),
+    (
+        "commit",
+        "SECONDS",
+        "every change is durable within this time, and sooner when nothing changes for 0.3 s; 0: only after fsync and \
+         unmount; default 5, with sleep= 0. Files that stay open are included if root mounts; else the kernel may keep \
+         their contents for 35 s more",
+    ),
     ("stats", "FILE", "what was written and why, at the end; JSON if FILE ends in .json"),
 ];
 
