@@ -191,13 +191,14 @@ impl Volume {
     pub(crate) fn lines(&self) -> Vec<(String, String)> {
         let state = self.state.read();
         let done = state.care.done;
-        let mut lines = vec![
-            ("state".to_owned(), if state.broken.is_none() { "ok" } else { "failed" }.to_owned()),
-            ("state_reason".to_owned(), state.broken.as_ref().map_or("-".to_owned(), |b| b.why.clone())),
+        let failed = state.broken.as_ref().map(|broken| broken.why.clone());
+        let durable = vfs::state::State { failed, checkpoint: Some(state.sb.checkpoint), age_s: None };
+        let mut lines = durable.lines();
+        lines.extend([
             ("clean".to_owned(), state.care.clean.name().to_owned()),
             ("strategy".to_owned(), state.care.strategy().name().to_owned()),
             ("power".to_owned(), state.care.power.name().to_owned()),
-        ];
+        ]);
         let numbers = [
             ("dirty", state.pace.dirty / 256),
             ("writeback_seconds", state.pace.writeback.as_secs()),

@@ -95,11 +95,6 @@ pub trait Volume: FileSystem {
     fn account_by(&self, accountant: Accountant);
     /// Who adds to [`FileSystem::report`].
     fn report_too(&self, reporter: Reporter);
-    /// Inodes of which something is not durable, and would be lost with the power; `None` if only a look at every inode
-    /// could say which these are.
-    fn not_durable(&self) -> Option<Vec<Ino>> {
-        None
-    }
     /// What whoever mounts it to write should be told, if anything; it follows the volume's name.
     fn warning(&self) -> Option<String> {
         None

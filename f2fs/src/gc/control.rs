@@ -188,10 +188,12 @@ impl Volume {
             Urgency::Mid => 3,
         };
         let since = self.monotonic_ms().saturating_sub(self.last_checkpoint.load(Ordering::Relaxed));
+        let health = vfs::state::State {
+            failed: self.health.why(),
+            checkpoint: Some(state.checkpoint_version),
+            age_s: Some(since / 1000),
+        };
         let mut out = vec![
-            ("state", if self.health.is_sound() { "ok" } else { "failed" }.to_owned()),
-            ("state_reason", self.health.why().unwrap_or_else(|| "-".to_owned())),
-            ("not_durable_for_ms", if self.changed.load(Ordering::Acquire) { since } else { 0 }.to_string()),
             ("gc", s.policy.name().to_owned()),
             ("power", s.power.name().to_owned()),
             ("background_gc", if s.on { "on" } else { "off" }.to_owned()),
@@ -233,6 +235,7 @@ impl Volume {
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v))
         .collect::<Vec<_>>();
+        out.splice(0..0, health.lines());
         for (level, count) in free.count.iter().enumerate() {
             out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));
         }
