@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn the_first_reason_stays_unless_a_worse_one_comes() {
         let health = Health::default();
-        assert!(health.is_sound() && health.why().is_none() );
+        assert!(health.is_sound() && health.why().is_none());
         health.fail("first");
         health.fail("second");
         assert_eq!(health.why().as_deref(), Some("first"));

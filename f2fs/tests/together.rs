@@ -56,6 +56,7 @@ mod read_while_cleaning;
 mod readers;
 mod recovery_cuts;
 mod recovery_kernel;
+mod retry;
 mod roll_errors;
 mod sync_races;
 mod write_full;

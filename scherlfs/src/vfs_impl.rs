@@ -383,7 +383,9 @@ impl FileSystem for Volume {
 
     fn fsync(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         let ino = Volume::number(ino)?;
-        because(Why::Fsync, || self.settle(Cause::Log, |st| if ino == IFILE { Ok(()) } else { st.inode(ino).map(drop) }))
+        because(Why::Fsync, || {
+            self.settle(Cause::Log, |st| if ino == IFILE { Ok(()) } else { st.inode(ino).map(drop) })
+        })
     }
 
     fn fsyncdir(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
