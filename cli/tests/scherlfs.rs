@@ -142,6 +142,34 @@ fn damage_is_told_and_ends_in_4_and_its_repair_in_1() {
 }
 
 #[test]
+fn an_option_that_would_do_nothing_is_refused() {
+    let room = Room::new();
+    let (plain, deltas, dir) = (room.text("plain.img"), room.text("deltas.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &plain, "--size", "64M"]);
+    done(&["mkfs", &deltas, "--size", "64M"]);
+    done(&["unsettle", &deltas]);
+    for option in ["delta=on", "delta=nodes", "delta_reads=all", "delta_return=on", "delta"] {
+        let expected = [option, "would do nothing", "feature delta", "joulefs unsettle"];
+        refused(1, &["mount", &plain, &dir, "-o", option], &expected);
+        done(&["mount", &deltas, &dir, "-o", option]);
+        done(&["unmount", &dir]);
+    }
+    for option in ["compress_algorithm=lz4", "compress_chksum", "nocompress_extension=txt", "compress_mode=fs"] {
+        let expected = [option, "would do nothing", "feature compression", "mkfs -O"];
+        refused(1, &["mount", &plain, &dir, "-o", option], &expected);
+    }
+    refused(2, &["mount", &plain, &dir, "-o", "streams=logs"], &["streams", "would do nothing", "--profile"]);
+    refused(2, &["mount", &plain, &dir, "-o", "prealloc=db,mode=lfs"], &["prealloc", "would do nothing", "mode=lfs"]);
+    // What asks for nothing is no promise.
+    done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
+    done(&["unmount", &dir]);
+    let out = run(&["mount", &plain, &dir, "-o", "power=powered"]);
+    assert!(out.status.success() && text(&out).contains("changes nothing while gc=cost-benefit"), "{}", text(&out));
+    done(&["unmount", &dir]);
+}
+
+#[test]
 fn what_is_for_one_file_system_is_refused_for_the_other() {
     let room = Room::new();
     let (scherlfs, f2fs, dir) = (room.text("s.img"), room.text("f.img"), room.text("mnt"));

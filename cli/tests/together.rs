@@ -17,6 +17,7 @@ mod cp_keeps;
 mod ctl;
 mod device;
 mod diff;
+mod durable;
 mod energy;
 mod flame;
 mod flame_page;

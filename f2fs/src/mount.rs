@@ -83,11 +83,16 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
-    /// Options of compression for a volume that may not hold compressed files.
-    #[error(
-        "no file of this volume can be compressed: it was made without the feature compression; leave compress_* away"
-    )]
-    NoCompression,
+    /// An option that can do nothing on this volume.
+    #[error("{option} would do nothing: the volume was made without the feature {feature} ({remedy}); leave it away")]
+    NoEffect {
+        /// The option as it was given.
+        option: String,
+        /// What it needs.
+        feature: String,
+        /// How a volume comes to have that.
+        remedy: &'static str,
+    },
     /// The device has zones that the volume does not keep to.
     #[error("cannot write to this volume: {0}; mount it read-only")]
     Zones(&'static str),
@@ -345,8 +350,13 @@ impl Volume {
             }
             return Err(MountError::CannotRead { features });
         }
-        if options.compress != Default::default() && !sb.features.contains(Features::COMPRESSION) {
-            return Err(MountError::NoCompression);
+        if let Some((option, needed)) = options.needs.iter().find(|(_, needed)| !sb.features.contains(*needed)) {
+            let remedy = match *needed {
+                Features::DELTA => "joulefs unsettle adds it",
+                _ => "only joulefs mkfs -O can give it",
+            };
+            let feature = needed.names().join(", ");
+            return Err(MountError::NoEffect { option: option.clone(), feature, remedy });
         }
         let unwritable = sb.features - WRITABLE;
         let leave = options.roll_forward == RollForward::Leave;

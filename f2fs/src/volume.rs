@@ -83,6 +83,8 @@ pub struct MountOptions {
     pub writeback_after: Duration,
     /// A checkpoint is written this long after a change (kernel `DEF_CP_INTERVAL`).
     pub checkpoint_after: Duration,
+    /// Options that somebody gave and that act only on a volume with these features; no other is mounted with them.
+    pub needs: Vec<(String, Features)>,
     /// When changes become durable though nobody asks; never before `checkpoint_after` without.
     pub commit: Option<crate::tick::Commit>,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
@@ -137,6 +139,7 @@ impl Default for MountOptions {
             dir_cache: 4096,
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
+            needs: Vec::new(),
             commit: None,
             inline: true,
             in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,

@@ -213,6 +213,13 @@ impl vfs::Volume for Volume {
         self.archive.as_ref().and_then(|archive| archive.warning.clone())
     }
 
+    fn not_durable(&self) -> Option<Vec<vfs::Ino>> {
+        let state = self.state.read();
+        // Of what was written and not flushed only the places are known.
+        let waiting = state.waiting.values().map(|ino| vfs::Ino(ino.0.into()));
+        state.unflushed.is_none().then(|| waiting.collect())
+    }
+
     fn report_too(&self, reporter: Reporter) {
         *self.hooks.reporter.lock() = Some(reporter);
     }

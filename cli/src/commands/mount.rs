@@ -3,6 +3,7 @@
 //! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
 //! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
+mod idle;
 pub mod options;
 mod whose;
 
@@ -288,6 +289,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let (calls, requests) = (recording(&args.record, args.contents)?, recording(&args.record_device, false)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
+    idle::refuse(&parsed.core, profile.as_ref())?;
+    let core = parsed.core.clone();
     if let Some(profile) = &profile {
         parsed.core.f2fs.prices = prices::of(profile);
         parsed.core.f2fs.delta_costs = Costs::of(profile);
@@ -313,7 +316,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         ends.push(end);
         Ok(device)
     })?;
-    if let Some(text) = image.vol.warning() {
+    let idle = idle::notes(&core, &args.options, image.mounted().kind());
+    for text in image.vol.warning().into_iter().chain(idle) {
         let text = format!("{}: {text}", path.display());
         match args.background {
             true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,

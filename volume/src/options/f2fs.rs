@@ -4,6 +4,7 @@ use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
 use f2fs::tick::Commit;
+use format::superblock::Features;
 use f2fs::{Mode, MountOptions};
 
 use super::{commit, number, on};
@@ -11,6 +12,28 @@ use crate::size;
 
 /// Sets an option. False if F2FS has none of this name; the error says what is wrong with its value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
+    let known = set_value(core, name, value)?;
+    // The last one of a name counts.
+    core.needs.retain(|(given, _)| given.split('=').next() != Some(name));
+    if known && let Some(feature) = needed_by(name, value) {
+        let given = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
+        core.needs.push((given, feature));
+    }
+    Ok(known)
+}
+
+/// Without which feature a volume makes nothing of an option.
+fn needed_by(name: &str, value: Option<&str>) -> Option<Features> {
+    match name {
+        "delta" | "delta_return" if value == Some("off") => None,
+        "delta" | "delta_return" | "delta_reads" => Some(Features::DELTA),
+        "compress_algorithm" | "compress_log_size" | "compress_chksum" | "compress_mode" | "compress_extension"
+        | "nocompress_extension" => Some(Features::COMPRESSION),
+        _ => None,
+    }
+}
+
+fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     match name {
         "discard" => core.discard = on(value)?,
         "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),

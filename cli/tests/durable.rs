@@ -1,0 +1,199 @@
+//! What is on the image when the daemon dies: the rows of docs/durability.md.
+//!
+//! The daemon gets SIGKILL, so everything in its memory is gone, as after a crash of the machine. What the kernel kept goes
+//! too, as nobody serves the mount any more.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::room::Room;
+
+/// What a test takes to happen within a time happens within so much more on a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn done(args: &[&str]) -> String {
+    let out = run(args);
+    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
+    text(&out)
+}
+
+/// A mounted volume whose daemon will be killed.
+struct Mounted {
+    room: Room,
+    dir: PathBuf,
+    image: String,
+    pid: String,
+}
+
+impl Mounted {
+    fn new(kind: &str, options: &str) -> Self {
+        let room = Room::new();
+        let (image, dir) = (room.text("v.img"), room.path("mnt"));
+        fs::create_dir(&dir).unwrap();
+        done(&["mkfs", &image, "--size", "64M", "--type", kind]);
+        let mounted: serde_json::Value =
+            serde_json::from_str(&done(&["--json", "mount", &image, dir.to_str().unwrap(), "-o", options])).unwrap();
+        let pid = mounted["process"].to_string();
+        Mounted { room, dir, image, pid }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Ends the daemon at once.
+    fn kill(&self) {
+        let killed = Command::new("kill").args(["-9", &self.pid]).status().unwrap();
+        assert!(killed.success());
+        let end = Instant::now() + Duration::from_secs(10);
+        while Path::new("/proc").join(&self.pid).exists() && Instant::now() < end {
+            sleep(Duration::from_millis(10));
+        }
+        let gone = Command::new("umount").arg("-l").arg(&self.dir).stderr(Stdio::null()).status().unwrap();
+        assert!(gone.success());
+    }
+
+    /// What the image holds of a file.
+    fn found(&self, name: &str) -> Option<Vec<u8>> {
+        let out = run(&["cat", &format!("{}:/{name}", self.image)]);
+        out.status.success().then_some(out.stdout)
+    }
+
+    fn check(&self) {
+        let _ = &self.room;
+        done(&["fsck", &self.image]);
+    }
+}
+
+const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
+
+#[test]
+fn what_an_fsync_returned_for_is_there_at_once() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=0");
+        let mut file = File::create(m.at("synced")).unwrap();
+        file.write_all(b"promised").unwrap();
+        file.sync_all().unwrap();
+        m.kill();
+        assert_eq!(m.found("synced").as_deref(), Some(&b"promised"[..]), "{kind}");
+        m.check();
+    }
+}
+
+#[test]
+fn a_name_is_there_once_its_directory_was_synced() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=0");
+        fs::create_dir(m.at("d")).unwrap();
+        File::open(&m.dir).unwrap().sync_all().unwrap();
+        let file = File::create(m.at("d/f")).unwrap();
+        file.sync_all().unwrap();
+        fs::rename(m.at("d/f"), m.at("d/g")).unwrap();
+        File::open(m.at("d")).unwrap().sync_all().unwrap();
+        m.kill();
+        assert!(m.found("d/g").is_some() && m.found("d/f").is_none(), "{kind}");
+        m.check();
+    }
+}
+
+#[test]
+fn a_second_after_sync_everything_before_it_is_there() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "rw");
+        fs::write(m.at("closed"), b"closed").unwrap();
+        let mut open = File::create(m.at("open")).unwrap();
+        open.write_all(b"open").unwrap();
+        assert!(Command::new("sync").arg("-f").arg(m.at("closed")).status().unwrap().success());
+        sleep(Duration::from_secs(1));
+        m.kill();
+        assert_eq!(m.found("closed").as_deref(), Some(&b"closed"[..]), "{kind}");
+        assert_eq!(m.found("open").as_deref(), Some(&b"open"[..]), "{kind}");
+        m.check();
+    }
+}
+
+#[test]
+fn what_is_changed_all_the_time_is_there_after_the_time_of_commit() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=2");
+        fs::write(m.at("first"), b"first").unwrap();
+        let begun = Instant::now();
+        // Never idle.
+        let mut rounds = 0;
+        while begun.elapsed() < Duration::from_secs(2) + SLACK {
+            fs::write(m.at("other"), format!("{rounds}")).unwrap();
+            rounds += 1;
+            sleep(Duration::from_millis(50));
+        }
+        m.kill();
+        assert_eq!(m.found("first").as_deref(), Some(&b"first"[..]), "{kind}");
+        m.check();
+    }
+}
+
+#[test]
+fn a_file_that_stays_open_is_there_after_the_time_of_commit_where_root_mounts() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=1");
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(m.at("open")).unwrap();
+        file.write_all_at(&[7; 300_000], 0).unwrap();
+        // The kernel is asked within one time, and what it gives is durable within another.
+        sleep(Duration::from_secs(2) + SLACK);
+        m.kill();
+        assert_eq!(m.found("open"), Some(vec![7; 300_000]), "{kind}");
+        m.check();
+    }
+}
+
+#[test]
+fn without_commit_time_alone_makes_nothing_durable_on_f2fs() {
+    let m = Mounted::new("f2fs", "commit=0");
+    fs::write(m.at("closed"), b"closed").unwrap();
+    sleep(Duration::from_secs(3));
+    m.kill();
+    assert_eq!(m.found("closed"), None);
+    m.check();
+}
+
+#[test]
+fn a_file_that_is_replaced_by_a_rename_is_the_old_or_the_new_one() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=1");
+        fs::write(m.at("config"), [b'o'; 50_000]).unwrap();
+        sleep(Duration::from_secs(1) + SLACK);
+        for round in 0..40 {
+            fs::write(m.at("config.new"), [b'n'; 50_000]).unwrap();
+            fs::rename(m.at("config.new"), m.at("config")).unwrap();
+            sleep(Duration::from_millis(13 * (round % 7)));
+        }
+        m.kill();
+        let found = m.found("config").unwrap_or_else(|| panic!("{kind}: neither old nor new"));
+        assert!(found == [b'o'; 50_000] || found == [b'n'; 50_000], "{kind}: {} bytes of neither", found.len());
+        m.check();
+    }
+}
+
+#[test]
+fn after_an_unmount_that_succeeded_everything_is_there() {
+    for kind in KINDS {
+        let m = Mounted::new(kind, "commit=0");
+        fs::write(m.at("closed"), b"closed").unwrap();
+        let out = run(&["unmount", m.dir.to_str().unwrap()]);
+        assert!(out.status.success(), "{}", text(&out));
+        assert_eq!(m.found("closed").as_deref(), Some(&b"closed"[..]), "{kind}");
+        m.check();
+    }
+}
