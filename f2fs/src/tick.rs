@@ -14,27 +14,7 @@ use crate::file::writeback::or_wait;
 use crate::pack::Reason;
 use crate::volume::Volume;
 
-/// When changes become durable though nobody asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Commit {
-    /// At the latest so long after the first change that is not durable.
-    pub after: Duration,
-    /// Sooner if nothing changes for so long, and the last checkpoint is [`Commit::APART`] old.
-    pub idle: Duration,
-}
-
-impl Commit {
-    /// At most one checkpoint in this time is written because nothing changes.
-    pub const APART: Duration = Duration::from_secs(1);
-
-    /// Within `after`, and after 300 ms without a change: `sync; sleep 1` then suffices where `sync` itself does not reach
-    /// the file system.
-    pub fn within(after: Duration) -> Self {
-        Commit { after, idle: Duration::from_millis(300).min(after) }
-    }
-}
-
-/// When something changed that is not durable yet, in milliseconds of the clock. Kept only where [`Commit`] asks for it.
+/// When something changed that is not durable yet, in milliseconds of the clock. Kept only where [`vfs::Commit`] asks for it.
 #[derive(Default)]
 pub(crate) struct Changes {
     first: AtomicU64,
@@ -78,11 +58,10 @@ impl Volume {
     /// How long it is until `commit=` asks for a checkpoint; `None` if nothing waits for one.
     fn commit_in(&self) -> Option<Duration> {
         let commit = self.options.commit.filter(|_| self.changed.load(Ordering::Acquire))?;
-        let ms = |time: Duration| time.as_millis() as u64;
-        let latest = self.changes.first.load(Ordering::Acquire) + ms(commit.after);
-        let idle = self.changes.last.load(Ordering::Acquire) + ms(commit.idle);
-        let apart = self.last_checkpoint.load(Ordering::Acquire) + ms(Commit::APART.min(commit.after));
-        Some(Duration::from_millis(latest.min(idle.max(apart)).saturating_sub(self.monotonic_ms())))
+        let at = |since: &AtomicU64| Duration::from_millis(since.load(Ordering::Acquire));
+        let power = self.gc.lock().power;
+        let due = commit.due(at(&self.changes.first), at(&self.changes.last), at(&self.last_checkpoint), power);
+        Some(due.saturating_sub(Duration::from_millis(self.monotonic_ms())))
     }
 
     fn write_if_due(&self) -> Result<()> {

@@ -86,7 +86,7 @@ pub struct MountOptions {
     /// Options that somebody gave and that act only on a volume with these features; no other is mounted with them.
     pub needs: Vec<(String, Features)>,
     /// When changes become durable though nobody asks; never before `checkpoint_after` without.
-    pub commit: Option<crate::tick::Commit>,
+    pub commit: Option<vfs::Commit>,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
     /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); with 0 none does.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use vfs::Commit;
+
 use crate::reorganise::work::Gathering;
 
 /// What paces writing.
@@ -11,8 +13,8 @@ pub(crate) struct Pace {
     pub dirty: u64,
     /// What waits is written after so long.
     pub writeback: Duration,
-    /// Changes become durable so long after the first one, though nobody asks.
-    pub commit: Option<Duration>,
+    /// When changes become durable though nobody asks.
+    pub commit: Option<Commit>,
     /// A checkpoint is due after so many blocks of log, as [`crate::MountOptions`] says.
     pub checkpoint_blocks: u64,
     /// And so long after the last one.

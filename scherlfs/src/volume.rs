@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Time;
 use scherlfs_format::superblock::{Placement, Superblock};
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
-use vfs::{Error, Power, Result};
+use vfs::{Commit, Error, Power, Result};
 
 use crate::archive::wakes::{Why, because};
 use crate::archive::{Archive, Beside};
@@ -64,9 +64,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// What waits is written after so long.
     pub writeback: Duration,
-    /// Changes become durable so long after the first one at the latest, and soon after the last one, though nobody asks;
-    /// without, when `writeback` or something else makes it so.
-    pub commit: Option<Duration>,
+    /// When changes become durable though nobody asks; without, when `writeback` or something else makes it so.
+    pub commit: Option<Commit>,
     /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, when somebody asks for what
     /// was written to be durable, and with [`Sync::Call`] after each call.
     pub checkpoint_blocks: u64,
@@ -106,10 +105,6 @@ impl Default for MountOptions {
     }
 }
 
-/// Changes become durable after so long without another one,
-const IDLE: Duration = Duration::from_millis(300);
-/// at most once in this time.
-const APART: Duration = Duration::from_secs(1);
 /// Room that only operations that give room back may use.
 pub(crate) const SPARE: u64 = 24;
 /// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
@@ -314,8 +309,7 @@ impl State {
     pub fn commit_at(&self) -> Option<Duration> {
         let commit = self.pace.commit?;
         let first = [self.since, self.unflushed].into_iter().flatten().min()?;
-        let idle = (self.changed + commit.min(IDLE)).max(self.committed + commit.min(APART));
-        Some(idle.min(first + commit))
+        Some(commit.due(first, self.changed, self.committed, self.care.power))
     }
 
     /// Makes sure that so many blocks can be written beside all that waits. What only gives room back may use the last.

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod asking;
+mod commit;
 mod error;
 mod fragments;
 mod fs;
@@ -18,6 +19,7 @@ pub mod state;
 mod types;
 mod volume;
 
+pub use commit::Commit;
 pub use error::{Error, Result};
 pub use fragments::{CLASSES, FreeFragments, LEVELS};
 pub use fs::FileSystem;

@@ -17,9 +17,8 @@ use device::energy::profile::Profile;
 use f2fs::RollForward;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
-use f2fs::tick::Commit;
 use serde_json::json;
-use vfs::{FileSystem, Look};
+use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{number, on};
 use volume::{Kind, MountOptions, OptionError};
 
@@ -122,6 +121,8 @@ pub struct UnmountArgs {
 
 /// Within which time changes become durable, unless `commit=` says otherwise: as on ext4.
 const COMMIT: Duration = Duration::from_secs(5);
+/// The same where `power=` says that there is a battery to spare.
+const COMMIT_ON_BATTERY: Duration = Duration::from_secs(15);
 
 /// The smallest keep: below that it holds hardly a file.
 const KEEP_MIN: u64 = 1 << 20;
@@ -145,7 +146,12 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut fuse = fuse::MountOptions::default();
     let (mut stats, mut index, mut keep) = (None, None, None);
     let mut power_auto = false;
-    let mut commit_given = false;
+    let power_given = args.options.iter().any(|option| option.starts_with("power="));
+    let commit = Commit { on_battery: power_given.then_some(COMMIT_ON_BATTERY), ..Commit::within(COMMIT) };
+    core.f2fs.commit = Some(commit);
+    // A disk that sleeps is not woken because time passed.
+    let sleeps = args.options.iter().any(|option| option.starts_with("sleep="));
+    core.scherlfs.commit = (!sleeps).then_some(commit);
     let mut masks: BTreeMap<&str, u16> = BTreeMap::new();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
@@ -156,7 +162,6 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         match core.set(name, value) {
             Ok(()) => {
                 power_auto &= name != "power";
-                commit_given |= name == "commit";
                 continue;
             }
             Err(OptionError::Value(why)) => {
@@ -217,12 +222,6 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
-    if !commit_given {
-        core.f2fs.commit = Some(Commit::within(COMMIT));
-        // A disk that sleeps is not woken because time passed.
-        core.scherlfs.commit = core.scherlfs.beside.sleep.is_none().then_some(COMMIT);
-    }
-    fuse.commit = core.f2fs.commit.map(|commit| commit.after);
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
     }
@@ -249,6 +248,8 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         core.f2fs.gc.power = power::now();
         core.scherlfs.power = core.f2fs.gc.power;
     }
+    let on_battery = |commit: Commit| commit.on_battery.filter(|_| core.f2fs.gc.power == Power::Battery);
+    fuse.commit = core.f2fs.commit.map(|commit| on_battery(commit).unwrap_or(commit.after));
     Ok(Parsed { core, fuse, stats, index, keep, power_auto })
 }
 

@@ -3,11 +3,10 @@
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 use f2fs::streams::Streams;
-use f2fs::tick::Commit;
-use format::superblock::Features;
 use f2fs::{Mode, MountOptions};
+use format::superblock::Features;
 
-use super::{commit, number, on};
+use super::{commit, commit_idle, number, on};
 use crate::size;
 
 /// Sets an option. False if F2FS has none of this name; the error says what is wrong with its value.
@@ -27,7 +26,11 @@ fn needed_by(name: &str, value: Option<&str>) -> Option<Features> {
     match name {
         "delta" | "delta_return" if value == Some("off") => None,
         "delta" | "delta_return" | "delta_reads" => Some(Features::DELTA),
-        "compress_algorithm" | "compress_log_size" | "compress_chksum" | "compress_mode" | "compress_extension"
+        "compress_algorithm"
+        | "compress_log_size"
+        | "compress_chksum"
+        | "compress_mode"
+        | "compress_extension"
         | "nocompress_extension" => Some(Features::COMPRESSION),
         _ => None,
     }
@@ -45,7 +48,8 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
                 _ => return Err("lfs or adaptive".into()),
             };
         }
-        "commit" => core.commit = commit(value)?.map(Commit::within),
+        "commit" => core.commit = commit(value, core.commit)?,
+        "commit_idle" => commit_idle(value, &mut core.commit)?,
         "inline" => core.inline = on(value)?,
         "delta" => {
             core.delta_places = match value {

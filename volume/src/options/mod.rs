@@ -5,6 +5,8 @@ pub mod scherlfs;
 
 use std::time::Duration;
 
+use vfs::Commit;
+
 use crate::Kind;
 
 /// How to mount, for each file system.
@@ -118,12 +120,24 @@ impl MountOptions {
     }
 }
 
-/// Seconds within which changes become durable; 0: never by time alone.
-pub fn commit(value: Option<&str>) -> Result<Option<Duration>, String> {
+/// Seconds within which changes become durable; 0: never by time alone. What was said before of idle volumes stays.
+fn commit(value: Option<&str>, before: Option<Commit>) -> Result<Option<Commit>, String> {
     const MOST: u64 = 86_400;
     let seconds = value.and_then(|text| text.parse::<u64>().ok()).filter(|seconds| *seconds <= MOST);
     let seconds = seconds.ok_or("write commit=SECONDS, 0 to 86400; 0: never because time passed")?;
-    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
+    let when_idle = before.is_none_or(|commit| commit.when_idle);
+    Ok((seconds > 0).then(|| Commit { when_idle, ..Commit::within(Duration::from_secs(seconds)) }))
+}
+
+/// Whether changes become durable sooner when the volume is idle.
+fn commit_idle(value: Option<&str>, commit: &mut Option<Commit>) -> Result<(), String> {
+    let when_idle = on(value)?;
+    match commit {
+        Some(commit) => commit.when_idle = when_idle,
+        None if when_idle => return Err("on needs commit=SECONDS before it".into()),
+        None => {}
+    }
+    Ok(())
 }
 
 /// On or off; on without a value.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use scherlfs::{Clean, MountOptions, Placement, Sync};
 
-use super::{commit, number};
+use super::{commit, commit_idle, number};
 use crate::size;
 
 /// Sets an option. False if ScherlFS has none of this name; the error says what is wrong with its value.
@@ -28,7 +28,8 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         }
         "dir_cache" => core.dir_cache = cache(name, value)?,
         "ifile_cache" => core.ifile_cache = cache(name, value)?,
-        "commit" => core.commit = commit(value)?,
+        "commit" => core.commit = commit(value, core.commit)?,
+        "commit_idle" => commit_idle(value, &mut core.commit)?,
         "writeback_seconds" => core.writeback = Duration::from_secs(number(name, value)? as u64),
         "checkpoint_bytes" => {
             let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);

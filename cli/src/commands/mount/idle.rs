@@ -18,7 +18,8 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
         DeviceSpec::Disk(_) => false,
     });
     if core.f2fs.streams != Streams::One && !has_handles {
-        let why = "only a simulated device with placement handles keeps writes apart (--profile PROFILE with nand.handles)";
+        let why =
+            "only a simulated device with placement handles keeps writes apart (--profile PROFILE with nand.handles)";
         return Err(Failure::usage(format!("-o streams would do nothing: {why}; leave it away")));
     }
     if core.f2fs.prealloc.is_some() && core.f2fs.mode == Mode::Lfs {

@@ -31,9 +31,10 @@ const EITHER: &[Choice] = &[
         "commit",
         "SECONDS",
         "every change is durable within this time, and sooner when nothing changes for 0.3 s; 0: only after fsync and \
-         unmount; default 5, with sleep= 0. Files that stay open are included if root mounts; else the kernel may keep \
-         their contents for 35 s more",
+         unmount. Default 5; if power= is given and there is a battery, 15 and not sooner; with sleep= 0. Files that stay \
+         open are included if root mounts; else the kernel may keep their contents for 35 s more",
     ),
+    ("commit_idle", "on|off", "off: not sooner when nothing changes; default on"),
     ("stats", "FILE", "what was written and why, at the end; JSON if FILE ends in .json"),
 ];
 
