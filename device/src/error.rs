@@ -1,5 +1,7 @@
 //! What a device can fail with.
 
+use rustix::io::Errno;
+
 use crate::Lba;
 
 /// Result of a device operation.
@@ -59,4 +61,12 @@ pub enum DeviceError {
         /// The host's error.
         source: std::io::Error,
     },
+}
+
+impl DeviceError {
+    /// True if the host below has no room for what was to be written, or its owner's quota has none.
+    pub fn is_full(&self) -> bool {
+        let Self::Io { source, .. } = self else { return false };
+        matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT))
+    }
 }

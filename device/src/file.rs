@@ -14,8 +14,9 @@ use rustix::io::Errno;
 
 use crate::bounds::{check, check_blocks, check_parts};
 use crate::claim::{check_kind, claim, is_frozen};
+use crate::host_room::FileHost;
 use crate::stripes::Stripes;
-use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
+use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Retained, Tag};
 
 /// Parts the host takes in one vectored write (`UIO_MAXIOV` of Linux).
 const MAX_PARTS: usize = 1024;
@@ -25,7 +26,7 @@ const MAX_PARTS: usize = 1024;
 /// A size that is not whole blocks is rounded down. Where the host can punch holes, discarded
 /// blocks read as zeroes and cost no space; elsewhere a discard does nothing. A flush that once
 /// failed fails ever after: the host may have dropped the data it could not write, and a later
-/// success would promise what is gone.
+/// success would promise what is gone. Behind [`Self::retained`] a flush can be repeated.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -36,6 +37,8 @@ pub struct FileDevice {
     stripes: Stripes,
     no_holes: AtomicBool,
     flush_failed: AtomicBool,
+    /// Who flushes again after a failure writes again first.
+    retained: bool,
 }
 
 impl Drop for FileDevice {
@@ -119,12 +122,31 @@ impl FileDevice {
             stripes: Stripes::new(),
             no_holes: AtomicBool::new(false),
             flush_failed: AtomicBool::new(false),
+            retained: false,
         })
+    }
+
+    /// The device with copies of what was written since the last flush (about `limit` bytes at most), so that a failed
+    /// flush can be repeated.
+    pub fn retained(mut self, limit: usize) -> Retained<Self> {
+        self.retained = true;
+        Retained::new(self, limit)
     }
 
     /// The name it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The file system that holds the image, if it is a file that can grow.
+    ///
+    /// # Errors
+    /// If the host does not answer.
+    pub fn host(&self) -> io::Result<Option<FileHost>> {
+        match self.file.metadata()?.is_file() {
+            true => FileHost::new(self.file.try_clone()?, &self.path).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn writable(&self, op: &'static str) -> Result<()> {
@@ -211,7 +233,7 @@ impl BlockDevice for FileDevice {
 
     fn flush(&self, _: Tag) -> Result<()> {
         self.writable("flush")?;
-        if self.flush_failed.load(Relaxed) {
+        if !self.retained && self.flush_failed.load(Relaxed) {
             let source = io::Error::other("an earlier flush failed; what was written before it may be lost");
             return Err(DeviceError::Io { op: "flush", at: Lba(0), source });
         }

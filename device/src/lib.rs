@@ -1,10 +1,10 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
-//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`], [`Zoned`]) and the test device
+//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`], [`Zoned`], [`Retained`]) and the test device
 //! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
-//! use it through a [`gauge`]; a [`queue`] takes several requests at once. Time and random numbers for all crates above come from [`clock`] and [`rng`].
+//! use it through a [`gauge`]; a [`queue`] takes several requests at once. A [`HostRoom`] watches over the room that a sparse image needs. Time and random numbers for all crates above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ mod file;
 mod fingerprint;
 mod gate;
 pub mod gauge;
+pub mod host_room;
 mod loss;
 mod memory;
 pub mod model;
@@ -30,6 +31,7 @@ mod open;
 mod overlay;
 mod power_cut;
 pub mod queue;
+mod retained;
 pub mod rng;
 mod sparse_image;
 mod stripes;
@@ -46,11 +48,13 @@ pub use fault::{Fault, Faulty, Op};
 pub use file::FileDevice;
 pub use fingerprint::{Fingerprint, Held, Origin, generate};
 pub use gate::Gate;
+pub use host_room::HostRoom;
 pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;
-pub use open::open_image;
+pub use open::{open_image, open_to_write};
 pub use overlay::Overlay;
 pub use power_cut::PowerCut;
+pub use retained::Retained;
 pub use rng::Rng;
 pub use sparse_image::{SparseError, SparseImage, write_sparse};
 pub use zoned::Zoned;

@@ -13,12 +13,19 @@ use crate::{Access, BlockDevice, FileDevice, OpenError, SparseImage};
 /// can only be read: read-write access is [`OpenError::SparseReadOnly`]).
 pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn BlockDevice>, OpenError> {
     let path = path.as_ref();
-    if !is_sparse(path, access)? {
-        return Ok(Arc::new(FileDevice::open(path, access)?));
-    }
     match access {
-        Access::ReadOnly => Ok(Arc::new(SparseImage::open(path)?)),
-        Access::ReadWrite => Err(OpenError::SparseReadOnly { path: path.to_owned() }),
+        Access::ReadWrite => Ok(Arc::new(open_to_write(path)?)),
+        Access::ReadOnly if is_sparse(path, access)? => Ok(Arc::new(SparseImage::open(path)?)),
+        Access::ReadOnly => Ok(Arc::new(FileDevice::open(path, access)?)),
+    }
+}
+
+/// Opens an image for writing: a plain file or a block device.
+pub fn open_to_write(path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
+    let path = path.as_ref();
+    match is_sparse(path, Access::ReadWrite)? {
+        true => Err(OpenError::SparseReadOnly { path: path.to_owned() }),
+        false => FileDevice::open(path, Access::ReadWrite),
     }
 }
 

@@ -3,10 +3,11 @@
 //! A test device that keeps durable blocks apart from requests made since the last flush, and composes from the two
 //! every image that the contract allows a cut to leave.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use crate::address::Remap;
 use crate::bounds::{check_blocks, check_parts, check_remap};
@@ -41,6 +42,10 @@ struct Journal {
     writes: u64,
     flushes: u64,
     cut_at: Option<u64>,
+    /// Flushes begun.
+    flushes_begun: u64,
+    /// Flushes that fail, and what they leave of the requests since the last one.
+    failing: BTreeMap<u64, Loss>,
 }
 
 impl PowerCut {
@@ -56,6 +61,8 @@ impl PowerCut {
                 writes: 0,
                 flushes: 0,
                 cut_at: None,
+                flushes_begun: 0,
+                failing: BTreeMap::new(),
             }),
         }
     }
@@ -68,6 +75,18 @@ impl PowerCut {
         if write <= journal.writes {
             self.off.store(true, Relaxed);
         }
+    }
+
+    /// Makes flush number `flush` (from 1 over the device's life, failed ones included) fail with an I/O error. It
+    /// leaves of the requests since the last flush what `loss` says, and reads show that: a host whose page cache
+    /// drops pages that it could not write. A later flush makes none of the lost requests good.
+    pub fn fail_flush(&self, flush: u64, loss: Loss) {
+        self.journal.lock().failing.insert(flush, loss);
+    }
+
+    /// Flushes begun so far.
+    pub fn flushes_begun(&self) -> u64 {
+        self.journal.lock().flushes_begun
     }
 
     /// Takes the power away now.
@@ -134,6 +153,23 @@ impl Journal {
         self.flushes += 1;
         Ok(())
     }
+
+    /// Drops the requests since the last flush, except what `loss` leaves of them, and shows that.
+    fn lose(&mut self, loss: Loss, shown: &Memory) -> Result<()> {
+        self.durable = compose(&self.durable, &self.dropped, &self.since, loss);
+        for request in self.since.drain(..) {
+            let (at, blocks) = match request {
+                Request::Write { at, data } => (at, (data.len() / BLOCK) as u64),
+                Request::Discard { at, blocks } => (at, blocks),
+            };
+            for block in (at.0..).take(blocks as usize) {
+                let mut bytes = [0; BLOCK];
+                self.durable.read(Lba(block), &mut bytes, Tag::default())?;
+                shown.write(Lba(block), &bytes, Tag::default())?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl BlockDevice for PowerCut {
@@ -166,7 +202,15 @@ impl BlockDevice for PowerCut {
     fn flush(&self, _: Tag) -> Result<()> {
         let mut journal = self.journal.lock();
         self.powered("flush")?;
-        journal.settle()
+        journal.flushes_begun += 1;
+        let begun = journal.flushes_begun;
+        match journal.failing.remove(&begun) {
+            None => journal.settle(),
+            Some(loss) => {
+                journal.lose(loss, &self.shown)?;
+                Err(DeviceError::Io { op: "flush", at: Lba(0), source: Errno::IO.into() })
+            }
+        }
     }
 
     /// Discarded blocks read as zeroes while the power is on.

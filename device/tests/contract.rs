@@ -8,8 +8,8 @@ use device::model::disk::Disk;
 use device::model::flash::Flash;
 use device::model::{self, Pace, Remap, Simulated};
 use device::{
-    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut, Tag,
-    Time, VirtualClock,
+    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut, Retained,
+    Tag, Time, VirtualClock,
 };
 use proptest::prelude::*;
 
@@ -192,6 +192,9 @@ proptest! {
         keeps_the_contract(&Overlay::new(Memory::new(BLOCKS)), &steps)?;
         keeps_the_contract(&Faulty::new(Memory::new(BLOCKS)), &steps)?;
         keeps_the_contract(&PowerCut::new(Memory::new(BLOCKS)), &steps)?;
+        for limit in [10 * BLOCK, 1000 * BLOCK] {
+            keeps_the_contract(&Retained::new(Memory::new(BLOCKS), limit), &steps)?;
+        }
         keeps_the_contract(&(Arc::new(Memory::new(BLOCKS)) as Arc<dyn BlockDevice>), &steps)?;
     }
 
@@ -243,6 +246,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
     check(&Overlay::new(Memory::new(BLOCKS)));
     check(&Faulty::new(Memory::new(BLOCKS)));
     check(&PowerCut::new(Memory::new(BLOCKS)));
+    check(&Retained::new(Memory::new(BLOCKS), 8 * BLOCK));
     simulated().for_each(|device| check(&device));
     let dir = tempfile::tempdir().unwrap();
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());
@@ -274,6 +278,7 @@ fn a_block_is_never_seen_half_written() {
     check(&Memory::new(BLOCKS));
     check(&Fingerprint::new(BLOCKS));
     check(&Overlay::new(Memory::new(BLOCKS)));
+    check(&Retained::new(Memory::new(BLOCKS), 8 * BLOCK));
     simulated().for_each(|device| check(&device));
     let dir = tempfile::tempdir().unwrap();
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());

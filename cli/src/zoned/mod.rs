@@ -15,29 +15,55 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, Lba, Result, Tag, Zones, open_image};
+use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, Lba, Result, Tag, Zones, open_image, open_to_write};
 use parking_lot::Mutex;
 use report::Zone;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Opens an image, whatever it is, with its zones if it is a disk that has any.
+/// Memory for copies of what was written since the last flush.
+const MOST_COPIES: u64 = 64 << 20;
+const LEAST_COPIES: u64 = 8 << 20;
+
+/// Opens an image, whatever it is, with its zones if it is a disk that has any. If it is written and has none, a flush
+/// that failed can be repeated.
 ///
 /// # Errors
 /// What is in the way.
 pub fn open(path: &Path, access: Access) -> std::result::Result<Arc<dyn BlockDevice>, String> {
-    let is_disk = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    if !is_disk {
-        return open_image(path, access).map_err(|e| e.to_string());
-    }
-    over(FileDevice::open(path, access).map_err(|e| e.to_string())?, access)
+    open_as(path, access, |plain| match access {
+        Access::ReadOnly => Arc::new(plain),
+        Access::ReadWrite => Arc::new(plain.retained(memory_for_copies())),
+    })
 }
 
-/// The same of a device that is claimed.
+fn open_as(
+    path: &Path,
+    access: Access,
+    plain: impl FnOnce(FileDevice) -> Arc<dyn BlockDevice>,
+) -> std::result::Result<Arc<dyn BlockDevice>, String> {
+    let is_disk = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+    let opened = match access {
+        Access::ReadOnly if !is_disk => return open_image(path, access).map_err(|e| e.to_string()),
+        Access::ReadWrite if !is_disk => open_to_write(path),
+        _ => FileDevice::open(path, access),
+    };
+    over(opened.map_err(|e| e.to_string())?, access, plain)
+}
+
+fn memory_for_copies() -> usize {
+    (fuse::memory::of_machine() / 64).clamp(LEAST_COPIES, MOST_COPIES) as usize
+}
+
+/// The same of a device that is claimed; `plain` makes a device of one without zones.
 ///
 /// # Errors
 /// What of its zones is beyond us.
-pub fn over(claimed: FileDevice, access: Access) -> std::result::Result<Arc<dyn BlockDevice>, String> {
+pub fn over(
+    claimed: FileDevice,
+    access: Access,
+    plain: impl FnOnce(FileDevice) -> Arc<dyn BlockDevice>,
+) -> std::result::Result<Arc<dyn BlockDevice>, String> {
     let path = claimed.path().to_owned();
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let write = access == Access::ReadWrite;
@@ -45,11 +71,11 @@ pub fn over(claimed: FileDevice, access: Access) -> std::result::Result<Arc<dyn 
     let direct = OFlags::DIRECT.bits().cast_signed();
     let is_disk = fs::metadata(&path).is_ok_and(|m| m.file_type().is_block_device());
     if !is_disk {
-        return Ok(Arc::new(claimed));
+        return Ok(plain(claimed));
     }
     let disk = File::open(&path).map_err(failed)?;
     let Some(zone) = report::zone_blocks(&disk).map_err(|e| failed(e.into()))? else {
-        return Ok(Arc::new(claimed));
+        return Ok(plain(claimed));
     };
     let zones = report::zones(&disk).map_err(|e| failed(e.into()))?;
     let zones = usable(&zones, zone, claimed.blocks()).map_err(|why| format!("{}: {why}", path.display()))?;

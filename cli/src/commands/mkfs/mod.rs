@@ -339,7 +339,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 fn opened(path: &PathBuf) -> Result<Arc<dyn BlockDevice>, Failure> {
     let claimed = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
-    Ok(zoned::over(claimed, Access::ReadWrite)?)
+    Ok(zoned::over(claimed, Access::ReadWrite, |plain| Arc::new(plain))?)
 }
 
 fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<Arc<dyn BlockDevice>, Failure> {
