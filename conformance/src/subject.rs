@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use device::{BlockDevice, Clock, CountSnapshot, Memory, VirtualClock};
 use f2fs::cause::Cause;
@@ -31,6 +32,12 @@ pub trait Judged: FileSystem {
     /// The device's, and the volume's that takes no more changes.
     fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
         Ok(())
+    }
+    /// Within which time a change is durable though nobody asks (`commit=`).
+    fn commits_within(&self) -> Option<Duration> {
+        let report = self.report();
+        let (_, seconds) = report.iter().find(|(name, _)| name == "commit_seconds")?;
+        seconds.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
     /// Whether the numbers that the volume updates as it goes agree with a look at all that they count.
     ///

@@ -5,16 +5,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use device::{Loss, Memory};
 use f2fs::Mode;
 use format::superblock::Features;
-use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
+use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, Step, judge, plan, settled, surviving};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use scherlfs::Placement;
+use vfs::Commit;
 
 use crate::rig::{self, deep};
 
@@ -56,6 +58,9 @@ const ZONED: &str = "+zoned";
 
 /// Behind a scenario's name: all files are compressed.
 const COMPRESSED: &str = "+compressed";
+
+/// Behind a scenario's name: what was changed is durable two seconds later.
+const COMMITTING: &str = "+commit";
 
 /// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
 const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
@@ -144,6 +149,9 @@ fn subject(name: &str) -> F2fs {
     let mut subject = crash::f2fs(name.ends_with(DELTAS));
     if name.contains(APPENDING) {
         subject.mounted.mode = Mode::Lfs;
+    }
+    if name.contains(COMMITTING) {
+        subject.mounted.commit = Some(Commit::within(Duration::from_secs(2)));
     }
     if name.contains(ZONED) {
         subject.made = subject.made.zoned(1);
@@ -334,6 +342,15 @@ fn survive_appending(how: &str, tools: Tools, few: &[&str]) {
     let (few, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(|n| few.contains(&plain(n)));
     survive_some(&few, tools, 2000, true);
     survive_some(&others, tools, if deep() { 2000 } else { 8 }, false);
+}
+
+#[test]
+fn what_changed_longer_ago_than_the_time_of_commit_survives() {
+    let waits = |scenario: &&crash::Scenario| (scenario.during)().iter().any(|step| matches!(step, Step::Tick(_)));
+    let names: Vec<String> = SCENARIOS.iter().filter(waits).map(|s| format!("{}{COMMITTING}", s.name)).collect();
+    assert!(names.len() > 2, "{names:?}");
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    survive_some(&names, Tools::After, if deep() { 2000 } else { 16 }, false);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Volumes of any shape to cut the power of: how they are made and mounted, and how full they are.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::Memory;
 use f2fs::gc::settings::{Pace, Settings};
@@ -9,7 +10,7 @@ use f2fs::{Mode, MountOptions};
 use format::superblock::Features;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use scherlfs::{Clean, Placement, Strategy};
-use vfs::Power;
+use vfs::{Commit, Power};
 use victim::Policy;
 
 /// A volume to do things on, of some file system.
@@ -176,6 +177,11 @@ fn by(policy: Policy) -> MountOptions {
     MountOptions { gc, ..MountOptions::default() }
 }
 
+/// What changed is durable three seconds later.
+fn commits() -> MountOptions {
+    MountOptions { commit: Some(Commit::within(Duration::from_secs(3))), ..MountOptions::default() }
+}
+
 fn little_memory() -> MountOptions {
     MountOptions { node_cache: 64, dirty_limit: 32, dir_cache: 16, ..MountOptions::default() }
 }
@@ -201,6 +207,7 @@ const NO_AGE: &[(&str, &str)] = &[("atgc_age_threshold", "0")];
 /// F2FS of every shape.
 pub const KINDS: &[Kind] = &[
     Kind { name: "plain", mib: 64, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
+    Kind { name: "commits", mib: 64, options: Options::modern, mount: commits, full: 40, tuned: &[] },
     Kind { name: "little-memory", mib: 64, options: Options::modern, mount: little_memory, full: 50, tuned: &[] },
     Kind {
         name: "no-inline",

@@ -201,6 +201,7 @@ impl Volume {
         ]);
         let numbers = [
             ("dirty", state.pace.dirty / 256),
+            ("commit_seconds", state.pace.commit.map_or(0, |commit| commit.after.as_secs())),
             ("writeback_seconds", state.pace.writeback.as_secs()),
             ("checkpoint_bytes", state.pace.checkpoint_blocks * 4096),
             ("checkpoint_seconds", state.pace.checkpoint_every.map_or(0, |t| t.as_secs())),

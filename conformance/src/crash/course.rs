@@ -502,8 +502,13 @@ impl<'v> Course<'v> {
                 out
             }
             21 | 22 => {
-                self.clock.advance(Duration::from_secs(self.rng.below(40)));
-                self.vol.tick().map(drop)
+                let passed = Duration::from_secs(self.rng.below(40));
+                self.clock.advance(passed);
+                let out = self.vol.tick().map(drop);
+                if out.is_ok() && self.vol.commits_within().is_some_and(|within| passed >= within) {
+                    self.record.synced_all();
+                }
+                out
             }
             24 | 25 => {
                 let Some(object) = self.file() else { return Ok(()) };

@@ -139,8 +139,12 @@ impl Run<'_> {
                 self.record.synced_all();
             }
             Step::Tick(seconds) => {
-                self.clock.advance(std::time::Duration::from_secs(*seconds));
+                let passed = std::time::Duration::from_secs(*seconds);
+                self.clock.advance(passed);
                 vol.tick()?;
+                if vol.commits_within().is_some_and(|within| passed >= within) {
+                    self.record.synced_all();
+                }
             }
             Step::Tune(name, value) => {
                 vol.tune(name, value).unwrap_or_else(|why| panic!("in a scenario, {name} {why}"));
