@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Clock, Counting, FileDevice, OpenError, RealClock};
+use device::host_room::Turn;
+use device::{Access, BlockDevice, Clock, Counting, FileDevice, HostRoom, OpenError, RealClock};
 use f2fs::RollForward;
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
@@ -20,6 +21,7 @@ pub struct Image {
     pub vol: Arc<dyn vfs::Volume>,
     mounted: Mounted,
     dev: Arc<Counting<Arc<dyn BlockDevice>>>,
+    room: Option<Arc<HostRoom>>,
     path: PathBuf,
 }
 
@@ -40,6 +42,25 @@ pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Fai
     check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
     Ok(zoned::open(path, access)?)
+}
+
+/// Opens an image as the device of a volume that is written. If its host becomes short of room, a line says so.
+fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), Failure> {
+    check_name(path)?;
+    let (device, room) = zoned::open_to_mount(path)?;
+    if let Some(room) = &room {
+        let name = path.display().to_string();
+        let report = move |turn| {
+            if turn == Turn::Short {
+                eprintln!("joulefs: {name}: the file system that holds this image is full");
+            }
+        };
+        if room.is_short() {
+            report(Turn::Short);
+        }
+        room.report_to(Box::new(report));
+    }
+    Ok((device, room))
 }
 
 /// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
@@ -108,7 +129,13 @@ impl Image {
         clock: Arc<dyn Clock>,
         through: impl FnOnce(Arc<dyn BlockDevice>, Kind, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
-        let dev = open_device(path, !options.is_read_only())?;
+        let (dev, room) = match options.is_read_only() {
+            true => (open_device(path, false)?, None),
+            false => open_to_mount(path)?,
+        };
+        if let Some(room) = &room {
+            options.set_host_room(room);
+        }
         let kind = volume::probe(&*dev).unwrap_or_default();
         let has_zones = dev.zones().is_some() && !options.is_read_only();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
@@ -121,12 +148,17 @@ impl Image {
         }
         let mounted =
             volume::mount(kind, dev.clone(), clock, options).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })
+        Ok(Image { vol: mounted.volume(), mounted, dev, room, path: path.to_owned() })
     }
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The room that its host has for it, if it is a file that is written.
+    pub fn host_room(&self) -> Option<&Arc<HostRoom>> {
+        self.room.as_ref()
     }
 
     /// What it is.

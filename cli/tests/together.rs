@@ -24,6 +24,7 @@ mod flame_page;
 mod formatting;
 mod from_tree;
 mod fsck;
+mod full_host;
 mod half_made;
 mod inside;
 mod inspect;

@@ -29,7 +29,7 @@ impl Volume {
         if still || !due(now)? {
             return Ok(());
         }
-        let _change = self.begin()?;
+        let _change = self.begin_modest()?;
         let _content = inode.content.write();
         // Readers come many at once: the first has done it for all.
         if due(now)? && inode.node.inode(|r| r.i_links.get()) > 0 {
@@ -57,7 +57,7 @@ impl Volume {
         if let Some(size) = set.size {
             self.set_size(inode, size)?;
         }
-        let change = self.begin()?;
+        let change = self.begin_modest()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
         // Once more: nobody seals it while this lock is held.

@@ -72,7 +72,7 @@ impl Volume {
     pub(crate) fn set_flags_of(&self, inode: &Arc<Inode>, wish: FileFlags, project: Option<u32>) -> Result<()> {
         // Work of several steps on the file comes to its end first.
         let _turn = inode.steps.turn.lock();
-        let _change = self.begin()?;
+        let _change = self.begin_modest()?;
         let mut content = inode.content.write();
         self.check_there(inode)?;
         let now = self.flags_of(inode);
@@ -163,7 +163,7 @@ impl Volume {
     /// Sets how a compressed file without blocks is to be compressed.
     pub(crate) fn set_method_of(&self, inode: &Arc<Inode>, algorithm: u8, log_cluster: u8) -> Result<()> {
         let _turn = inode.steps.turn.lock();
-        let _change = self.begin()?;
+        let _change = self.begin_modest()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
         self.check_plain(inode)?;

@@ -81,13 +81,13 @@ impl Volume {
         let waiting = flushed.inspect_err(|e| match e {
             Error::Fs(vfs::Error::NoSpace) => {}
             Error::Violated(_) => self.health.fail_for_good(e),
-            e => self.health.fail(format_args!("a checkpoint failed: {e}")),
+            e => self.health.fail(failed(e)),
         })?;
         // Blocks wait for a later checkpoint, so this one is not the volume's last.
         let reason = if waiting > 0 && reason == Reason::Unmount { Reason::Running } else { reason };
         self.commit_pack(pack, reason).inspect_err(|e| match e {
             Error::Violated(_) => self.health.fail_for_good(e),
-            e => self.health.fail(format_args!("a checkpoint failed: {e}")),
+            e => self.health.fail(failed(e)),
         })?;
         if waiting > 0 {
             self.changed.store(true, Ordering::Release);
@@ -267,6 +267,17 @@ impl Volume {
         let entries: Vec<(SegNo, RawSitEntry)> = journal.iter().map(|(s, e)| (*s, *e)).collect();
         Ok(encode_sit_journal(&entries))
     }
+}
+
+/// Why the volume takes no changes after a checkpoint that failed.
+fn failed(e: &Error) -> String {
+    let hint = match e {
+        Error::Device(e) if e.is_full() => {
+            " (the file system that holds the image is full; make room there and run `joulefs ctl DIR retry`)"
+        }
+        _ => "",
+    };
+    format!("a checkpoint failed: {e}{hint}")
 }
 
 /// The data logs' summary blocks, and whether they are compact (kernel: if two blocks suffice).

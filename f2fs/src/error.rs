@@ -58,6 +58,8 @@ impl From<Error> for vfs::Error {
         match e {
             Error::Fs(e) => e,
             Error::Device(DeviceError::ReadOnly { .. }) => vfs::Error::ReadOnly,
+            // The host's file system is full. Inside of the core `NoSpace` means the log instead.
+            Error::Device(e) if e.is_full() => vfs::Error::NoSpace,
             Error::Device(e) => vfs::Error::device(e),
             Error::Format { .. } | Error::Violated(_) => vfs::Error::corrupt(e),
         }

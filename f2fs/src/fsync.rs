@@ -56,7 +56,7 @@ impl Volume {
                 // The device may not have finished blocks overwritten in place.
                 return self.flush_for(inode.ino);
             }
-            let change = self.begin()?;
+            let change = self.begin_modest()?;
             self.clear_the_way(&change, inode)?;
             self.confirm_place(&change, inode);
             let content = inode.content.write();

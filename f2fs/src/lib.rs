@@ -17,6 +17,7 @@ pub mod file;
 pub mod fsync;
 pub mod gc;
 mod health;
+mod host_room;
 pub mod inode;
 pub mod invariant;
 pub mod mkfs;

@@ -494,6 +494,7 @@ impl Volume {
             health: Health::default(),
             changes: Changes::default(),
             changed: AtomicBool::new(false),
+            relieved: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             dir_blocks: AtomicU64::new(0),
             dir_blocks_brought: AtomicU64::new(0),

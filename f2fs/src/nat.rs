@@ -343,6 +343,11 @@ impl Nat {
         }
     }
 
+    /// Entries that wait for a checkpoint.
+    pub fn dirty_count(&self) -> u64 {
+        self.state.read().dirty.len() as u64
+    }
+
     /// Where the next search for free numbers should begin, once those freed since the last checkpoint are.
     fn next_free_hint(&self) -> u32 {
         let s = self.state.read();

@@ -49,6 +49,7 @@ impl Volume {
         if self.check_writable().is_err() {
             return Ok(AT_MOST);
         }
+        self.watch_host_room()?;
         self.write_if_due()?;
         self.restore_if_due()?;
         let next = self.clean_if_due()?.min(AT_MOST);

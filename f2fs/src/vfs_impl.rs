@@ -40,7 +40,8 @@ impl FileSystem for Volume {
             block_size: 4096,
             blocks: user,
             blocks_free: free,
-            blocks_available: free,
+            // Nothing while the host has no room for it.
+            blocks_available: if self.host_is_short() { 0 } else { free },
             files,
             files_free,
             name_max: 255,
@@ -280,7 +281,7 @@ impl FileSystem for Volume {
             }
         }
         self.check_unsealed(&inode)?;
-        let change = self.begin()?;
+        let change = self.begin_modest()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
         self.check_unsealed(&inode)?;

@@ -22,7 +22,8 @@ use std::time::Duration;
 
 use device::clock::{Clock, Time};
 use device::energy::{Nanos, Processor};
-use device::{BlockDevice, Tag};
+use device::host_room::Change as Room;
+use device::{BlockDevice, HostRoom, Tag};
 use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
@@ -117,6 +118,8 @@ pub struct MountOptions {
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
     pub prices: victim::joule::Prices,
+    /// Room on the host that holds the image, if the image can grow.
+    pub host_room: Option<Arc<HostRoom>>,
 }
 
 impl MountOptions {
@@ -156,6 +159,7 @@ impl Default for MountOptions {
             streams: crate::streams::Streams::One,
             gc: crate::gc::settings::Settings::default(),
             prices: victim::joule::Prices::default(),
+            host_room: None,
         }
     }
 }
@@ -294,6 +298,8 @@ pub struct Volume {
     pub(crate) cp_ver: AtomicU64,
     pub(crate) health: Health,
     pub(crate) changed: AtomicBool,
+    /// The last shortage of the host at whose beginning everything was made durable.
+    pub(crate) relieved: AtomicU64,
     pub(crate) closed: AtomicBool,
     pub(crate) changes: Changes,
     pub(crate) elapsed_base: u64,
@@ -377,10 +383,20 @@ impl Volume {
         }
     }
 
-    /// Begins a change: makes sure there is room to finish it, then holds checkpoints off.
+    /// Begins a change that may take room: makes sure there is room to finish it, then holds checkpoints off.
     pub(crate) fn begin(&self) -> Result<Change<'_>> {
+        self.begin_on_host(Room::Takes)
+    }
+
+    /// Begins a change that gives room back or takes hardly any: it is accepted while the host is short of room.
+    pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
+        self.begin_on_host(Room::Gives)
+    }
+
+    fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
         self.check_writable()?;
         self.note_use();
+        self.check_host_room(room)?;
         self.balance()?;
         self.relieve_nat()?;
         let cp = self.cp.read();

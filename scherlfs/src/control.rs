@@ -92,6 +92,7 @@ impl Volume {
             return Ok(every);
         }
         let now = self.clock.monotonic();
+        self.watch_host_room()?;
         self.write_when_due()?;
         let more_ahead = self.read_ahead();
         let more_to_fill = self.fill_beside()?.or(more_ahead);

@@ -20,6 +20,7 @@ mod file;
 mod fill;
 mod gone;
 mod history;
+mod host_room;
 mod imap;
 mod inode;
 mod known_names;

@@ -165,6 +165,8 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         unflushed: None,
         committed: Duration::ZERO,
         ended: false,
+        host_room: None,
+        relieved: 0,
     };
     let mut root = Inode {
         ino: ROOT,

@@ -110,6 +110,8 @@ impl State {
             unflushed: None,
             committed: Duration::ZERO,
             ended: false,
+            host_room: options.host_room.clone(),
+            relieved: 0,
             sb,
         })
     }

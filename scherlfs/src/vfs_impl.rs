@@ -136,7 +136,8 @@ impl FileSystem for Volume {
             block_size: BLOCK as u32,
             blocks: state.sb.blocks - scherlfs_format::FIRST,
             blocks_free: free,
-            blocks_available: free,
+            // Nothing while the host has no room for it.
+            blocks_available: if state.host_is_short() { 0 } else { free },
             files: (1 << 32) - 1,
             files_free: files_free.min(free),
             name_max: NAME_MAX as u32,

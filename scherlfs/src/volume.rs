@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::{BlockDevice, Clock};
+use device::{BlockDevice, Clock, HostRoom};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Time;
@@ -81,6 +81,8 @@ pub struct MountOptions {
     pub placement: Option<Placement>,
     /// What stands beside the volume on other disks.
     pub beside: Beside,
+    /// Room on the host that holds the image, if the image can grow.
+    pub host_room: Option<Arc<HostRoom>>,
 }
 
 impl Default for MountOptions {
@@ -101,6 +103,7 @@ impl Default for MountOptions {
             undo: None,
             placement: None,
             beside: Beside::default(),
+            host_room: None,
         }
     }
 }
@@ -213,6 +216,9 @@ pub(crate) struct State {
     /// When `commit=` last made changes durable.
     pub committed: Duration,
     pub ended: bool,
+    /// Room on the host, and its last shortage at whose beginning everything was made durable.
+    pub host_room: Option<Arc<HostRoom>>,
+    pub relieved: u64,
 }
 
 impl State {
@@ -286,7 +292,7 @@ impl State {
     }
 
     /// Blocks that a checkpoint writes, at most.
-    fn checkpoint_need(&self) -> u64 {
+    pub(crate) fn checkpoint_need(&self) -> u64 {
         let map = (self.imap.inode.size_blocks() + 1).min(self.imap.dirty() + self.waiting.len() as u64 + 2);
         let runs = self.free.runs() + self.dead.runs() + 2 * self.need as usize + 64;
         let list = lists::free_bytes(runs).div_ceil(BLOCK) as u64;
@@ -315,6 +321,7 @@ impl State {
     /// Makes sure that so many blocks can be written beside all that waits. What only gives room back may use the last.
     pub fn admit(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
         self.writable()?;
+        self.admit_on_host(blocks, gives_back)?;
         let spare = if gives_back { 0 } else { SPARE };
         if self.gone.len() > 500 || self.waiting.len() >= INODES_MAX {
             self.commit()?;
@@ -432,7 +439,7 @@ impl Volume {
         }
         let mut state = self.state.write();
         state.writable()?;
-        if state.room_is_short() {
+        if state.room_is_short() && !state.host_is_short() {
             // Without it the log goes through holes, as it does on a battery.
             let want = 8 * state.segment();
             if let Err(e) = state.make_room(want) {

@@ -3,6 +3,7 @@
 //! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
 //! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
+mod host;
 mod idle;
 pub mod options;
 mod whose;
@@ -301,6 +302,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut metered = None;
     let (index, keep) = (parsed.index.take(), parsed.keep);
     let image = Image::open_through(&path, parsed.core, |mut device, kind, options| {
+        if let Some(room) = options.host_room() {
+            host::check(room, &path)?;
+        }
         if let Some(index) = index.as_ref().filter(|_| kind == Kind::ScherlFs) {
             beside::open_index(index, keep, &*device, options)?;
         }
@@ -318,7 +322,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Ok(device)
     })?;
     let idle = idle::notes(&core, &args.options, image.mounted().kind());
-    for text in image.vol.warning().into_iter().chain(idle) {
+    let unheld = image.host_room().and_then(|room| host::attend(room, &path));
+    for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
         let text = format!("{}: {text}", path.display());
         match args.background {
             true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,

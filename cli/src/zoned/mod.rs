@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, Lba, Result, Tag, Zones, open_image, open_to_write};
+use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_image, open_to_write};
 use parking_lot::Mutex;
 use report::Zone;
 use rustix::fs::OFlags;
@@ -35,6 +35,23 @@ pub fn open(path: &Path, access: Access) -> std::result::Result<Arc<dyn BlockDev
         Access::ReadOnly => Arc::new(plain),
         Access::ReadWrite => Arc::new(plain.retained(memory_for_copies())),
     })
+}
+
+/// The same for a volume that is mounted to be written, with the room that the host has for the image if it is a file.
+///
+/// # Errors
+/// What is in the way.
+pub fn open_to_mount(path: &Path) -> std::result::Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), String> {
+    let mut room = None;
+    let device = open_as(path, Access::ReadWrite, |plain| {
+        room = plain.host().ok().flatten().map(|host| Arc::new(HostRoom::new(host)));
+        let retained = plain.retained(memory_for_copies());
+        match &room {
+            Some(room) => Arc::new(retained.with_room(room.clone())),
+            None => Arc::new(retained),
+        }
+    })?;
+    Ok((device, room))
 }
 
 fn open_as(

@@ -7,7 +7,7 @@
 //!
 //! So the volume counts the blocks that admitted writers bring. If the next writer would raise the count above a
 //! mebibyte, it waits, before it takes any lock but those of [`crate::inode::Steps`], until there are free sections for all of these blocks beside what is
-//! dirty. Admission does not ask whether the volume as a whole has room: a block's room is reserved when it is first
+//! dirty, and room on the host. Admission does not ask whether the volume as a whole has room: a block's room is reserved when it is first
 //! written.
 
 use super::BLOCK;
@@ -23,7 +23,11 @@ impl Volume {
     /// those of [`crate::inode::Steps`].
     pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
         let mut bringing = self.writers.bringing.lock();
-        while *bringing + blocks > ALWAYS && !self.seg.lock().has_sections_for(*bringing + blocks) {
+        let fits = |all| {
+            let in_log = self.seg.lock().has_sections_for(all);
+            in_log && self.host_covers(all)
+        };
+        while *bringing + blocks > ALWAYS && !fits(*bringing + blocks) {
             self.writers.one_left.wait(&mut bringing);
         }
         *bringing += blocks;

@@ -66,7 +66,10 @@ impl Volume {
         what: Allocate,
         f: impl FnOnce(&PackState, &mut Content) -> Result<T>,
     ) -> Result<T> {
-        let change = self.begin()?;
+        let change = match what {
+            Allocate::Reserve { .. } | Allocate::Zero { .. } | Allocate::Insert => self.begin()?,
+            Allocate::PunchHole | Allocate::Collapse => self.begin_modest()?,
+        };
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_allocate(inode, what)?;

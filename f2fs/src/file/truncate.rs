@@ -36,7 +36,7 @@ impl Volume {
         self.checked_end(inode, 0, size)?;
         let _turn = inode.steps.turn.lock();
         loop {
-            let change = self.begin()?;
+            let change = self.begin_modest()?;
             let mut content = inode.content.write();
             self.check_there(inode)?;
             check()?;

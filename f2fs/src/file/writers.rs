@@ -10,6 +10,13 @@ pub(crate) struct Writers {
     pub(super) one_left: Condvar,
 }
 
+impl Writers {
+    /// How many blocks admitted writers bring.
+    pub(crate) fn brought(&self) -> u64 {
+        *self.bringing.lock()
+    }
+}
+
 /// The right to bring so many blocks; it ends when dropped.
 pub(crate) struct Admitted<'v> {
     pub(super) writers: &'v Writers,

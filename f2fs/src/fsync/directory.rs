@@ -34,7 +34,7 @@ impl Volume {
             return Ok(true);
         }
         {
-            let change = self.begin()?;
+            let change = self.begin_modest()?;
             // No name in the directory changes meanwhile.
             let _content = dir.content.read();
             if !self.nat.since_checkpoint(dir.ino.nid()).checkpointed || !self.take_steps(&change, dir.ino)? {

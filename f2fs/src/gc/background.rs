@@ -87,7 +87,7 @@ impl Volume {
         let end = self.clock.monotonic() + self.options.checkpoint_after;
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
-            if !self.clean_in_background(settings)? {
+            if !self.host_allows_cleaning() || !self.clean_in_background(settings)? {
                 break;
             }
             found = true;

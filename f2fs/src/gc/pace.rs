@@ -188,6 +188,9 @@ impl Volume {
     /// section is left to clean. `cleaned` counts up to a limit.
     fn clean_some(&self, pack: &mut PackState, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
+            if !self.host_allows_cleaning() {
+                return Ok(false);
+            }
             {
                 let seg = self.seg.lock();
                 let free = seg.table.free_sections();

@@ -23,7 +23,7 @@ impl Volume {
         if name == b".." {
             return Err(vfs::Error::NotEmpty.into());
         }
-        let change = self.begin()?;
+        let change = self.begin_modest()?;
         let dir = self.outer_dir(parent)?;
         let mut content = dir.content.write();
         self.check_dir_changes(&dir, false)?;
@@ -163,7 +163,7 @@ impl Volume {
         if !self.orphans.contains(ino) || self.options.read_only {
             return Ok(());
         }
-        let change = self.begin()?;
+        let change = self.begin_modest()?;
         if self.inodes.is_held(ino) || !self.orphans.contains(ino) {
             return Ok(());
         }

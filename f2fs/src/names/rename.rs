@@ -85,7 +85,7 @@ impl Volume {
         }
         check_name(from.1)?;
         check_name(to.1)?;
-        let change = self.begin()?;
+        let change = self.begin_modest()?;
         // Renames between directories run one at a time: the shape of the tree must not change during the check of
         // ancestors. A rename within one directory gives nothing another parent.
         let _names = (from.0 != to.0).then(|| self.names.lock());

@@ -404,6 +404,10 @@ impl SegmentTable {
         (first..first + self.per_section).map(SegNo)
     }
 
+    /// How many segments' SIT entries changed since the last checkpoint.
+    pub fn changed_count(&self) -> usize {
+        self.changed.len()
+    }
     /// Segments whose SIT entry changed since the last checkpoint.
     pub fn changed(&self) -> impl Iterator<Item = SegNo> {
         self.changed.iter().copied()

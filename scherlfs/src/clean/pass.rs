@@ -62,7 +62,7 @@ impl State {
     /// Chooses victims; false if there are none.
     pub(crate) fn begin_pass(&mut self, want: u64) -> Result<bool> {
         let strategy = self.care.strategy();
-        if strategy == Strategy::Threading || self.broken.is_some() {
+        if strategy == Strategy::Threading || self.broken.is_some() || self.host_is_short() {
             return Ok(false);
         }
         self.checkpoint(false)?;

@@ -3,8 +3,10 @@
 pub mod f2fs;
 pub mod scherlfs;
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use device::HostRoom;
 use vfs::Commit;
 
 use crate::Kind;
@@ -65,6 +67,16 @@ impl MountOptions {
     /// Nothing can be changed.
     pub fn is_read_only(&self) -> bool {
         self.f2fs.read_only
+    }
+
+    /// The room that the host has for the image.
+    pub fn set_host_room(&mut self, room: &Arc<HostRoom>) {
+        (self.f2fs.host_room, self.scherlfs.host_room) = (Some(room.clone()), Some(room.clone()));
+    }
+
+    /// See [`Self::set_host_room`].
+    pub fn host_room(&self) -> Option<&Arc<HostRoom>> {
+        self.f2fs.host_room.as_ref()
     }
 
     /// What was synced after the last checkpoint is not replayed, or given up: as it is asked of F2FS. ScherlFS, of which

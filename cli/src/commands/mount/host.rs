@@ -1,0 +1,39 @@
+//! What is a person told of the file system that holds a mounted image?
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::HostRoom;
+use device::host_room::{LEAST, Turn};
+
+use crate::output::bytes;
+
+/// Refuses a host without room: what the mount accepts could not be written.
+pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
+    if !room.is_short() {
+        return Ok(());
+    }
+    let (free, least) = (bytes(room.free() + room.held()), bytes(LEAST));
+    Err(format!(
+        "{}: the file system that holds this image has {free} free, and a mount needs {least}. Make room there, or mount \
+        with -o ro",
+        image.display()
+    ))
+}
+
+/// Logs when the host becomes short of room, and when it has some again. Returns what to tell of a host that cannot
+/// reserve room.
+pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
+    let name = image.display().to_string();
+    room.report_to(Box::new(move |turn| match turn {
+        Turn::Short => log::error!(
+            "{name}: the file system that holds this image is full: what was written so far is kept, and writes fail \
+            with ENOSPC until there is room again"
+        ),
+        Turn::Roomy => log::warn!("{name}: the file system that holds this image has room again"),
+    }));
+    room.is_unheld().then(|| {
+        "the file system that holds this image cannot reserve room for it; if it fills up, the last changes may be lost"
+            .to_owned()
+    })
+}

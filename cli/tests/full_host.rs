@@ -1,0 +1,209 @@
+//! The file system that holds an image fills up: what was acknowledged is on the image afterwards, and what is not says so.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::room::Room;
+
+/// Each with the program that makes it; tmpfs needs none.
+const HOSTS: [(&str, Option<&str>); 4] =
+    [("tmpfs", None), ("ext4", Some("mkfs.ext4")), ("xfs", Some("mkfs.xfs")), ("btrfs", Some("mkfs.btrfs"))];
+
+/// What every script begins with: a host file system `h` of the kind `$HOST`, an empty directory `m`.
+const BEGIN: &str = r#"
+set -u
+cd "$WORK"; mkdir h m
+case $HOST in
+    tmpfs) mount -t tmpfs -o size=${SIZE:-80m} t h ;;
+    *) truncate -s 400M disk; mkfs.$HOST -q disk >/dev/null 2>&1; mount -t $HOST -o loop disk h ;;
+esac || exit 99
+fill() {
+    fallocate -l $(($(df --output=avail -k h | tail -1) - 512))k h/filler
+    dd if=/dev/zero of=h/filler2 bs=64k status=none
+    dd if=/dev/zero of=h/filler3 bs=4k status=none
+    sync h/filler3
+}
+# Says whether a file of the image holds the first $3 bytes of $2.
+same() { "$J" cat "h/v.img:/$1" | cmp -s -n $3 - "$2" && [ $("$J" cat "h/v.img:/$1" | wc -c) -ge $3 ] && echo "same $1" || echo "differs $1"; }
+"#;
+
+/// Runs a script in mounts of its own; what it printed, and what it and the programs complained of.
+fn script(host: &str, kind: &str, text: &str) -> Option<(String, String)> {
+    let work = Room::new();
+    let out: Output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", &format!("{BEGIN}{text}")])
+        .envs([("J", env!("CARGO_BIN_EXE_joulefs")), ("HOST", host), ("TYPE", kind), ("WORK", &work.text(""))])
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code() != Some(99)).then(|| (text(&out.stdout), text(&out.stderr)))
+}
+
+/// Hosts that this machine can mount.
+fn hosts() -> Vec<&'static str> {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap();
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: needs root and /dev/fuse, to mount hosts and images");
+        return Vec::new();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has = |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).exists());
+    HOSTS
+        .into_iter()
+        .filter(|(host, maker)| {
+            let usable = known.split_whitespace().any(|k| k == *host) && maker.is_none_or(has);
+            if !usable {
+                println!("skipped: no {host} here, or no program that makes one");
+            }
+            usable
+        })
+        .map(|(host, _)| host)
+        .collect()
+}
+
+fn on_all(kinds: &[&str], text: &str, judge: impl Fn(&str, &str, &str)) {
+    for host in hosts() {
+        for kind in kinds {
+            match script(host, kind, text) {
+                Some((out, err)) => judge(&format!("{kind} on {host}"), &out, &err),
+                None => println!("skipped: {host} cannot be mounted here"),
+            }
+        }
+    }
+}
+
+/// The lines that begin with `word`, without it.
+fn lines<'t>(out: &'t str, word: &str) -> Vec<&'t str> {
+    out.lines().filter_map(|l| l.strip_prefix(word)?.strip_prefix(' ')).collect()
+}
+
+#[test]
+fn what_was_acknowledged_before_and_after_the_host_filled_is_there_and_the_rest_said_so() {
+    const WORK: &str = r#"
+"$J" mkfs --type $TYPE --size 1G h/v.img >/dev/null
+head -c 16000000 /dev/urandom > contents
+"$J" mount h/v.img m || exit 1
+echo keep > m/keep; cp contents m/before && echo "acknowledged before 16000000"
+fill
+for i in $(seq 60); do
+    head -c 300000 contents | dd of=m/f$i bs=300000 iflag=fullblock conv=fsync status=none && echo "acknowledged f$i 300000"
+done
+cp contents m/after && sync m/after && echo "acknowledged after 16000000"
+mkdir m/d && echo "acknowledged directory"
+"$J" ctl m stat | grep -i 'state'
+rm m/keep; echo "rm $?"
+"$J" unmount m; echo "unmount $?"
+rm h/filler*
+"$J" fsck h/v.img >fsck.txt 2>&1; echo "fsck $?"; cat fsck.txt >&2
+for i in $(seq 60); do
+    "$J" ls h/v.img:/f$i >/dev/null 2>&1 && same f$i contents 300000
+done
+same before contents 16000000
+"#;
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
+        assert_eq!(lines(out, "unmount"), ["0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "fsck"), ["0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "rm"), ["0"], "{which}: {out}{err}");
+        let same = lines(out, "same");
+        let acknowledged = lines(out, "acknowledged");
+        assert!(acknowledged.contains(&"before 16000000"), "{which}: {out}{err}");
+        for file in &acknowledged {
+            let name = file.split(' ').next().unwrap();
+            assert!(same.contains(&name), "{which}: {file} was acknowledged and is not there\n{out}{err}");
+        }
+        assert!(acknowledged.len() < 40, "{which}: the host was never full\n{out}{err}");
+        assert!(!acknowledged.contains(&"directory"), "{which}: {out}{err}");
+        assert!(err.contains("No space left on device"), "{which}: {err}");
+    });
+}
+
+#[test]
+fn a_mount_takes_writes_again_when_its_host_has_room_again() {
+    const WORK: &str = r#"
+"$J" mkfs --type $TYPE --size 1G h/v.img >/dev/null
+head -c 3000000 /dev/urandom > contents
+"$J" mount h/v.img m || exit 1
+cp contents m/before; fill
+for i in $(seq 40); do cp contents m/x$i 2>/dev/null || break; done
+mkdir m/d 2>/dev/null; echo "mkdir $?"
+rm h/filler*; sync h/v.img; sleep 4
+mkdir m/e; echo "again $?"
+cp contents m/after && sync m/after; echo "again $?"
+"$J" unmount m; echo "unmount $?"
+same before contents 3000000; same after contents 3000000
+"#;
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
+        assert_eq!(lines(out, "mkdir"), ["1"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "again"), ["0", "0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "unmount"), ["0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "same"), ["before", "after"], "{which}: {out}{err}");
+    });
+}
+
+#[test]
+fn a_host_without_room_is_refused_by_mount_and_named_by_commands_that_write() {
+    const WORK: &str = r#"
+"$J" mkfs --type $TYPE --size 1G h/v.img >/dev/null
+head -c 30000000 /dev/urandom > contents; mkdir tree; for i in 1 2 3; do cp contents tree/$i; done
+"$J" cp contents h/v.img:/before
+fill
+"$J" mount h/v.img m; echo "mount $?"
+"$J" mount -o ro h/v.img m && cmp m/before contents; echo "ro $?"; "$J" unmount m
+rm h/filler3 h/filler2
+fallocate -l 6M h/spare || exit 98; fallocate -l $(($(df --output=avail -k h | tail -1) - 256))k h/filler2; rm h/spare
+"$J" cp -r tree h/v.img:/tree; echo "cp $?"
+"$J" fsck h/v.img >fsck.txt 2>&1; echo "fsck $?"; cat fsck.txt >&2
+same before contents 30000000
+"$J" mkfs --type $TYPE --from tree h/w.img; echo "from $?"
+ls h | grep w.img
+"#;
+    on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
+        assert_eq!(lines(out, "mount"), ["1"], "{which}: {out}{err}");
+        assert!(err.contains("a mount needs 4.0 MiB") && err.contains("-o ro"), "{which}: {err}");
+        assert_eq!(lines(out, "ro"), ["0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "cp"), ["1"], "{which}: {out}{err}");
+        assert!(err.contains("the file system that holds this image is full"), "{which}: {err}");
+        assert_eq!(lines(out, "fsck"), ["0"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "same"), ["before"], "{which}: {out}{err}");
+        assert_eq!(lines(out, "from"), ["1"], "{which}: {out}{err}");
+        assert!(!out.contains("w.img"), "{which}: a half-made image stays\n{out}{err}");
+    });
+}
+
+#[test]
+fn a_thin_block_device_without_room_says_so_and_what_it_lost_is_written_again() {
+    // A loop device on a sparse file: like dm-thin it promises more than it has, and says so when blocks are written back.
+    const WORK: &str = r#"
+truncate -s 1G h/thin; dev=$(losetup --find --show h/thin) || exit 99
+"$J" mkfs --type $TYPE $dev >/dev/null
+head -c 12000000 /dev/urandom > contents
+"$J" mount $dev m || exit 1
+cp contents m/before && sync m/before && echo "acknowledged before"
+fill
+for i in 1 2 3; do cp contents m/x$i && sync m/x$i && echo "acknowledged x$i"; done
+rm h/filler*
+"$J" ctl m retry; echo "retry $?"
+cp contents m/after && sync m/after; echo "after $?"
+"$J" unmount m; echo "unmount $?"
+"$J" fsck $dev >fsck.txt 2>&1; echo "fsck $?"; cat fsck.txt >&2
+for f in before x1 x2 x3 after; do "$J" cat "$dev:/$f" 2>/dev/null | cmp -s - contents && echo "same $f"; done
+losetup -d $dev
+"#;
+    for kind in ["f2fs", "scherlfs"] {
+        if !hosts().contains(&"tmpfs") {
+            return;
+        }
+        let Some((out, err)) = script("tmpfs", kind, WORK) else { return println!("skipped: no loop device") };
+        assert_eq!(lines(&out, "retry"), ["0"], "{kind}: {out}{err}");
+        assert_eq!(lines(&out, "after"), ["0"], "{kind}: {out}{err}");
+        assert_eq!(lines(&out, "unmount"), ["0"], "{kind}: {out}{err}");
+        assert_eq!(lines(&out, "fsck"), ["0"], "{kind}: {out}{err}");
+        let same = lines(&out, "same");
+        assert!(same.contains(&"after"), "{kind}: {out}{err}");
+        let acknowledged = lines(&out, "acknowledged");
+        assert!(acknowledged.len() < 4, "{kind}: the host was never full\n{out}");
+        for name in acknowledged {
+            assert!(same.contains(&name), "{kind}: {name} was acknowledged\n{out}{err}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Is there room on the host for what this volume has accepted?
+//!
+//! A sparse image finds no room if its host's file system is full. A [`HostRoom`](device::HostRoom) holds ballast there,
+//! enough for all that waits and for a checkpoint. When the host becomes short of room, what waits is made durable at
+//! once, and what may take room is refused.
+
+use device::host_room::Change;
+use vfs::{Error, Result};
+
+use crate::volume::{State, Volume};
+
+/// Superblocks, and what an operation may write beside what it was admitted for.
+const BESIDE: u64 = 32;
+
+impl State {
+    /// Makes sure that the host has room for so many blocks beside all that waits.
+    pub(crate) fn admit_on_host(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
+        let Some(room) = self.host_room.clone() else { return Ok(()) };
+        let change = if gives_back { Change::Gives } else { Change::Takes };
+        let covered = |st: &State| room.covers(st.need + st.checkpoint_need() + blocks + BESIDE, change);
+        if room.shortage().is_none() && covered(self) {
+            return Ok(());
+        }
+        self.relieve_host()?;
+        if !covered(self) {
+            self.commit()?;
+        }
+        let refused = (room.is_short() && !gives_back) || !covered(self);
+        if refused { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// At the beginning of a shortage of the host makes everything durable.
+    fn relieve_host(&mut self) -> Result<()> {
+        let shortage = self.host_room.as_ref().and_then(|room| room.shortage());
+        if let Some(number) = shortage.filter(|number| *number > self.relieved) {
+            if self.logged > 0 || !self.waiting.is_empty() || !self.gone.is_empty() {
+                self.checkpoint(false)?;
+            }
+            self.relieved = number;
+        }
+        Ok(())
+    }
+
+    /// True if the host has no room for more.
+    pub(crate) fn host_is_short(&self) -> bool {
+        self.host_room.as_ref().is_some_and(|room| room.is_short())
+    }
+}
+
+impl Volume {
+    /// Looks at the host again.
+    pub(crate) fn watch_host_room(&self) -> Result<()> {
+        let Some(room) = &self.options.host_room else { return Ok(()) };
+        room.renew();
+        if !room.is_short() {
+            return Ok(());
+        }
+        let mut state = self.state.write();
+        if state.writable().is_ok() { state.relieve_host() } else { Ok(()) }
+    }
+}
