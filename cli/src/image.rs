@@ -44,7 +44,7 @@ pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Fai
     Ok(zoned::open(path, access)?)
 }
 
-/// Opens an image as the device of a volume that is written. If its host becomes short of room, a line says so.
+/// Opens an image as the device of a volume that is written. A line says when its host has no room.
 fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), Failure> {
     check_name(path)?;
     let (device, room) = zoned::open_to_mount(path)?;
@@ -52,15 +52,16 @@ fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRo
         let name = path.display().to_string();
         let report = move |turn| {
             if turn == Turn::Short {
-                eprintln!("joulefs: {name}: the file system that holds this image is full");
+                say_full(&name);
             }
         };
-        if room.is_short() {
-            report(Turn::Short);
-        }
         room.report_to(Box::new(report));
     }
     Ok((device, room))
+}
+
+fn say_full(image: &str) {
+    eprintln!("joulefs: {image}: the file system that holds this image is full");
 }
 
 /// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
@@ -139,6 +140,9 @@ impl Image {
         let kind = volume::probe(&*dev).unwrap_or_default();
         let has_zones = dev.zones().is_some() && !options.is_read_only();
         let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
+        if room.as_ref().is_some_and(|room| room.is_short()) {
+            say_full(&path.display().to_string());
+        }
         if has_zones && dev.zones().is_none() {
             return Err(format!(
                 "{}: a zoned disk, which is written only directly: without --profile and recordings of requests",

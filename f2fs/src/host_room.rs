@@ -144,6 +144,7 @@ mod tests {
                 }
             }
         }
+        vol.forget(ino, 1);
         Some(contents[..done].to_vec())
     }
 
@@ -226,7 +227,8 @@ mod tests {
                 match rng.below(10) {
                     0..6 => {
                         let name = format!("f{n}");
-                        let size = 1 + rng.index(if rng.chance(1, 8) { 2000 } else { 40 });
+                        let most = if rng.chance(1, 8) { 2000 } else { 40 };
+                        let size = 1 + rng.index(most);
                         files.extend(put(&vol, &name, &blocks(size)).map(|accepted| (name, accepted)));
                     }
                     6 if !files.is_empty() => {

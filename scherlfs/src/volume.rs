@@ -355,6 +355,8 @@ impl State {
         let extents = &self.inode(ino)?.extents;
         let own = extents.cost_of_all(0);
         let beside = |blocks: u64| 5 + own + blocks / 80;
+        // A host without room gives no part of it either.
+        self.admit_on_host(blocks + beside(blocks), false)?;
         match self.admit(blocks + beside(blocks), false) {
             Ok(()) => return Ok(blocks),
             Err(Error::NoSpace) => {}

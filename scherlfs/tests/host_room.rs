@@ -118,7 +118,8 @@ fn whatever_is_done_while_the_host_fills_and_empties_nothing_accepted_is_lost() 
             match rng.below(10) {
                 0..7 => {
                     let name = format!("f{n}");
-                    let blocks = 1 + rng.index(if rng.chance(1, 8) { 2000 } else { 40 });
+                    let most = if rng.chance(1, 8) { 2000 } else { 40 };
+                    let blocks = 1 + rng.index(most);
                     files.extend(put(&rig.volume, &name, blocks).map(|accepted| (name, accepted)));
                 }
                 7 if !files.is_empty() => {

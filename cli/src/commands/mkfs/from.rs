@@ -359,6 +359,10 @@ fn fill(
     let filled = cp::fill(source, &image, bytes, stop)?;
     if let Some(why) = filled.failed.first() {
         let _ = image.close();
+        if image.host_room().is_some_and(|room| room.is_short()) {
+            let why = format!("{why}; no image is made: the file system that holds {} is full", args.image.display());
+            return Err(Full::Failed(Failure::Failed(why)));
+        }
         if filled.is_full {
             return Err(Full::NoSpace(why.clone()));
         }
