@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use device::host_room::Turn;
 use device::{Access, BlockDevice, Clock, Counting, FileDevice, HostRoom, OpenError, RealClock};
-use f2fs::RollForward;
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
 
 use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::table::{self, Table};
 use crate::zoned;
 
@@ -95,13 +95,9 @@ impl Image {
         Self::open_with(path, MountOptions::default().read_only(!write))
     }
 
-    /// Mounts an image to read it; with `norecovery` as of its last checkpoint, whatever was synced since.
-    pub fn open_to_read(path: &Path, norecovery: bool) -> Result<Self, Failure> {
-        let mut options = MountOptions::default().read_only(true);
-        if norecovery {
-            options.roll_forward("norecovery", RollForward::Leave);
-        }
-        Self::open_with(path, options)
+    /// Mounts an image to read it.
+    pub fn open_to_read(path: &Path, reading: Reading) -> Result<Self, Failure> {
+        Self::open_with(path, reading.options())
     }
 
     /// Mounts an image with options.

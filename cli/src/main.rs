@@ -29,6 +29,7 @@ mod place;
 mod power;
 mod program;
 mod progress;
+mod reading;
 mod recorded;
 mod recording;
 mod rows;

@@ -142,3 +142,93 @@ fn a_repair_that_stops_says_what_it_did_before() {
     assert_eq!((code(&out), &said["repaired"]), (Some(8), &serde_json::json!(["superblock copy 1 restored"])));
     assert!(said["error"].as_str().unwrap().contains("--give-up-synced"), "{said}");
 }
+
+/// A volume whose newest checkpoint knows `late` and has a count that cannot be under checksums that hold; the one before it
+/// knows `early` alone.
+fn newest_is_wrong(room: &Room) -> String {
+    let image = made(room, "modern");
+    for name in ["early", "late"] {
+        fs::write(room.path(name), [7; 50_000]).unwrap();
+        let out = joulefs(&["cp", &room.text(name), &format!("{image}:/{name}")]);
+        assert!(out.status.success(), "{}", said(&out));
+    }
+    let mut all = fs::read(&image).unwrap();
+    let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    let start = |pack: usize| (sb.cp.0 as usize + 512 * pack) * BLOCK;
+    let head = |all: &[u8], pack: usize| <Block>::try_from(&all[start(pack)..][..BLOCK]).unwrap();
+    let version = |pack: usize| format::checkpoint::version(&head(&all, pack)).unwrap_or(0);
+    let newest = usize::from(version(1) > version(0));
+    let mut bytes = head(&all, newest);
+    let blocks = format::checkpoint::pack_blocks(&bytes).unwrap() as usize;
+    // As many blocks as users may fill, below those in use.
+    bytes[8..16].copy_from_slice(&5_u64.to_le_bytes());
+    let sum = format::crc::crc32(format::crc::SEED, &bytes[..BLOCK - 4]);
+    bytes[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
+    for at in [0, blocks - 1] {
+        all[start(newest) + at * BLOCK..][..BLOCK].copy_from_slice(&bytes);
+    }
+    fs::write(&image, &all).unwrap();
+    image
+}
+
+#[test]
+fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
+    let room = Room::new();
+    let image = newest_is_wrong(&room);
+    let (root, dir) = (format!("{image}:/"), room.text("m"));
+    fs::create_dir(&dir).unwrap();
+    let commands: [&[&str]; 7] = [
+        &["ls", &root],
+        &["tree", &root],
+        &["stat", &root],
+        &["info", &image],
+        &["df", &image],
+        &["cp", "-r", &root, &room.text("out")],
+        &["mount", &image, &dir],
+    ];
+    for command in commands {
+        let out = joulefs(command);
+        let text = said(&out);
+        for word in ["valid_block_count", "joulefs fsck --repair", "joulefs rescue", "--checkpoint older"] {
+            assert!(!out.status.success() && text.contains(word), "{command:?}: {text}");
+        }
+    }
+    assert_eq!(code(&joulefs(&["fsck", &image])), Some(4));
+    // The older one is shown only if it is asked for, and nothing is written then.
+    let before = fs::read(&image).unwrap();
+    let older = joulefs(&["ls", "--checkpoint", "older", &root]);
+    assert!(older.status.success() && said(&older).contains("early") && !said(&older).contains("late"), "{}", said(&older));
+    let read = joulefs(&["cat", "--checkpoint", "older", &format!("{root}early")]);
+    assert_eq!(read.stdout, [7; 50_000]);
+    let checked = joulefs(&["fsck", "--checkpoint", "older", &image]);
+    assert_eq!(code(&checked), Some(0), "{}", said(&checked));
+    assert!(before == fs::read(&image).unwrap(), "reading wrote");
+    // A repair keeps everything; one of the older checkpoint makes that count.
+    let kept = room.text("kept.img");
+    fs::copy(&image, &kept).unwrap();
+    assert_eq!(code(&joulefs(&["fsck", "--repair", &kept])), Some(1));
+    assert_eq!(joulefs(&["cat", &format!("{kept}:/late")]).stdout, [7; 50_000]);
+    joulefs_conformance::oracle::tools::assert_fsck_clean(Path::new(&kept));
+    let out = joulefs(&["fsck", "--repair", "--checkpoint", "older", &image]);
+    assert!(code(&out) == Some(1) && said(&out).contains("given up"), "{}", said(&out));
+    let listed = joulefs(&["ls", &root]);
+    assert!(listed.status.success() && said(&listed).contains("early") && !said(&listed).contains("late"));
+    joulefs_conformance::oracle::tools::assert_fsck_clean(Path::new(&image));
+}
+
+#[test]
+fn where_nothing_can_be_repaired_rescue_is_named() {
+    let room = Room::new();
+    let image = made(&room, "modern");
+    let all = fs::read(&image).unwrap();
+    let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    (0..2).for_each(|pack| file.write_all_at(b"torn", ((sb.cp.0 as usize + 512 * pack) * BLOCK) as u64).unwrap());
+    let dir = room.text("m");
+    fs::create_dir(&dir).unwrap();
+    let root = format!("{image}:/");
+    for command in [&["ls", &root][..], &["mount", &image, &dir], &["fsck", &image], &["fsck", "--repair", &image]] {
+        let out = joulefs(command);
+        assert!(!out.status.success() && said(&out).contains("joulefs rescue"), "{command:?}: {}", said(&out));
+    }
+}

@@ -11,12 +11,13 @@ use format::superblock::{self, RawSuperBlock, SuperBlock};
 use format::{Block, node};
 
 use crate::damage::{Targets, block};
+use crate::fields::{self, Field};
 
 /// A field: its first byte and how many it has.
-type Field = (usize, usize);
+type Span = (usize, usize);
 
 /// Fields of an inode before its addresses, and the sizes of inline things after.
-const INODE: &[Field] = &[
+const INODE: &[Span] = &[
     (0, 2),
     (2, 1),
     (3, 1),
@@ -47,9 +48,9 @@ const INODE: &[Field] = &[
     (4064, 4),
     (4068, 4),
 ];
-const FOOTER: &[Field] = &[(4072, 4), (4076, 4), (4080, 4), (4084, 8), (4092, 4)];
+const FOOTER: &[Span] = &[(4072, 4), (4076, 4), (4080, 4), (4084, 8), (4092, 4)];
 /// The head of a delta node, the beginning of its list and of its first entry.
-const DELTA_NODE: &[Field] = &[
+const DELTA_NODE: &[Span] = &[
     (0, 4),
     (4, 2),
     (6, 2),
@@ -68,7 +69,7 @@ const DELTA_NODE: &[Field] = &[
     (56, 4),
     (60, 1),
 ];
-const SUPERBLOCK: &[Field] = &[(1148, 4), (1664, 4), (2180, 4), (2201, 1), (2265, 4), (2745, 4), (2749, 4), (2757, 1)];
+const SUPERBLOCK: &[Span] = &[(1148, 4), (1664, 4), (2180, 4), (2201, 1), (2265, 4), (2745, 4), (2749, 4), (2757, 1)];
 
 /// Makes metadata lie.
 pub struct Forger {
@@ -142,9 +143,21 @@ impl Forger {
         format!("{kind} block {at}, {width} bytes at {byte}: {old:#x} -> {new:#x}")
     }
 
+    /// Makes one field of a block hold a value, and seals the block again. `kind` is one of `superblock`, `checkpoint`
+    /// (a pack's head), `node`, or another name for what has no checksum.
+    ///
+    /// # Panics
+    /// If the image is not a copy of the volume.
+    pub fn set(&self, mem: &Memory, kind: &str, at: u64, field: &Field, value: u64) {
+        let mut bytes = block(mem, at);
+        let was = bytes.clone();
+        fields::put(&mut bytes[..], field, value);
+        self.seal(mem, kind, at, &was, &mut bytes);
+    }
+
     /// A field of a block of this kind.
-    fn field(&self, kind: &str, bytes: &Block, rng: &mut Rng) -> Field {
-        let of = |fields: &[Field], rng: &mut Rng| fields[rng.index(fields.len())];
+    fn field(&self, kind: &str, bytes: &Block, rng: &mut Rng) -> Span {
+        let of = |fields: &[Span], rng: &mut Rng| fields[rng.index(fields.len())];
         let summary = |base: usize, n: usize, rng: &mut Rng| {
             let (at, width) = of(&[(0, 4), (4, 1), (5, 2)], rng);
             (base + 7 * rng.index(n) + at, width)
@@ -206,7 +219,7 @@ impl Forger {
     }
 
     /// Writes another value; the old and the new one.
-    fn lie(&self, bytes: &mut Block, (at, width): Field, rng: &mut Rng) -> (u64, u64) {
+    fn lie(&self, bytes: &mut Block, (at, width): Span, rng: &mut Rng) -> (u64, u64) {
         let get =
             |bytes: &Block, at: usize| bytes[at..at + width].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
         let old = get(bytes, at);

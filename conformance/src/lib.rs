@@ -8,6 +8,7 @@ pub mod churn;
 pub mod crash;
 pub mod damage;
 pub mod delta_nodes;
+pub mod fields;
 pub mod forge;
 pub mod medium;
 pub mod memfs;

@@ -93,6 +93,12 @@ fn agreed(image: &Memory) -> bool {
         println!("{}", done.before);
         done.actions.iter().for_each(|action| println!("{action}"));
     }
+    clean_for_f2fs_tools(image, told);
+    true
+}
+
+/// Panics if `fsck.f2fs` finds fault with an image.
+pub fn clean_for_f2fs_tools(image: &Memory, told: bool) {
     let work = work_dir();
     let path = work.path().join("image");
     image.save(&path).unwrap();
@@ -106,7 +112,7 @@ fn agreed(image: &Memory) -> bool {
     if !verdict.checkpoint_state.iter().any(|flag| flag == "quota_need_fsck") {
         let faults = faults(&verdict.output.text);
         assert!(faults.is_empty(), "exit {:?}: {}", verdict.output.exit, faults.join(" | "));
-        return true;
+        return;
     }
     // Usage is to be counted anew. `fsck.f2fs` does that even in a dry run, where it trips over its own
     // unwritten changes, so what counts is a run that may write, and what it finds afterwards.
@@ -118,7 +124,6 @@ fn agreed(image: &Memory) -> bool {
     assert!(faults(&said).is_empty(), "{}", faults(&said).join(" | "));
     let after = fsck(&path).output.text;
     assert!(faults(&after).is_empty(), "after counting usage: {}", faults(&after).join(" | "));
-    true
 }
 
 /// What `fsck.f2fs` changes on any volume that it may write to, and calls no fault when it may not: it sets

@@ -5,6 +5,7 @@ mod endure;
 mod rig;
 
 mod aged;
+mod agreement;
 mod bad_input;
 mod databases_cut;
 mod device_errors;
@@ -20,6 +21,7 @@ mod kernel_victims;
 #[path = "lockstep/main.rs"]
 mod lockstep;
 mod metered_disk;
+mod newest_pack;
 mod one_file;
 mod oracle_smoke;
 mod our_writer;
@@ -29,6 +31,7 @@ mod ping_pong;
 mod power_cut;
 mod power_cut_random;
 mod recorded_programs;
+mod reserved_numbers;
 mod scheduled;
 mod scherlfs_cut;
 mod scherlfs_flips;

@@ -46,4 +46,4 @@ mod xattr;
 
 pub use file::temperature::Mode;
 pub use mount::MountError;
-pub use volume::{MountOptions, RollForward, Volume};
+pub use volume::{CheckpointChoice, MountOptions, RollForward, Volume};

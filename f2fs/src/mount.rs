@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use device::clock::Clock;
 use device::{BlockDevice, Lba};
 use format::casefold;
-use format::checkpoint::{self, Checkpoint, CpFlags};
+use format::checkpoint::{Checkpoint, CpFlags};
 use format::sit::{self, LogType, SIT_ENTRIES, SitEntry};
 use format::summary::{self, Summary, SummaryKind};
-use format::superblock::{Features, SuperBlock};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, FormatError, Ino, Nid, SegNo, bits, node, orphan};
 use parking_lot::{Mutex, RwLock};
 use victim::Chooser;
@@ -39,7 +39,11 @@ use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
 use crate::tick::Changes;
-use crate::volume::{Counters, MountOptions, RollForward, Volume};
+use crate::volume::{CheckpointChoice, Counters, MountOptions, RollForward, Volume};
+
+mod choose;
+
+use choose::choose_pack;
 
 /// Why a volume could not be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -63,14 +67,48 @@ pub enum MountError {
         /// Blocks there are.
         image: u64,
     },
+    /// Both superblock copies are F2FS's, as far as they can be read, and damaged.
+    #[error(
+        "both superblock copies are damaged ({first}; copy: {second}); joulefs rescue copies the files out without them"
+    )]
+    Superblock {
+        /// What is wrong with the copy in block 0.
+        first: Box<FormatError>,
+        /// What is wrong with the copy in block 1.
+        second: Box<FormatError>,
+    },
     /// No checkpoint pack is whole.
-    #[error("no valid checkpoint (pack 1: {first}; pack 2: {second}); run joulefs fsck")]
+    #[error(
+        "no valid checkpoint (pack 1: {first}; pack 2: {second}); joulefs rescue copies the files out without one"
+    )]
     NoCheckpoint {
         /// What is wrong with pack 1.
         first: String,
         /// What is wrong with pack 2.
         second: String,
     },
+    /// The newest checkpoint is whole, and says what cannot be. The one before it is not taken in its place: the next
+    /// write would make final what that one lacks.
+    #[error(
+        "the newest checkpoint ({version}, in pack {pack}) is whole but wrong: {fault}. joulefs fsck --repair mends it if \
+         that is possible; joulefs rescue copies the files out without a checkpoint{}",
+        older.map_or(String::new(), |older| format!(
+            "; --checkpoint older (mount: -o checkpoint=older) shows the volume as of checkpoint {older}, read-only"
+        ))
+    )]
+    Checkpoint {
+        /// Its version.
+        version: u64,
+        /// Its pack, 1 or 2.
+        pack: u8,
+        /// What is wrong with it.
+        fault: Box<FormatError>,
+        /// The version of the other pack, if that is whole.
+        older: Option<u64>,
+    },
+    /// The older checkpoint was asked for, and there is none.
+    #[error("no older checkpoint: {0}")]
+    NoOlder(Box<Error>),
     /// Features that can be read but not written.
     #[error("cannot write to this volume: {} not implemented for writing; mount it read-only", features.join(", "))]
     CannotWrite {
@@ -173,40 +211,15 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
         },
         Err(first) => {
             dev.read(Lba(1), &mut other, Cause::Superblock.tag())?;
-            SuperBlock::check(&other)
-                .map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
+            SuperBlock::check(&other).map_err(|second| {
+                let (first, second) = (Box::new(first), Box::new(second));
+                let ours = |b: &Block| [MAGIC, DELTA_MAGIC].contains(&RawSuperBlock::of(b).magic.get());
+                match ours(&block) || ours(&other) {
+                    true => MountError::Superblock { first, second },
+                    false => MountError::NotF2fs { first, second },
+                }
+            })
         }
-    }
-}
-
-/// Reads one pack whole: its head's and tail's checksums hold and name one version.
-fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result<(Checkpoint, Vec<Block>)> {
-    let place = || format!("checkpoint pack at block {start}");
-    let head = read(dev, start, Cause::Checkpoint)?;
-    let n = checkpoint::pack_blocks(&head).at(place)?;
-    let mut bytes = vec![[0u8; BLOCK]; n as usize];
-    dev.read(Lba(start.0.into()), bytes.as_flattened_mut(), Cause::Checkpoint.tag())?;
-    let tail = checkpoint::version(&bytes[n as usize - 1]).at(place)?;
-    let cp = Checkpoint::check(sb, bytes.as_flattened()).at(place)?;
-    if tail != cp.version {
-        let v = cp.version;
-        return Err(Error::corrupt(format_args!("{}: head has version {v}, tail {tail}", place())));
-    }
-    Ok((cp, bytes))
-}
-
-/// The valid pack: the newer of those that are whole, the first on a tie. True if it is the second.
-pub(crate) fn choose_pack(
-    dev: &dyn BlockDevice,
-    sb: &SuperBlock,
-) -> std::result::Result<(Checkpoint, Vec<Block>, bool), MountError> {
-    let first = read_pack(dev, sb, sb.cp);
-    let second = read_pack(dev, sb, sb.cp.plus(512));
-    match (first, second) {
-        (Ok(a), Ok(b)) if b.0.version > a.0.version => Ok((b.0, b.1, true)),
-        (Ok(a), _) => Ok((a.0, a.1, false)),
-        (Err(_), Ok(b)) => Ok((b.0, b.1, true)),
-        (Err(a), Err(b)) => Err(MountError::NoCheckpoint { first: a.to_string(), second: b.to_string() }),
     }
 }
 
@@ -360,8 +373,8 @@ impl Volume {
         }
         let unwritable = sb.features - WRITABLE;
         let leave = options.roll_forward == RollForward::Leave;
-        options.read_only |= leave;
-        let (cp, pack, second) = choose_pack(&*dev, &sb)?;
+        options.read_only |= leave || options.checkpoint == CheckpointChoice::Older;
+        let (cp, pack, second) = choose_pack(&*dev, &sb, options.checkpoint)?;
         if !options.read_only {
             let mut features = unwritable.names();
             let encoding = sb.raw.s_encoding.get();

@@ -256,7 +256,7 @@ impl Nat {
         for i in 0..NAT_ENTRIES {
             let nid = Nid(n * NAT_ENTRIES + i);
             let on_disk = nat::get(block, i as usize).addr;
-            if nid.0 <= 3 || nid.0 >= max || s.dirty.contains_key(&nid) {
+            if self.sb.is_named(nid) || nid.0 >= max || s.dirty.contains_key(&nid) {
                 continue; // a dirty free number comes back at the checkpoint
             }
             let addr = s.journal.get(&nid).map_or(on_disk, |e| e.addr);
@@ -289,6 +289,11 @@ impl Nat {
 
     /// Takes a given number for recovery; its version stays.
     pub fn claim(&self, nid: Nid, owner: Ino) -> Result<()> {
+        if self.sb.is_named(nid) && nid != owner.nid() {
+            return Err(Error::corrupt(format_args!(
+                "node number {nid} is kept for an inode that the superblock names, and a node of inode {owner} claims it"
+            )));
+        }
         let old = self.get(nid)?;
         let mut s = self.state.write();
         // It is no longer free, whether a search had found it or it was freed since the checkpoint.
@@ -399,7 +404,7 @@ impl Nat {
         (s.durable, s.journal) = (flushed.bitmap, flushed.journal);
         s.dirty.retain(|_, d| d.entry.addr == BlockAddr::NEW);
         let freed = std::mem::take(&mut s.freed);
-        s.free.extend(freed);
+        s.free.extend(freed.into_iter().filter(|nid| !self.sb.is_named(*nid)));
         self.note_want(s);
     }
 

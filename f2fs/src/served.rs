@@ -2,11 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
+use format::BlockAddr;
 use vfs::{Accountant, Cleaned, FileSystem, FreeFragments, Look, Owner, Reason, Reporter};
 
 use crate::cause::Cause;
 use crate::gc::settings::Settings;
-use crate::volume::Volume;
+use crate::volume::{CheckpointChoice, Volume};
 
 /// Data blocks a direct node maps.
 const PER_NODE: u64 = 1018;
@@ -85,12 +86,29 @@ impl vfs::Volume for Volume {
     }
 
     fn warning(&self) -> Option<String> {
-        let quotas = self.superblock().quota_inos.iter().any(|ino| ino.0 != 0);
-        (quotas && !self.read_only()).then(|| {
+        let inos = &self.superblock().quota_inos;
+        let missing: Vec<String> = ["user", "group", "project"]
+            .into_iter()
+            .zip(inos)
+            .filter(|(_, ino)| ino.0 != 0 && self.inode_address(**ino).is_ok_and(|addr| addr == BlockAddr::NULL))
+            .map(|(whose, ino)| format!("the {whose} quota file (inode {ino}) is missing"))
+            .collect();
+        let missing = (!missing.is_empty()).then(|| missing.join(", ") + ": joulefs fsck --repair restores it");
+        let quotas = inos.iter().any(|ino| ino.0 != 0);
+        let counted = (quotas && !self.read_only()).then(|| {
             "usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux mounts it \
              without quotas until fsck.f2fs has counted anew"
                 .to_owned()
-        })
+        });
+        let older = (self.options.checkpoint == CheckpointChoice::Older).then(|| {
+            format!(
+                "read-only, as of checkpoint {}, the one before the newest; joulefs fsck --repair --checkpoint older gives \
+                 the newest up for it",
+                self.cp.read().checkpoint.version
+            )
+        });
+        let said: Vec<String> = older.into_iter().chain(missing).chain(counted).collect();
+        (!said.is_empty()).then(|| said.join("; "))
     }
 }
 

@@ -63,6 +63,16 @@ pub enum RollForward {
     GiveUp,
 }
 
+/// Which of the two checkpoints a volume is mounted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckpointChoice {
+    /// The newest one that is whole, as for Linux.
+    #[default]
+    Newest,
+    /// The one before it, to read what that one leads to: the volume takes no changes.
+    Older,
+}
+
 /// How a volume is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
@@ -70,6 +80,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// What happens to synced contents that only roll-forward finds.
     pub roll_forward: RollForward,
+    /// Which checkpoint counts.
+    pub checkpoint: CheckpointChoice,
     /// Where blocks may go; a volume with the feature `blkzoned` is always mounted with [`Mode::Lfs`].
     pub mode: Mode,
     /// Tell the device of freed segments.
@@ -135,6 +147,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             roll_forward: RollForward::Replay,
+            checkpoint: CheckpointChoice::Newest,
             mode: Mode::Adaptive,
             discard: true,
             node_cache: 8192,

@@ -8,26 +8,19 @@ use format::node::XATTR_NODE_OFFSET;
 use format::xattr::{self, NODE_BYTES};
 use vfs::XattrFlags;
 
-use crate::error::{At, Error, Result};
+use crate::error::{At, Result};
 use crate::inode::{Inode, Touch, put_inline, touch};
 use crate::node::cache::Node;
 use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
-    fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
-        let nid = inode.node.inode(|r| Nid(r.i_xattr_nid.get()));
-        if nid == Nid(0) {
-            return Ok(None);
+    /// The node that holds attributes for which the inode has no room, checked to be that.
+    pub(crate) fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
+        match inode.node.inode(|r| Nid(r.i_xattr_nid.get())) {
+            Nid(0) => Ok(None),
+            nid => self.child(inode.ino, nid, XATTR_NODE_OFFSET).map(Some),
         }
-        let n = self.node(nid)?;
-        if n.ino != inode.ino {
-            return Err(Error::corrupt(format_args!(
-                "inode {}: its xattr node {nid} belongs to inode {}",
-                inode.ino, n.ino
-            )));
-        }
-        Ok(Some(n))
     }
 
     /// The whole list's bytes, and how many of them are in the inode.

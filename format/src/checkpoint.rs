@@ -1,5 +1,7 @@
 //! The checkpoint block and its version bitmaps.
 
+use std::ops::Range;
+
 use bitflags::bitflags;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -92,7 +94,12 @@ pub struct LogHead {
     pub threaded: bool,
 }
 
-/// A checked checkpoint.
+impl LogHead {
+    /// The head of a log whose stored position cannot be: in a segment that no volume has.
+    pub const NOWHERE: Self = LogHead { seg: SegNo(u32::MAX), next: 0, threaded: false };
+}
+
+/// A checkpoint whose checksum holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Version: of two valid packs the newer one is used.
@@ -170,11 +177,13 @@ pub fn pack_blocks(head: &Block) -> Result<u32, FormatError> {
     Ok(n)
 }
 
-/// Byte ranges of the SIT and NAT bitmaps in a head block followed by its payload blocks.
-fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+/// Byte ranges of the SIT and NAT bitmaps in a head block followed by its payload blocks. `sum_at`: where the checksum
+/// stands. Large bitmaps follow it; f2fs-tools before 1.13 left it at the block's end.
+fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags, sum_at: u32) -> (Range<usize>, Range<usize>) {
     let (sit, nat) = (sb.sit_bitmap_bytes(), sb.nat_bitmap_bytes());
     let (sit_at, nat_at) = if flags.contains(CpFlags::LARGE_NAT_BITMAP) {
-        (BITMAPS + 4 + nat, BITMAPS + 4)
+        let first = if sum_at == BITMAPS as u32 { BITMAPS + 4 } else { BITMAPS };
+        (first + nat, first)
     } else if sb.cp_payload > 0 {
         (BLOCK, BITMAPS)
     } else {
@@ -186,7 +195,23 @@ fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags) -> (std::ops::Range<usize>, st
 impl Checkpoint {
     /// Checks a pack's head with its payload blocks (`1 + cp_payload` blocks, as bytes): checksum,
     /// sizes, log positions inside the main area, counts within bounds.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
     pub fn check(sb: &SuperBlock, bytes: &[u8]) -> Result<Self, FormatError> {
+        let (checkpoint, faults) = Self::read(sb, bytes)?;
+        match faults.into_iter().next() {
+            Some(fault) => Err(fault),
+            None => Ok(checkpoint),
+        }
+    }
+
+    /// The same for a checkpoint whose fields may say what cannot be: the fields as they are stored, and what is wrong
+    /// with them. A log at a place that is none is [`LogHead::NOWHERE`]. The bitmaps are as long as the superblock says.
+    ///
+    /// # Errors
+    /// If the checksum does not hold, or the bitmaps do not fit the pack.
+    pub fn read(sb: &SuperBlock, bytes: &[u8]) -> Result<(Self, Vec<FormatError>), FormatError> {
         let need = (1 + sb.cp_payload as usize) * BLOCK;
         let short = FormatError::Short { structure: S, have: bytes.len(), need };
         if bytes.len() < need {
@@ -194,32 +219,31 @@ impl Checkpoint {
         }
         let head: &Block = bytes.first_chunk().ok_or(short)?;
         let (raw, crc) = check_crc(head)?;
-        let pack_blocks = pack_blocks(head)?;
         let flags = CpFlags::from_bits_retain(raw.ckpt_flags.get());
-        let want = |field, value: u64, ok: bool, must| {
-            if ok { Ok(()) } else { Err(FormatError::Field { structure: S, field, value, must }) }
+        let mut faults = Vec::new();
+        let mut want = |field, value: u64, ok: bool, must| {
+            if !ok {
+                faults.push(FormatError::Field { structure: S, field, value, must });
+            }
+            ok
         };
+        let blocks = raw.cp_pack_total_block_count.get();
+        want("cp_pack_total_block_count", blocks.into(), (3..=512).contains(&blocks), "3..=512");
         let (sit_len, nat_len) = (raw.sit_ver_bitmap_bytesize.get(), raw.nat_ver_bitmap_bytesize.get());
-        want(
-            "sit_ver_bitmap_bytesize",
-            sit_len.into(),
-            sit_len as usize == sb.sit_bitmap_bytes(),
-            "one bit for every SIT block",
-        )?;
-        want(
-            "nat_ver_bitmap_bytesize",
-            nat_len.into(),
-            nat_len as usize == sb.nat_bitmap_bytes(),
-            "one bit for every NAT block",
-        )?;
-        let (sit, nat) = bitmap_ranges(sb, flags);
-        let sum_at = raw.checksum_offset.get() as usize;
+        let ok = sit_len as usize == sb.sit_bitmap_bytes();
+        want("sit_ver_bitmap_bytesize", sit_len.into(), ok, "one bit for every SIT block");
+        let ok = nat_len as usize == sb.nat_bitmap_bytes();
+        want("nat_ver_bitmap_bytesize", nat_len.into(), ok, "one bit for every NAT block");
+        let sum_at = raw.checksum_offset.get();
+        let (sit, nat) = bitmap_ranges(sb, flags, sum_at);
         let large = flags.contains(CpFlags::LARGE_NAT_BITMAP);
-        let ok = if large { sum_at == BITMAPS } else { sum_at == CHECKSUM_OFFSET as usize };
-        want("checksum_offset", sum_at as u64, ok, "192 with a large NAT bitmap, else 4092")?;
-        let limit = if large { need } else { CHECKSUM_OFFSET as usize };
-        let ok = nat.end <= limit && sit.end <= if sit.start >= BLOCK { need } else { limit };
-        want("nat_ver_bitmap_bytesize", nat_len.into(), ok, "small enough to fit the pack")?;
+        let ok = if large { sum_at == BITMAPS as u32 } else { sum_at == CHECKSUM_OFFSET };
+        want("checksum_offset", sum_at.into(), ok, "192 with a large NAT bitmap, else 4092");
+        let limit = if large && ok { need } else { sum_at as usize };
+        if nat.end > limit || sit.end > if sit.start >= BLOCK { need } else { limit } {
+            let must = "small enough to fit the pack";
+            return Err(FormatError::field(S, "nat_ver_bitmap_bytesize", nat_len, must));
+        }
 
         let mut logs = [LogHead::default(); 6];
         for (log, head) in LogType::ALL.into_iter().zip(&mut logs) {
@@ -228,36 +252,37 @@ impl Checkpoint {
                 0..3 => (raw.cur_data_segno[k].get(), raw.cur_data_blkoff[k].get()),
                 _ => (raw.cur_node_segno[k - 3].get(), raw.cur_node_blkoff[k - 3].get()),
             };
-            want("cur_segno", seg.into(), seg < sb.main_segs, "inside the main area")?;
-            want("cur_blkoff", next.into(), next < 512, "below 512")?;
-            *head = LogHead { seg: SegNo(seg), next, threaded: raw.alloc_type[k] == 1 };
+            let inside = want("cur_segno", seg.into(), seg < sb.main_segs, "inside the main area");
+            let lawful = want("cur_blkoff", next.into(), next < 512, "below 512");
+            let threaded = raw.alloc_type[k] == 1;
+            *head = if inside && lawful { LogHead { seg: SegNo(seg), next, threaded } } else { LogHead::NOWHERE };
         }
         // A read-only image has two logs, hot data and hot node; the others' fields are zero.
         let ro = sb.features.contains(crate::superblock::Features::RO);
         for (i, a) in logs.iter().enumerate() {
-            let twice = !ro && logs[..i].iter().any(|b| b.seg == a.seg);
-            want("cur_segno", a.seg.0.into(), !twice, "a segment of its own for each log")?;
+            let twice = !ro && *a != LogHead::NOWHERE && logs[..i].iter().any(|b| b.seg == a.seg);
+            want("cur_segno", a.seg.0.into(), !twice, "a segment of its own for each log");
         }
         let start_sum = raw.cp_pack_start_sum.get();
-        let ok = start_sum > sb.cp_payload && start_sum < pack_blocks;
-        want("cp_pack_start_sum", start_sum.into(), ok, "past the payload and inside the pack")?;
+        let ok = start_sum > sb.cp_payload && start_sum < blocks;
+        want("cp_pack_start_sum", start_sum.into(), ok, "past the payload and inside the pack");
         // Linux lets a read-only image, which needs no reserve, use every block.
         let main_blocks = (u64::from(sb.main_segs) + u64::from(ro)) * 512;
         let (user, valid) = (raw.user_block_count.get(), raw.valid_block_count.get());
-        want("user_block_count", user, user > 0 && user < main_blocks, "1..main blocks")?;
-        want("valid_block_count", valid, valid <= user, "at most user_block_count")?;
+        want("user_block_count", user, user > 0 && user < main_blocks, "1..main blocks");
+        want("valid_block_count", valid, valid <= user, "at most user_block_count");
         let nodes = raw.valid_node_count.get();
         let ok = u64::from(nodes) <= valid && nodes < sb.max_nid();
-        want("valid_node_count", nodes.into(), ok, "at most valid_block_count")?;
+        want("valid_node_count", nodes.into(), ok, "at most valid_block_count");
         let inodes = raw.valid_inode_count.get();
-        want("valid_inode_count", inodes.into(), inodes <= nodes, "at most valid_node_count")?;
+        want("valid_inode_count", inodes.into(), inodes <= nodes, "at most valid_node_count");
         let (rsvd, over) = (raw.rsvd_segment_count.get(), raw.overprov_segment_count.get());
         let ok = over < sb.main_segs && (ro || over > 0);
-        want("overprov_segment_count", over.into(), ok, "1..main segments")?;
+        want("overprov_segment_count", over.into(), ok, "1..main segments");
         let ok = rsvd < sb.main_segs && (ro || rsvd > 0);
-        want("rsvd_segment_count", rsvd.into(), ok, "1..main segments")?;
+        want("rsvd_segment_count", rsvd.into(), ok, "1..main segments");
 
-        Ok(Checkpoint {
+        let checkpoint = Checkpoint {
             version: raw.checkpoint_ver.get(),
             user_blocks: user,
             valid_blocks: valid,
@@ -266,7 +291,7 @@ impl Checkpoint {
             free_segs: raw.free_segment_count.get(),
             logs,
             flags,
-            pack_blocks,
+            pack_blocks: blocks,
             start_sum,
             valid_nodes: nodes,
             valid_inodes: inodes,
@@ -275,7 +300,8 @@ impl Checkpoint {
             sit_bitmap: bytes[sit].to_vec(),
             nat_bitmap: bytes[nat].to_vec(),
             crc,
-        })
+        };
+        Ok((checkpoint, faults))
     }
 
     /// Encodes head and payload blocks and stores the checksum in `self.crc` too.
@@ -317,7 +343,7 @@ impl Checkpoint {
             raw.alloc_type[k] = u8::from(head.threaded);
         }
         out[..BITMAPS].copy_from_slice(raw.as_bytes());
-        let (sit, nat) = bitmap_ranges(sb, self.flags);
+        let (sit, nat) = bitmap_ranges(sb, self.flags, sum_at);
         out[sit].copy_from_slice(&self.sit_bitmap);
         out[nat].copy_from_slice(&self.nat_bitmap);
         // OK to unwrap: `out` is at least one block long.

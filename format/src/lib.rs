@@ -22,6 +22,7 @@ pub mod nat;
 pub mod nat_bits;
 pub mod node;
 pub mod orphan;
+pub mod quota;
 pub mod sit;
 pub mod summary;
 pub mod superblock;

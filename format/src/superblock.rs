@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::addr::SecNo;
 use crate::nat::NAT_ENTRIES;
-use crate::{BLOCKS_PER_SEG, Block, BlockAddr, FormatError, Ino, SegNo, crc};
+use crate::{BLOCKS_PER_SEG, Block, BlockAddr, FormatError, Ino, Nid, SegNo, crc};
 
 pub use crate::{DELTA_MAGIC, MAGIC};
 
@@ -403,6 +403,11 @@ impl SuperBlock {
         let off = addr.0.checked_sub(self.main.0)?;
         let seg = off / BLOCKS_PER_SEG;
         (seg < self.main_segs).then_some((SegNo(seg), (off % BLOCKS_PER_SEG) as u16))
+    }
+    /// True for a node number that the superblock names, or that no node has: no new node gets it, whether or not a node
+    /// has it now. Linux looks for its own inodes and for quota files under these numbers.
+    pub fn is_named(&self, nid: Nid) -> bool {
+        nid.0 <= self.root.0 || self.quota_inos.iter().any(|ino| ino.nid() == nid)
     }
     /// Blocks of one SIT copy.
     pub fn sit_blocks(&self) -> u32 {

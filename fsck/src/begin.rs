@@ -1,12 +1,12 @@
-//! Which superblock, which checkpoint, which summaries of the logs are valid?
+//! Which superblock and which summaries of the logs are valid?
 
 use device::{BlockDevice, Lba};
-use format::checkpoint::{self, Checkpoint, CpFlags};
+use format::checkpoint::{Checkpoint, CpFlags, LogHead};
 use format::summary::{self, SummaryKind};
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr};
 
-use super::report::{FindingKind as K, Pack, Report};
+use super::report::{FindingKind as K, Report};
 use super::{FsckError, TAG};
 
 /// Feature bits whose structures are understood.
@@ -83,78 +83,6 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
     Ok(sb)
 }
 
-/// First block of a pack.
-pub fn pack_start(sb: &SuperBlock, pack: Pack) -> BlockAddr {
-    match pack {
-        Pack::First => sb.cp,
-        Pack::Second => sb.cp.plus(BLOCKS_PER_SEG),
-    }
-}
-
-/// Head and payload of a pack whose head and tail agree.
-fn pack(
-    dev: &dyn BlockDevice,
-    sb: &SuperBlock,
-    which: Pack,
-    report: &mut Report,
-) -> Result<Option<(u64, Vec<u8>)>, FsckError> {
-    let start = pack_start(sb, which);
-    let head = read_block(dev, start)?;
-    let parts = checkpoint::version(&head).and_then(|v| Ok((v, checkpoint::pack_blocks(&head)?)));
-    let (version, blocks) = match parts {
-        Ok(parts) => parts,
-        Err(error) => {
-            report.add(K::PackBad { pack: which, error });
-            return Ok(None);
-        }
-    };
-    let tail = read_block(dev, start.plus(blocks - 1))?;
-    match checkpoint::version(&tail) {
-        Ok(tail) if tail == version => {}
-        Ok(tail) => {
-            report.add(K::PackTorn { pack: which, head: version, tail });
-            return Ok(None);
-        }
-        Err(error) => {
-            report.add(K::PackBad { pack: which, error });
-            return Ok(None);
-        }
-    }
-    let mut bytes = head.to_vec();
-    for i in 1..=sb.cp_payload {
-        bytes.extend_from_slice(&read_block(dev, start.plus(i))?[..]);
-    }
-    Ok(Some((version, bytes)))
-}
-
-/// The checkpoint that counts: the newer of two whole packs, the first of equals.
-pub fn checkpoint(
-    dev: &dyn BlockDevice,
-    sb: &SuperBlock,
-    report: &mut Report,
-) -> Result<Option<(Pack, Checkpoint)>, FsckError> {
-    let first = pack(dev, sb, Pack::First, report)?;
-    let second = pack(dev, sb, Pack::Second, report)?;
-    let (which, bytes) = match (first, second) {
-        (Some(a), Some(b)) if b.0 > a.0 => (Pack::Second, b.1),
-        (Some(a), _) => (Pack::First, a.1),
-        (None, Some(b)) => (Pack::Second, b.1),
-        (None, None) => {
-            report.add(K::NoCheckpoint);
-            return Ok(None);
-        }
-    };
-    match Checkpoint::check(sb, &bytes) {
-        Ok(cp) => Ok(Some((which, cp))),
-        Err(error) => {
-            // The older pack is no way out: what it describes may be overwritten by now.
-            report.add(K::PackBad { pack: which, error });
-            report.add(K::NoCheckpoint);
-            Ok(None)
-        }
-    }
-}
-
 /// The summaries of the six logs as the checkpoint keeps them.
 pub struct LogSummaries {
     /// Summary block per log; `None` where the pack has none (node logs, unclean shutdown).
@@ -196,7 +124,12 @@ pub fn log_summaries(
             }
         }
     }
-    if cp.flags.contains(CpFlags::COMPACT_SUM) {
+    if cp.flags.contains(CpFlags::COMPACT_SUM) && cp.logs[..3].contains(&LogHead::NOWHERE) {
+        // How many entries each log has is not known, so only the journals before them can be read.
+        if let Some((nat, sit)) = summary::compact_journals(&[*read_block(dev, start.plus(cp.start_sum))?]) {
+            (out.nat_journal, out.sit_journal) = (nat.to_vec(), sit.to_vec());
+        }
+    } else if cp.flags.contains(CpFlags::COMPACT_SUM) {
         let used = |k: usize| {
             if cp.logs[k].threaded { 512 } else { usize::from(cp.logs[k].next) }
         };

@@ -344,8 +344,15 @@ impl Walk<'_, '_> {
             self.report.add(K::ExtentWrong { ino, from: e.from, addr: e.addr, len: e.len });
         }
         let size = raw.i_size.get();
-        if kind_of(raw.i_mode.get()) == Some(7) && size == 0 && f.end > 0 {
+        let symlink = kind_of(raw.i_mode.get()) == Some(7);
+        if symlink && size == 0 && f.end > 0 {
             self.report.add(K::SymlinkEmpty { ino });
+        }
+        let block = format::BLOCK as u64;
+        // The target of a symbolic link is in one block.
+        let most = if symlink { block } else { f.shape.max_blocks().saturating_mul(block) };
+        if size > most && !raw.inline().contains(Inline::DATA) {
+            self.report.add(K::SizeTooLarge { ino, size, most, is: f.end.saturating_mul(block) });
         }
         if let Some(dir) = f.dir {
             let needs = f.end.saturating_mul(format::BLOCK as u64);

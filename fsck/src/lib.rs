@@ -20,6 +20,7 @@ mod hashes;
 mod inode;
 mod kind;
 mod load;
+mod packs;
 mod quota;
 mod repair;
 mod report;
@@ -47,11 +48,13 @@ pub struct Options<'a> {
     pub progress: &'a dyn Fn(u64, u64),
     /// Repair although that gives up what `fsync` wrote after the checkpoint.
     pub give_up_synced: bool,
+    /// Take the older of the two checkpoints for the one that counts. A repair gives the newer one up.
+    pub older_checkpoint: bool,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { progress: &|_, _| {}, give_up_synced: false }
+        Options { progress: &|_, _| {}, give_up_synced: false, older_checkpoint: false }
     }
 }
 
@@ -85,7 +88,7 @@ pub enum FsckError {
 /// [`FsckError`], if there is no volume to report on. Damage is no error but a finding.
 pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, FsckError> {
     let mut report = Report::default();
-    if let Some(image) = load::Image::load(dev, &mut report)? {
+    if let Some(image) = load::Image::load_by(dev, options.older_checkpoint, &mut report)? {
         examine(&image, &mut report, options)?;
     }
     Ok(report)

@@ -17,7 +17,8 @@ use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits};
 use rustc_hash::FxHashMap;
 
 use super::FsckError;
-use super::begin::{LogSummaries, checkpoint, log_summaries, pack_start, read_block, superblock};
+use super::begin::{LogSummaries, log_summaries, read_block, superblock};
+use super::packs::{checkpoint, pack_start};
 use super::report::{FindingKind as K, Pack, Report};
 
 /// Blocks a cache of table blocks keeps (32 MiB) before it starts over.
@@ -76,12 +77,17 @@ impl<'d> Image<'d> {
     /// Reads what must be there to begin with. `None` if there is no usable checkpoint (the report
     /// says so).
     pub fn load(dev: &'d dyn BlockDevice, report: &mut Report) -> Result<Option<Self>, FsckError> {
+        Self::load_by(dev, false, report)
+    }
+
+    /// The same by the older of the two checkpoints, if that is asked for.
+    pub fn load_by(dev: &'d dyn BlockDevice, older: bool, report: &mut Report) -> Result<Option<Self>, FsckError> {
         let sb = superblock(dev, report)?;
         let end = u64::from(sb.main.0) + u64::from(sb.main_segs) * u64::from(BLOCKS_PER_SEG);
         if end > dev.blocks() {
             return Ok(None);
         }
-        let Some((pack, cp)) = checkpoint(dev, &sb, report)? else { return Ok(None) };
+        let Some((pack, cp)) = checkpoint(dev, &sb, older, report)? else { return Ok(None) };
         let logs = log_summaries(dev, pack_start(&sb, pack), &cp, report)?;
         let mut image = Image {
             dev,

@@ -51,6 +51,8 @@ pub enum FindingKind {
     PackTorn { pack: Pack, head: u64, tail: u64 },
     #[error("no valid checkpoint pack")]
     NoCheckpoint,
+    #[error("checkpoint pack {pack}, whose checksums hold: {error}")]
+    CheckpointField { pack: Pack, error: FormatError },
     #[error("checkpoint pack {pack} carries error marks: {flags:?}")]
     ErrorFlags { pack: Pack, flags: CpFlags },
     #[error("{total} of the checkpoint is {stored}, counted {counted}")]
@@ -138,6 +140,8 @@ pub enum FindingKind {
     InodeChecksum { ino: Ino, stored: u32, computed: u32 },
     #[error("inode {ino}: i_blocks is {stored}, counted {counted}")]
     BlocksWrong { ino: Ino, stored: u64, counted: u64 },
+    #[error("inode {ino}: size {size} passes the {most} bytes that it can have")]
+    SizeTooLarge { ino: Ino, size: u64, most: u64, is: u64 },
     #[error("inode {ino}: i_links is {stored}, counted {counted}")]
     LinksWrong { ino: Ino, stored: u32, counted: u32 },
     #[error("inode {ino}: i_compr_blocks is {stored}, counted {counted}")]

@@ -2,12 +2,12 @@
 
 use device::Lba;
 use format::bits;
-use format::checkpoint::CpFlags;
+use format::checkpoint::{CpFlags, LogHead};
 use format::nat::{NAT_ENTRIES, NatEntry};
 use format::sit::LogType;
 use format::{BLOCK, BLOCKS_PER_SEG, BlockAddr, Nid, SegNo};
 
-use super::begin::pack_start;
+use super::packs::pack_start;
 use super::chain::Chain;
 use super::load::{Image, log_type};
 use super::report::{Class, FindingKind as K, Report, Total};
@@ -109,6 +109,9 @@ fn logs(img: &Image<'_>, walked: &Walked, report: &mut Report) {
     for log in LogType::ALL {
         let head = img.cp.logs[log.index()];
         let segment = head.seg;
+        if head == LogHead::NOWHERE {
+            continue;
+        }
         if let Some(stored) = log_type(img.segment(segment).kind)
             && stored != log
         {

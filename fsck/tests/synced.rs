@@ -41,7 +41,7 @@ fn chain(v: &Volume) -> Vec<BlockAddr> {
     out
 }
 
-const GIVE_UP: Options<'_> = Options { progress: &|_, _| {}, give_up_synced: true };
+const GIVE_UP: Options<'_> = Options { progress: &|_, _| {}, give_up_synced: true, older_checkpoint: false };
 
 /// Linux writes no checkpoint when it mounts: what it syncs first follows the checkpoint of the unmount
 /// before.

@@ -84,18 +84,21 @@ fn whole(dev: &dyn BlockDevice, sb: &SuperBlock, pack: u8, found: &mut Findings)
         None
     };
     let Ok(head) = block(dev, start) else { return bad(unreadable) };
-    let (version, blocks) = match checkpoint::version(&head).and_then(|v| Ok((v, checkpoint::pack_blocks(&head)?))) {
-        Ok(both) => both,
+    let version = match checkpoint::version(&head) {
+        Ok(version) => version,
         Err(error) => return bad(error),
     };
-    let Ok(tail) = block(dev, start.plus(blocks - 1)) else { return bad(unreadable) };
-    match checkpoint::version(&tail) {
-        Ok(same) if same == version => {}
-        Ok(tail) => {
-            found.add(Finding::PackTorn { pack, head: version, tail });
-            return None;
+    // No power cut leaves a head that claims a number of blocks that no pack has: it counts, and is found to be wrong.
+    if let Ok(blocks) = checkpoint::pack_blocks(&head) {
+        let Ok(tail) = block(dev, start.plus(blocks - 1)) else { return bad(unreadable) };
+        match checkpoint::version(&tail) {
+            Ok(same) if same == version => {}
+            Ok(tail) => {
+                found.add(Finding::PackTorn { pack, head: version, tail });
+                return None;
+            }
+            Err(error) => return bad(error),
         }
-        Err(error) => return bad(error),
     }
     let mut bytes = head.to_vec();
     for i in 1..=sb.cp_payload {

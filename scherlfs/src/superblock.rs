@@ -7,16 +7,26 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 
-/// The superblock that counts: of the whole ones the one with the higher number.
+/// A superblock that cannot be used: why, and the number of its checkpoint if its checksum holds.
+struct Unusable {
+    why: Error,
+    number: Option<u64>,
+}
+
+fn read(dev: &dyn BlockDevice, at: u64) -> std::result::Result<Superblock, Unusable> {
+    let mut block = [0; BLOCK];
+    let tag = Tag { cause: Cause::Superblock as u8, owner: 0 };
+    dev.read(Lba(at), &mut block, tag).map_err(|e| Unusable { why: Error::device(e), number: None })?;
+    Superblock::read(&block).map_err(|e| Unusable {
+        why: Error::corrupt(format_args!("block {at}: {e}")),
+        number: Superblock::sealed_number(&block),
+    })
+}
+
+/// The superblock that counts: of those whose checksums hold the one with the higher number. If its fields say what cannot
+/// be, the older one is not taken in its place: the next write would make final what that one lacks.
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let read = |at: u64| -> Result<Superblock> {
-        let mut block = [0; BLOCK];
-        let tag = Tag { cause: Cause::Superblock as u8, owner: 0 };
-        dev.read(Lba(at), &mut block, tag).map_err(Error::device)?;
-        Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
-    };
-    let (first, second) = (read(0), read(1));
-    let sb = match (first, second) {
+    let sb = match (read(dev, 0), read(dev, 1)) {
         (Ok(a), Ok(b)) if a.uuid != b.uuid => {
             return Err(Error::corrupt("the two superblocks are of different volumes"));
         }
@@ -27,14 +37,21 @@ pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
                 b
             }
         }
-        (Ok(sb), Err(e)) | (Err(e), Ok(sb)) => {
+        (Ok(sb), Err(bad)) | (Err(bad), Ok(sb)) if bad.number.is_some_and(|number| number > sb.checkpoint) => {
+            let Unusable { why, .. } = bad;
+            return Err(Error::corrupt(format_args!(
+                "the newest superblock is whole but wrong, {why}: joulefs fsck --repair mends it"
+            )));
+        }
+        (Ok(sb), Err(bad)) | (Err(bad), Ok(sb)) => {
             // A power cut tears the copy that was being written, and then this one is the newer. Damage can hit the newer one.
             log::warn!(
-                "{e}: the other superblock counts; if it was not a power cut, check the volume before you write to it"
+                "{}: the other superblock counts; if it was not a power cut, check the volume before you write to it",
+                bad.why
             );
             sb
         }
-        (Err(e), Err(_)) => return Err(e),
+        (Err(bad), Err(_)) => return Err(bad.why),
     };
     if sb.blocks > dev.blocks() {
         return Err(Error::corrupt(format_args!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks())));

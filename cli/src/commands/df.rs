@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::image::Image;
+use crate::reading::Reading;
 use crate::table::{self, Table};
 use crate::{Failure, output};
 
@@ -22,10 +23,8 @@ pub struct Args {
     /// Images, block devices, or directories where volumes are mounted.
     #[arg(required = true, value_name = "IMAGE|DIR")]
     volumes: Vec<PathBuf>,
-    /// Read images as of their last checkpoint, without what was synced since; for one that is damaged and was not
-    /// unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 struct Row {
@@ -50,8 +49,8 @@ impl Row {
     }
 }
 
-fn of_image(path: &Path, norecovery: bool) -> Result<Row, Failure> {
-    let image = Image::open_to_read(path, norecovery)?;
+fn of_image(path: &Path, reading: Reading) -> Result<Row, Failure> {
+    let image = Image::open_to_read(path, reading)?;
     let st = image.vol.statfs().map_err(|e| format!("{}: {e}", path.display()))?;
     let bytes = |blocks: u64| blocks * u64::from(st.block_size);
     Ok(Row {
@@ -89,7 +88,7 @@ fn of_mount(dir: &Path) -> Result<Row, Failure> {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let of = |path: &PathBuf| if path.is_dir() { of_mount(path) } else { of_image(path, args.norecovery) };
+    let of = |path: &PathBuf| if path.is_dir() { of_mount(path) } else { of_image(path, args.reading) };
     let rows = args.volumes.iter().map(of).collect::<Result<Vec<_>, _>>()?;
     if as_json {
         let row = |r: &Row| {

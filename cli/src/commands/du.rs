@@ -10,6 +10,7 @@ use vfs::{Attr, FileKind, FileSystem, Ino, path};
 use super::ls::names;
 use crate::image::Image;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::{Failure, output};
 
 /// Say how much room files inside an image take.
@@ -35,10 +36,8 @@ pub struct Args {
     /// Bytes, instead of units that people read.
     #[arg(short, long)]
     bytes: bool,
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 struct Count<'a> {
@@ -121,7 +120,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for place in &args.places {
         let fail = |e: vfs::Error| format!("{}: {e}", place.text());
         let (image, at) = place.inside()?;
-        let image = Image::open_to_read(image, args.norecovery)?;
+        let image = Image::open_to_read(image, args.reading)?;
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
         let attr = fs.getattr(found.ino()).map_err(fail)?;

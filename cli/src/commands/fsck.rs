@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use device::BlockDevice;
-use fsck::{Options, RepairError, Repaired, Report};
+use fsck::{FindingKind, FsckError, Options, RepairError, Repaired, Report};
 use serde_json::json;
 use volume::Kind;
 
 use crate::file_system::Type;
+use crate::reading::Checkpoint;
 use crate::{Failure, image, output, progress};
 
 /// Check a volume.
@@ -22,6 +23,10 @@ use crate::{Failure, image, output, progress};
 /// replays it, and a repair would lose it. So --repair refuses a damaged volume that holds such files, unless
 /// --give-up-synced says that they may go.
 ///
+/// A checkpoint whose checksums hold counts even if its numbers cannot be right, as for Linux; --repair corrects them. The
+/// checkpoint before it is used only with --checkpoint older. Together with --repair that gives the newest one up, with all
+/// changes since: look at what the older one holds first, with `joulefs ls --checkpoint older`.
+///
 /// Exit codes, as fsck(8): 0 clean, 1 errors or warnings were repaired, 4 errors are left, 8 could not check or repair,
 /// 16 wrong usage.
 ///
@@ -31,6 +36,7 @@ use crate::{Failure, image, output, progress};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
     joulefs fsck --repair --give-up-synced disk.img\n  \
+    joulefs fsck --checkpoint older disk.img\n  \
     joulefs fsck --repair --type scherlfs archive.img")]
 pub struct Args {
     /// The image or block device.
@@ -41,6 +47,9 @@ pub struct Args {
     /// Repair although that loses what fsync wrote after the last checkpoint.
     #[arg(long, requires = "repair")]
     give_up_synced: bool,
+    /// Check the volume by the checkpoint before the newest one; with --repair, make that one count again.
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "newest")]
+    checkpoint: Checkpoint,
     /// The file system that it was, where no superblock says it any more. Without this, inodes at the beginning tell.
     #[arg(long, value_enum, value_name = "TYPE")]
     r#type: Option<Type>,
@@ -63,6 +72,9 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     let told = args.r#type.map(|t| if t == Type::Scherlfs { Kind::ScherlFs } else { Kind::F2fs });
     let seen = || volume::probe(&*dev).or_else(|| scherlfs_fsck::seems(&*dev).then_some(Kind::ScherlFs));
     if told.or_else(seen) == Some(Kind::ScherlFs) {
+        if args.checkpoint == Checkpoint::Older {
+            return Err(format!("{path}: a volume of ScherlFS; --checkpoint older is for F2FS").into());
+        }
         return of_scherlfs(args, &*dev, as_json);
     }
     let bar = progress::steps(1, "checking");
@@ -71,7 +83,8 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
         bar.set_position(done);
         progress::show_if_slow(&bar);
     };
-    let options = Options { progress: &progress, give_up_synced: args.give_up_synced };
+    let older_checkpoint = args.checkpoint == Checkpoint::Older;
+    let options = Options { progress: &progress, give_up_synced: args.give_up_synced, older_checkpoint };
     let done = match args.repair {
         true => match fsck::repair(&*dev, &options) {
             Ok(done) => done,
@@ -88,7 +101,10 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
             }
         },
         false => {
-            let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
+            let report = fsck::check(&*dev, &options).map_err(|e| match e {
+                FsckError::Superblock(_) => format!("{path}: {e}{}", rescue(&args.image)),
+                _ => format!("{path}: {e}"),
+            })?;
             Repaired { after: report.clone(), before: report, actions: Vec::new(), checkpoints: 0 }
         }
     };
@@ -156,16 +172,27 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
 
 /// Why a volume was not repaired, and what can be done.
 fn why_not(e: &RepairError, image: &Path) -> String {
-    let image = image.display();
+    let path = image.display();
     let advice = match e {
         RepairError::NeedsRecovery { .. } => format!(
-            ". Mount the volume, which replays it. If it cannot be mounted: `joulefs fsck {image}` lists those files; \
-             save the rest with `joulefs cp -r --norecovery {image}:/ DIR` (or mount -o norecovery), then repair with \
+            ". Mount the volume, which replays it. If it cannot be mounted: `joulefs fsck {path}` lists those files; \
+             save the rest with `joulefs cp -r --norecovery {path}:/ DIR` (or mount -o norecovery), then repair with \
              --give-up-synced"
         ),
+        RepairError::ChainUnknown => format!(
+            ". Save what can be read with `joulefs rescue {path} DIR`, then repair with --give-up-synced"
+        ),
+        RepairError::NotRepairable { .. }
+        | RepairError::NotConverging { .. }
+        | RepairError::Fsck(FsckError::Superblock(_)) => rescue(image),
         _ => String::new(),
     };
-    format!("{image}: cannot repair: {e}{advice}")
+    format!("{}: cannot repair: {e}{advice}", image.display())
+}
+
+/// What is left where nothing can be repaired.
+fn rescue(image: &Path) -> String {
+    format!(". `joulefs rescue {} DIR` copies out the files that it can find without the volume's tables", image.display())
 }
 
 fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
@@ -197,6 +224,9 @@ fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
     }
     if report.unlisted > 0 {
         output::line(&format!("and {} more", report.unlisted));
+    }
+    if report.errors().any(|error| *error == FindingKind::NoCheckpoint) {
+        output::line(&format!("{path}: nothing to begin with{}", rescue(Path::new(path))));
     }
     let state = if report.errors == 0 { "clean".to_owned() } else { format!("{} errors", report.errors) };
     output::line(&format!(

@@ -11,6 +11,7 @@ use vfs::StatFs;
 use volume::Mounted;
 
 use crate::image::Image;
+use crate::reading::Reading;
 use crate::{Failure, fragments, output};
 
 /// Say what a volume is and how full.
@@ -19,15 +20,13 @@ use crate::{Failure, fragments, output};
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let image = Image::open_to_read(&args.image, args.norecovery)?;
+    let image = Image::open_to_read(&args.image, args.reading)?;
     let st = image.vol.statfs().map_err(|e| e.to_string())?;
     match image.mounted() {
         Mounted::F2fs(vol) => of_f2fs(args, vol, &st, as_json),

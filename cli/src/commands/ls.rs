@@ -7,6 +7,7 @@ use vfs::{Attr, FileKind, FileSystem, Flow, Ino, path};
 
 use crate::image::Image;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::{Failure, output};
 
 /// List names inside an image.
@@ -25,10 +26,8 @@ pub struct Args {
     /// Names that begin with a dot, too.
     #[arg(short, long)]
     all: bool,
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 struct Row {
@@ -52,7 +51,7 @@ pub fn names(fs: &dyn FileSystem, dir: Ino) -> vfs::Result<Vec<(Vec<u8>, Ino, Fi
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let (image, at) = args.place.inside()?;
-    let image = Image::open_to_read(image, args.norecovery)?;
+    let image = Image::open_to_read(image, args.reading)?;
     let fs = &*image.vol;
     let fail = |e: vfs::Error| format!("{}: {e}", args.place.text());
     let found = path::walk(fs, at).map_err(fail)?;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use f2fs::RollForward;
+use f2fs::{CheckpointChoice, RollForward};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use serde_json::json;
@@ -183,6 +183,11 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "ro" => plain(&mut || core.set_read_only(true))?,
             "norecovery" => plain(&mut || core.roll_forward(name, RollForward::Leave))?,
             "disable_roll_forward" => plain(&mut || core.roll_forward(name, RollForward::GiveUp))?,
+            "checkpoint" => match value {
+                Some("newest") => core.f2fs.checkpoint = CheckpointChoice::Newest,
+                Some("older") => core.for_f2fs(option, |f2fs| f2fs.checkpoint = CheckpointChoice::Older),
+                _ => return Err(Failure::usage(format!("-o {option}: newest or older"))),
+            },
             "rw" => plain(&mut || core.set_read_only(false))?,
             "allow_other" => fuse.allow_other = on()?,
             "noatime" => plain(&mut || fuse.noatime = true)?,
@@ -223,7 +228,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
-    if core.f2fs.roll_forward == RollForward::Leave {
+    if core.f2fs.roll_forward == RollForward::Leave || core.f2fs.checkpoint == CheckpointChoice::Older {
         core.set_read_only(true);
     }
     // The more exact mask counts, wherever it stands.

@@ -8,6 +8,7 @@ use vfs::{Attr, FileKind, Timestamp, path};
 use super::ls;
 use crate::image::Image;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::{Failure, output};
 
 /// Say what is known of files inside an image.
@@ -19,10 +20,8 @@ pub struct Args {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     places: Vec<Place>,
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Runs it.
@@ -31,7 +30,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for place in &args.places {
         let fail = |e: vfs::Error| format!("{}: {e}", place.text());
         let (image, at) = place.inside()?;
-        let image = Image::open_to_read(image, args.norecovery)?;
+        let image = Image::open_to_read(image, args.reading)?;
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
         let attr = fs.getattr(found.ino()).map_err(fail)?;

@@ -7,6 +7,7 @@ use super::ls::names;
 use super::stat::kind;
 use crate::image::Image;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::{Failure, output};
 
 /// Draw what lies below a directory inside an image.
@@ -28,10 +29,8 @@ pub struct Args {
     /// Names that begin with a dot, too.
     #[arg(short, long)]
     all: bool,
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 struct Drawing<'a> {
@@ -125,7 +124,7 @@ impl Drawing<'_> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let fail = |e: vfs::Error| format!("{}: {e}", args.place.text());
     let (image, at) = args.place.inside()?;
-    let image = Image::open_to_read(image, args.norecovery)?;
+    let image = Image::open_to_read(image, args.reading)?;
     let fs = &*image.vol;
     let found = path::walk(fs, at).map_err(fail)?;
     if fs.getattr(found.ino()).map_err(fail)?.kind != FileKind::Directory {

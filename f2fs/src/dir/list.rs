@@ -28,7 +28,9 @@ impl Volume {
             }
             return Ok(());
         }
-        let blocks = dir.size().div_ceil(4096);
+        // A damaged size may claim more than any directory can have.
+        let most = dir.node.inode(|r| self.shape(r))?.max_blocks();
+        let blocks = dir.size().div_ceil(4096).min(most);
         while index < blocks {
             // A copy, so that the receiver may call back into the directory.
             let in_memory = dir.content.read().dir.get(&index).map(|b| Box::new(*b.bytes()));

@@ -13,7 +13,6 @@
 mod error;
 mod geometry;
 mod options;
-mod quota;
 mod tables;
 mod tree;
 

@@ -5,6 +5,7 @@
 
 use format::inode::{self, Inline, InodeFlags, RawInode};
 use format::nat::{self, NatEntry};
+use format::quota::{self, Kind};
 use format::sit::LogType;
 use format::summary::Summary;
 use format::superblock::{Features, SuperBlock};
@@ -12,7 +13,6 @@ use format::{BLOCK, Block, BlockAddr, Ino, Nid, SegNo, dentry, hash, node};
 
 use super::Options;
 use super::geometry::extra_isize;
-use super::quota::{self, Kind};
 
 const LOST_FOUND: &[u8] = b"lost+found";
 const DIRECTORY: u8 = 2;

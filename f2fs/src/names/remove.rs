@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use format::inode::InodeFlags;
-use format::{Ino, Nid};
+use format::Ino;
 use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 
@@ -149,9 +149,7 @@ impl Volume {
         if mapped && !inline.intersects(Inline::DATA | Inline::DENTRY) {
             self.free_from(&inode.node, 0, KeptPages::Go)?;
         }
-        let xattr = inode.node.inode(|r| Nid(r.i_xattr_nid.get()));
-        if xattr != Nid(0) {
-            let n = self.node(xattr)?;
+        if let Some(n) = self.xattr_node(inode)? {
             self.free_node(&n, false)?;
             self.edit_inode(&inode.node, |r| r.i_xattr_nid = 0.into());
         }

@@ -11,7 +11,7 @@ use format::inode::{Division, Inline, RawInode};
 use format::node::{self, FOOTER, NodeKind, XATTR_NODE_OFFSET};
 use format::sit::LogType;
 use format::summary::Summary;
-use format::{Block, BlockAddr, Nid};
+use format::{Block, BlockAddr};
 
 use super::chain::{Link, addresses};
 use crate::error::{Error, Result};
@@ -100,9 +100,9 @@ impl Volume {
     fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let new = RawInode::of(src);
         let d = self.division(new)?;
-        let (had, inline, size, xattr) = inode
+        let (had, inline, size) = inode
             .node
-            .inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get(), Nid(r.i_xattr_nid.get()))))?;
+            .inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get())))?;
         if (Division { zone: 0, ..had }) != (Division { zone: 0, ..d }) {
             return Err(Error::corrupt(format_args!(
                 "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",
@@ -120,8 +120,9 @@ impl Volume {
         } else if !was_inline && shrunk {
             self.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK), KeptPages::Stay)?;
         }
-        if xattr.0 != 0 && new.i_xattr_nid.get() == 0 {
-            let node = self.node(xattr)?;
+        if new.i_xattr_nid.get() == 0
+            && let Some(node) = self.xattr_node(inode)?
+        {
             self.free_node(&node, false)?;
             self.edit_inode(&inode.node, |r| {
                 r.i_xattr_nid = 0.into();
@@ -156,13 +157,13 @@ impl Volume {
     }
 
     fn replay_xattr(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
-        let nid = inode.node.inode(|r| Nid(r.i_xattr_nid.get()));
-        let node = if nid.0 == 0 {
-            let n = self.new_node(&inode.node, XATTR_NODE_OFFSET)?;
-            self.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
-            n
-        } else {
-            self.node(nid)?
+        let node = match self.xattr_node(inode)? {
+            Some(n) => n,
+            None => {
+                let n = self.new_node(&inode.node, XATTR_NODE_OFFSET)?;
+                self.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
+                n
+            }
         };
         self.edit(&node, |b| b[..FOOTER].copy_from_slice(&src[..FOOTER]));
         Ok(())

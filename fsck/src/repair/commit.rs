@@ -12,12 +12,14 @@ use format::nat::{self, NatEntry};
 use format::node::{self, Footer};
 use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
 use format::summary::{self, Summary, SummaryKind};
+use format::superblock::RawSuperBlock;
 use format::{BLOCKS_PER_SEG, Block, BlockAddr, Nid, SegNo, bits, inode, orphan};
 
 use super::RepairError;
 use super::edit::Editor;
-use crate::begin::{pack_start, read_block};
+use crate::begin::read_block;
 use crate::load::{Image, log_type};
+use crate::packs::{pack_start, user_blocks};
 use crate::report::{Class, Slot};
 use crate::tables::class;
 use crate::{FsckError, TAG};
@@ -121,6 +123,9 @@ fn write(img: &Image<'_>, at: BlockAddr, bytes: &[u8]) -> Result<(), FsckError> 
 pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let img = e.img;
     let usage = e.may_change_usage()?;
+    if e.quota_inos != img.sb.quota_inos {
+        name_quota_files(&e)?;
+    }
     let mut room = Room::new(&e);
     let mut freed = std::mem::take(&mut e.dropped);
     let mut marked = Vec::new();
@@ -171,6 +176,19 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let valid = write_sit(&e, &changed, &mut cp)?;
     write_ssa(&e, &room, &old_logs)?;
     write_pack(&e, cp, valid, usage, &old_logs)
+}
+
+/// Names the quota files in both superblocks. If the power fails before they are there, they are lost as they were.
+fn name_quota_files(e: &Editor<'_, '_>) -> Result<(), FsckError> {
+    for copy in [1, 0].map(BlockAddr) {
+        let mut block = read_block(e.img.dev, copy)?;
+        let mut raw = RawSuperBlock::of(&block).clone();
+        raw.qf_ino = e.quota_inos.map(|ino| ino.0.into());
+        raw.store(&mut block);
+        write(e.img, copy, &block[..])?;
+        e.img.dev.flush(TAG)?;
+    }
+    Ok(())
 }
 
 fn place_data(e: &mut Editor<'_, '_>, room: &mut Room, slot: Slot, block: &Block) -> Result<BlockAddr, RepairError> {
@@ -272,7 +290,8 @@ fn write_ssa(e: &Editor<'_, '_>, room: &Room, left: &[Option<SegNo>; 6]) -> Resu
         write(img, img.sb.ssa_block(*seg), &block[..])?;
     }
     for (k, seg) in left.iter().enumerate() {
-        if let Some(seg) = seg {
+        // Where a log was whose head cannot be is not known.
+        if let Some(seg) = seg.as_ref().filter(|seg| **seg != LogHead::NOWHERE.seg) {
             let mut block = log_summary(e, k, true);
             if let Some(holds) = e.walked.classes.get(seg) {
                 set_class(&mut block, *holds);
@@ -351,6 +370,9 @@ fn write_pack(
     // Rounds in between may miscount; the last one is exact, and numbers out of range would make
     // the pack unreadable for the next.
     let reserved = counts.blocks - counts.written_blocks;
+    if counts.blocks > cp.user_blocks {
+        cp.user_blocks = user_blocks(&img.sb, &cp);
+    }
     cp.valid_blocks = (valid.blocks + reserved).min(cp.user_blocks);
     cp.free_segs = valid.free_segs;
     cp.valid_nodes = (counts.nodes.min(cp.valid_blocks) as u32).min(img.sb.max_nid() - 1);

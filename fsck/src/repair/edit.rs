@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use format::checkpoint::LogHead;
 use format::inode::{Division, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
 use format::node::NodeKind;
@@ -38,6 +39,8 @@ pub struct Editor<'i, 'd> {
     pub footers: BTreeSet<SegNo>,
     /// Logs that must leave their segment.
     pub leave: [bool; 6],
+    /// What the superblock names quota files.
+    pub quota_inos: [Ino; 3],
     /// Blocks that are marked but were not reached stay marked: someone may yet claim them.
     pub keep_marked: bool,
     /// More is to be mended after this: marks that make the next mount check the volume stay.
@@ -58,7 +61,8 @@ impl<'i, 'd> Editor<'i, 'd> {
             orphans,
             summaries: BTreeMap::new(),
             footers: BTreeSet::new(),
-            leave: [false; 6],
+            leave: img.cp.logs.map(|head| head == LogHead::NOWHERE),
+            quota_inos: img.sb.quota_inos,
             keep_marked: true,
             keep_error_marks: true,
         }
@@ -284,7 +288,10 @@ impl<'i, 'd> Editor<'i, 'd> {
             }
             let first = n * format::nat::NAT_ENTRIES;
             let free = |nid: &Nid| {
-                nid.0 > 3 && !live.contains(nid) && !self.nat.contains_key(nid) && !self.walked.nids.has(nid.0)
+                !self.img.sb.is_named(*nid)
+                    && !live.contains(nid)
+                    && !self.nat.contains_key(nid)
+                    && !self.walked.nids.has(nid.0)
             };
             if let Some(nid) = (first..first + format::nat::NAT_ENTRIES).map(Nid).find(free) {
                 return Ok(Some(nid));

@@ -258,7 +258,8 @@ fn unusable(
             e.orphans.retain(|o| o.nid() != nid);
             Ok(())
         }
-        Referrer::Root | Referrer::Quota(_) => refuse(kind),
+        Referrer::Quota(k) => super::quota::restore(e, session, *k, nid, fault),
+        Referrer::Root => refuse(kind),
     }
 }
 

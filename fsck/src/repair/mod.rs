@@ -16,6 +16,7 @@ mod edit;
 mod files;
 mod names;
 mod plan;
+mod quota;
 mod rescue;
 mod sums;
 mod unreachable;
@@ -24,14 +25,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use device::{BlockDevice, Lba};
-use format::checkpoint::CpFlags;
+use format::checkpoint::{CpFlags, LogHead};
 use format::node::kept::KEPT;
+use format::sit::LogType;
 use format::superblock::{Features, OFFSET};
 use format::{BlockAddr, Ino, Nid};
 
 use super::chain::Chain;
-use super::report::{FindingKind as K, Name, Report, Slot, Synced, of_delta};
-use super::{FsckError, Options, TAG, begin, load};
+use super::report::{FindingKind as K, Name, Pack, Referrer, Report, Slot, Synced, of_delta};
+use super::{FsckError, Options, TAG, begin, load, packs};
 
 /// Something a repair did that a person may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +90,18 @@ pub enum Action {
     Mended { finding: String },
     /// What `fsync` wrote after the checkpoint was given up.
     SyncedGivenUp(Synced),
+    /// A quota file that was lost was made anew.
+    QuotaFileMade {
+        /// Which one.
+        file: Referrer,
+        /// Its inode.
+        ino: Ino,
+    },
+    /// The newest checkpoint was given up for the one before it.
+    NewestGivenUp {
+        /// Its pack.
+        pack: Pack,
+    },
 }
 
 impl fmt::Display for Action {
@@ -132,6 +146,10 @@ impl fmt::Display for Action {
             }
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
             Action::Mended { finding } => write!(f, "mended: {finding}"),
+            Action::QuotaFileMade { file, ino } => {
+                write!(f, "{file} made anew as inode {ino}; fsck.f2fs or Linux is to count what it holds")
+            }
+            Action::NewestGivenUp { pack } => write!(f, "the newest checkpoint, in pack {pack}, given up"),
             Action::SyncedGivenUp(synced) => write!(f, "given up: {}", K::Synced(synced.clone())),
         }
     }
@@ -155,6 +173,11 @@ pub enum RepairError {
         /// Node blocks that roll-forward replays.
         nodes: u64,
     },
+    /// The checkpoint does not say where `fsync` wrote after it.
+    #[error(
+        "the checkpoint does not say where the log of nodes is, so what was synced after it, if anything, would be lost"
+    )]
+    ChainUnknown,
     /// A state of the volume that repair does not understand.
     #[error("checkpoint flags {flags:?} are not understood by repair")]
     Flags {
@@ -248,10 +271,11 @@ const PATIENCE: u32 = 8;
 /// [`RepairError`]; the volume is then no worse than before, and rounds that were done stay done.
 pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
     let before = super::check(dev, options)?;
-    let refusal = if before.mendable() == 0 { None } else { refusal(dev, &before)? };
+    let wanted = options.older_checkpoint || before.mendable() > 0;
+    let refusal = if wanted { refusal(dev, &before, options)? } else { None };
     match refusal {
-        Some(refusal) if before.errors > 0 => return Err(refusal),
-        None if before.mendable() > 0 => {}
+        Some(refusal) if options.older_checkpoint || before.errors > 0 => return Err(refusal),
+        None if wanted => {}
         _ => return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 }),
     }
     if super::begin::superblock(dev, &mut Report::default())?.features.contains(Features::BLKZONED) {
@@ -259,6 +283,11 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
         return Err(FsckError::Unsupported { what }.into());
     }
     let mut session = Session::default();
+    if options.older_checkpoint {
+        let sb = begin::superblock(dev, &mut Report::default())?;
+        let given_up = packs::give_newest_up(dev, &sb)?;
+        session.actions.extend(given_up.map(|pack| Action::NewestGivenUp { pack }));
+    }
     match rounds(dev, options, &before, &mut session) {
         Ok((after, checkpoints)) => Ok(Repaired { before, after, actions: session.actions, checkpoints }),
         Err(why) if session.actions.is_empty() => Err(why),
@@ -267,7 +296,11 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
 }
 
 /// Why nothing may be written to a volume.
-fn refusal(dev: &dyn BlockDevice, before: &Report) -> Result<Option<RepairError>, RepairError> {
+fn refusal(
+    dev: &dyn BlockDevice,
+    before: &Report,
+    options: &Options<'_>,
+) -> Result<Option<RepairError>, RepairError> {
     if dev.read_only() {
         return Ok(Some(RepairError::ReadOnly));
     }
@@ -275,7 +308,20 @@ fn refusal(dev: &dyn BlockDevice, before: &Report) -> Result<Option<RepairError>
         return Ok(Some(RepairError::NotRepairable { finding: Box::new(unknown.kind.clone()) }));
     }
     let mut report = Report::default();
-    let Some(image) = load::Image::load(dev, &mut report)? else { return Ok(Some(not_repairable(&report))) };
+    let Some(image) = load::Image::load_by(dev, options.older_checkpoint, &mut report)? else {
+        return Ok(Some(not_repairable(&report)));
+    };
+    if before.errors > 0 && !options.give_up_synced {
+        let head = image.cp.logs[LogType::WarmNode.index()];
+        if head == LogHead::NOWHERE && !image.cp.flags.contains(CpFlags::UMOUNT) {
+            return Ok(Some(RepairError::ChainUnknown));
+        }
+        // Before the newest checkpoint is given up for a repair that would then stop.
+        let chain = Chain::read(&image)?;
+        if options.older_checkpoint && !chain.synced.is_empty() {
+            return Ok(Some(RepairError::NeedsRecovery { files: chain.synced.len() as u64, nodes: chain.nodes() }));
+        }
+    }
     let flags = image.cp.flags & (CpFlags::DISABLED | CpFlags::DISABLED_QUICK | CpFlags::RESIZEFS);
     Ok((!flags.is_empty()).then_some(RepairError::Flags { flags }))
 }

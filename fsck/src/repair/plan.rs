@@ -76,6 +76,7 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         K::DeltaWrong { .. } | K::DeltaTwice { .. } | K::DeltaWithoutBase { .. } => Stage::Deltas,
         K::BlocksWrong { .. }
         | K::LinksWrong { .. }
+        | K::SizeTooLarge { .. }
         | K::ComprBlocksWrong { .. }
         | K::InlineTooLong { .. }
         | K::InlineUnmarked { .. }

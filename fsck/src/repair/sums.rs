@@ -29,7 +29,11 @@ pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
         K::ParentWrong { ino, parent, .. } | K::DirParentWrong { ino, parent, .. } => {
             e.inode(ino, |raw| raw.i_pino = parent.0.into())?
         }
-        K::SymlinkEmpty { ino } => {
+        K::SizeTooLarge { ino, is, most, .. } if most > BLOCK as u64 => {
+            let inline = e.division(ino)?.map_or(0, |division| division.inline_area().len() as u64);
+            e.inode(ino, |raw| raw.i_size = if raw.inline().contains(Inline::DENTRY) { inline } else { is }.into())?
+        }
+        K::SizeTooLarge { ino, .. } | K::SymlinkEmpty { ino } => {
             let target = match e.slot(ino, 0)? {
                 Some((_, addr)) if e.img.sb.locate(addr).is_some() => {
                     let block = e.img.block(addr)?;

@@ -268,6 +268,13 @@ impl Superblock {
         })
     }
 
+    /// The number of the checkpoint in a superblock whose checksum holds, whatever its other fields say. No power cut
+    /// leaves such a block with a field that cannot be.
+    pub fn sealed_number(block: &Block) -> Option<u64> {
+        let raw = RawSuperblock::ref_from_bytes(block).ok()?;
+        (raw.magic == MAGIC && check_seal(block, CRC_AT, WHAT).is_ok()).then(|| raw.checkpoint.get())
+    }
+
     /// The block it is written into: the other than that of the checkpoint before.
     pub fn place(&self) -> Addr {
         Addr(self.checkpoint % 2)

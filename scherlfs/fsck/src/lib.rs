@@ -129,14 +129,16 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     report
 }
 
-/// The superblock that counts. A copy that is damaged is a note, two are a finding, and so are two of different volumes.
+/// The superblock that counts. A copy that is damaged is a note, two are a finding, and so are two of different volumes, and
+/// a newer copy whose checksum holds: no power cut leaves that.
 fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> {
     let Report { findings, notes, .. } = report;
     let disk = Disk { dev, blocks: dev.blocks() };
-    let (mut found, mut torn) = (Vec::<Superblock>::new(), Vec::new());
+    let (mut found, mut torn, mut number) = (Vec::<Superblock>::new(), Vec::new(), None);
     for at in [0, 1] {
-        let read = disk.read(Addr(at)).and_then(|b| Superblock::read(&b).map_err(|e| e.to_string()));
-        match read {
+        let block = disk.read(Addr(at));
+        number = number.max(block.as_ref().ok().and_then(|b| Superblock::sealed_number(b)));
+        match block.and_then(|b| Superblock::read(&b).map_err(|e| e.to_string())) {
             Ok(sb) => found.push(sb),
             Err(why) => torn.push(Finding::Superblock { at: Addr(at), why }),
         }
@@ -152,7 +154,7 @@ fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> 
             findings.push(Finding::Superblock { at: new.place(), why });
         }
     }
-    match found.is_empty() {
+    match found.iter().all(|sb| number > Some(sb.checkpoint)) {
         true => findings.append(&mut torn),
         false => notes.append(&mut torn),
     }

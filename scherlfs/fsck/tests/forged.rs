@@ -1,10 +1,12 @@
 //! Fields that lie under checksums that hold: after a repair the volume is whole, and files that were not touched are as they were.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use crate::rig::{SHAPES, block, judge, put, volume};
+use crate::rig::{SHAPES, Truth, block, judge, look, put, volume};
 use device::{BLOCK, BlockDevice, Rng};
 use joulefs_scherlfs_fsck as fsck;
+use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Block, checksum};
 
 /// The fields of a structure: where each begins, and its bytes.
@@ -32,6 +34,8 @@ const SUPERBLOCK: Fields = &[
     (258, 2),
     (260, 6),
 ];
+/// Where a superblock has the number of its checkpoint.
+const NUMBER_AT: usize = 136;
 const HEADER: Fields = &[(8, 4), (12, 4), (16, 8), (24, 4), (28, 2), (30, 2)];
 const INODE: Fields = &[
     (32, 4),
@@ -177,4 +181,44 @@ fn owner(block: &Block) -> Option<(u32, u64)> {
     let all = (2..200u32).flat_map(|ino| (0..8u64).map(move |n| (ino, n)));
     all.into_iter()
         .find(|(ino, n)| checksum(&[&ino.to_le_bytes(), &n.to_le_bytes(), &block[..BLOCK - 4]]).to_le_bytes() == stored)
+}
+
+/// Of two superblocks whose checksums hold the newer one counts, whatever its other fields say: the state before it is no
+/// substitute.
+#[test]
+fn a_newest_superblock_whose_checksum_holds_is_never_passed_over_in_silence() {
+    let mut refused = 0;
+    for (n, of) in SHAPES.into_iter().enumerate() {
+        let made = volume(of, 11);
+        let before = look(&Arc::new(made.dev.fork())).unwrap();
+        let number = |at: &u64| Superblock::read(&block(&made.dev, *at)).map_or(0, |sb| sb.checkpoint);
+        let newest = [0, 1].into_iter().max_by_key(number).unwrap();
+        assert!(number(&newest) > number(&(1 - newest)), "two checkpoints");
+        let right = block(&made.dev, newest);
+        let mut rng = Rng::new(20 + n as u64);
+        for &(from, bytes) in SUPERBLOCK.iter().filter(|(from, _)| *from != NUMBER_AT) {
+            let mut eight = [0; 8];
+            eight[..bytes].copy_from_slice(&right[from..from + bytes]);
+            let old = u64::from_le_bytes(eight);
+            for value in lies(old, bytes, made.dev.blocks(), &mut rng) {
+                let mut forged = right.clone();
+                forged[from..from + bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+                seal(&mut forged, BLOCK - 4);
+                if Superblock::read(&forged).is_ok() {
+                    continue;
+                }
+                let image = Arc::new(made.dev.fork());
+                put(&image, newest, &forged);
+                let place = format!("{of:?}, field at {from}: {value:#x}, not {old:#x}");
+                assert!(look(&image).is_err(), "{place}: mounted");
+                assert!(!fsck::check(&*image).is_clean(), "{place}: clean");
+                fsck::repair(&*image, &|_, _| {}).unwrap_or_else(|e| panic!("{place}: {e}"));
+                let after = look(&image).unwrap_or_else(|e| panic!("{place}: after repair: {e}"));
+                let contents = |truth: &Truth| truth.values().map(|f| (f.paths.clone(), f.bytes.clone())).collect::<Vec<_>>();
+                assert_eq!(contents(&after), contents(&before), "{place}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 50, "{refused}");
 }

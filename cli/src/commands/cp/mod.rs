@@ -29,6 +29,7 @@ use crate::commands::mount::options::{meant_by, meant_by_name};
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::{Failure, output, progress};
 use item::Sink;
 pub use item::{Glance, Item, Out, Reader, Source, join};
@@ -61,18 +62,16 @@ pub struct Args {
     /// Options of the volume that is copied to, comma-separated, as in `joulefs mount -o` (`compress_extension=*`).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
-    /// Read an image that is copied from as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
-    #[arg(long)]
-    norecovery: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Opens what is copied from, and says where in it to begin.
-fn open_source(place: &Place, norecovery: bool) -> Result<(Box<dyn Source>, Vec<u8>), Failure> {
+fn open_source(place: &Place, reading: Reading) -> Result<(Box<dyn Source>, Vec<u8>), Failure> {
     Ok(match place {
         Place::Host(p) => (Box::new(host::Host), p.as_os_str().as_bytes().to_vec()),
         Place::Inside { image, path } => {
-            (Box::new(inside::Inside::own(Image::open_to_read(image, norecovery)?)), path.clone())
+            (Box::new(inside::Inside::own(Image::open_to_read(image, reading)?)), path.clone())
         }
     })
 }
@@ -220,7 +219,7 @@ fn copy_place(
     written: Option<(u64, u64)>,
     done: &mut Done,
 ) -> Result<(), Failure> {
-    let (source, from) = open_source(place, args.norecovery)?;
+    let (source, from) = open_source(place, args.reading)?;
     let source = &*source;
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
         return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());

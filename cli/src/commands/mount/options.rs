@@ -41,6 +41,11 @@ const EITHER: &[Choice] = &[
 /// Of F2FS.
 const F2FS: &[Choice] = &[
     ("norecovery", "", "read-only, as of the last checkpoint: what was synced since is not replayed, and not lost"),
+    (
+        "checkpoint",
+        "newest|older",
+        "older: read-only, by the checkpoint before the newest one, for a volume whose newest one is wrong; default newest",
+    ),
     ("disable_roll_forward", "", "what was synced since the last checkpoint is given up"),
     ("discard", "on|off", "tell the device which blocks are free; default on"),
     ("nodiscard", "", "as discard=off"),

@@ -3,12 +3,12 @@
 //! Linux's format v1 of "vfsv1" (r1): blocks of 1 KiB; a header, a radix tree of four levels over the
 //! bytes of the id, most significant first, and a leaf of entries.
 
-use format::Block;
+use crate::{BLOCK, Block};
 
 /// Bytes of a fresh quota file.
-pub(super) const FILE_BYTES: u64 = (BLOCKS * QUOTA_BLOCK) as u64;
+pub const FILE_BYTES: u64 = (BLOCKS * QUOTA_BLOCK) as u64;
 /// 4 KiB blocks of a fresh quota file.
-pub(super) const FILE_BLOCKS: usize = (FILE_BYTES as usize).div_ceil(format::BLOCK);
+pub const FILE_BLOCKS: usize = (FILE_BYTES as usize).div_ceil(BLOCK);
 
 const QUOTA_BLOCK: usize = 1024;
 /// Header, four levels of tree, one leaf.
@@ -20,14 +20,18 @@ const LEAF_HEADER: usize = 16;
 
 /// Whose blocks are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// Of users.
     User,
+    /// Of groups.
     Group,
+    /// Of projects.
     Project,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 3] = [Kind::User, Kind::Group, Kind::Project];
+    /// In the order of the superblock's `qf_ino`.
+    pub const ALL: [Kind; 3] = [Kind::User, Kind::Group, Kind::Project];
 
     fn magic(self) -> u32 {
         match self {
@@ -39,8 +43,8 @@ impl Kind {
 }
 
 /// The file's blocks, with one entry: `id` owns `inodes` inodes and `bytes` bytes.
-pub(super) fn fresh_file(kind: Kind, id: u32, inodes: u64, bytes: u64) -> Vec<Block> {
-    let mut file = vec![[0u8; format::BLOCK]; FILE_BLOCKS];
+pub fn fresh_file(kind: Kind, id: u32, inodes: u64, bytes: u64) -> Vec<Block> {
+    let mut file = vec![[0u8; BLOCK]; FILE_BLOCKS];
     let flat = file.as_flattened_mut();
     let mut put = |at: usize, value: &[u8]| flat[at..at + value.len()].copy_from_slice(value);
     put(0, &kind.magic().to_le_bytes());
