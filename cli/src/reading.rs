@@ -34,7 +34,7 @@ impl Reading {
             options.roll_forward("norecovery", RollForward::Leave);
         }
         if self.checkpoint == Checkpoint::Older {
-            options.for_f2fs("checkpoint older", |f2fs| f2fs.checkpoint = CheckpointChoice::Older);
+            options.for_f2fs("checkpoint=older", |f2fs| f2fs.checkpoint = CheckpointChoice::Older);
         }
         options
     }

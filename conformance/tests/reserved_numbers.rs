@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
 use f2fs::{MountOptions, Volume, mkfs};
+use format::checkpoint::{Checkpoint, CpFlags};
 use format::superblock::{Features, RawSuperBlock, SuperBlock};
 use format::{Ino, nat};
 use joulefs_conformance::damage::{block, clock};
@@ -57,6 +58,22 @@ fn lose(image: &Memory, ino: Ino, block_too: bool) {
     let sb = superblock(image);
     let (n, i) = nat::position(ino.nid());
     let mut addr = 0;
+    // A fresh volume has its first nodes in the journals of both packs.
+    for at in [sb.cp, sb.cp.plus(512)] {
+        let head = block(image, at.0.into());
+        let cp = Checkpoint::check(&sb, &head[..]).unwrap();
+        assert!(cp.flags.contains(CpFlags::COMPACT_SUM));
+        let at = u64::from(at.0 + cp.start_sum);
+        let mut bytes = block(image, at);
+        for i in 0..usize::from(bytes[0]) {
+            let entry = 2 + 13 * i;
+            if bytes[entry..entry + 4] == ino.0.to_le_bytes() {
+                addr = addr.max(u32::from_le_bytes(*bytes[entry + 9..].first_chunk().unwrap()));
+                bytes[entry + 4..entry + 13].fill(0);
+            }
+        }
+        image.write(Lba(at), &*bytes, Tag::default()).unwrap();
+    }
     for at in [false, true].map(|second| u64::from(sb.nat_block(n, second).0)) {
         let mut bytes = block(image, at);
         addr = addr.max(nat::get(&bytes, i).addr.0);

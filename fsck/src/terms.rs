@@ -300,6 +300,12 @@ impl fmt::Display for DotFault {
 /// What is wrong with a list of extended attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XattrFault {
+    /// The list does not begin as one.
+    #[error("they begin with {stored:#010x}, must be 0xf2f52011")]
+    Magic {
+        /// `h_magic`.
+        stored: u32,
+    },
     /// An entry passes the end of the area.
     #[error("the entry at byte {at} passes the end of the area ({size} bytes)")]
     Overrun {

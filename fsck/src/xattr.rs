@@ -1,5 +1,7 @@
 //! Is a list of extended attributes lawful: entries inside the area, an end, nothing after?
 
+use format::xattr::MAGIC;
+
 use super::report::XattrFault;
 
 /// Header: magic, reference count, reserved.
@@ -10,6 +12,11 @@ const ENTRY: usize = 4;
 pub fn check(list: &[u8]) -> Result<(), XattrFault> {
     if list.len() <= HEADER {
         return Ok(());
+    }
+    let word = |at: usize| list.get(at..at + 4).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+    let (stored, first) = (word(0), word(HEADER));
+    if stored != MAGIC && (stored, first) != (0, 0) {
+        return Err(XattrFault::Magic { stored });
     }
     let end = end(list)?;
     match list[end..].iter().position(|&b| b != 0) {

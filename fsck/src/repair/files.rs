@@ -337,11 +337,16 @@ fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: Xa
         list.extend_from_slice(&node[..node::FOOTER]);
     }
     let from = match fault {
+        // The entries may be whole all the same; the next round looks at them.
+        XattrFault::Magic { .. } => {
+            list[..4].copy_from_slice(&format::xattr::MAGIC.to_le_bytes());
+            list.len()
+        }
         XattrFault::Overrun { at, .. } | XattrFault::StaleTail { at } => at,
         // The last entry leaves no room for the end: it must go.
         XattrFault::Unterminated => xattr::last_entry(&list),
     };
-    if !matches!(fault, XattrFault::StaleTail { .. }) {
+    if !matches!(fault, XattrFault::StaleTail { .. } | XattrFault::Magic { .. }) {
         session.actions.push(Action::XattrsCut { ino });
     }
     if let Some(tail) = list.get_mut(from..) {
