@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::sit::LogType;
 use crate::superblock::SuperBlock;
-use crate::{BLOCK, Block, FormatError, SegNo, crc};
+use crate::{BLOCK, Block, FormatError, SegNo, crc, summary};
 
 const S: &str = "checkpoint";
 /// Offset of the version bitmaps.
@@ -266,6 +266,14 @@ impl Checkpoint {
         let start_sum = raw.cp_pack_start_sum.get();
         let ok = start_sum > sb.cp_payload && start_sum < blocks;
         want("cp_pack_start_sum", start_sum.into(), ok, "past the payload and inside the pack");
+        // Without orphans the summaries begin right behind the payload, and the pack is as long as they say.
+        let nodes = if flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT) { 3 } else { 0 };
+        let entries = logs[..3].iter().map(|log| if log.threaded { 512 } else { usize::from(log.next) }).sum();
+        let data = if flags.contains(CpFlags::COMPACT_SUM) { summary::compact_blocks(entries) as u32 } else { 3 };
+        let first = 1 + sb.cp_payload;
+        let ends_there = !flags.contains(CpFlags::ORPHAN) && first + data + nodes + 1 == blocks;
+        let misplaced = ok && ends_there && start_sum != first;
+        want("cp_pack_start_sum", start_sum.into(), !misplaced, "right behind the payload, as there are no orphans");
         // Linux lets a read-only image, which needs no reserve, use every block.
         let main_blocks = (u64::from(sb.main_segs) + u64::from(ro)) * 512;
         let (user, valid) = (raw.user_block_count.get(), raw.valid_block_count.get());

@@ -149,11 +149,11 @@ fn mend(
         let Some(blocks) = derived_blocks(dev, sb, pack, cp)? else { return Ok(Some(fault.clone())) };
         cp.pack_blocks = blocks;
     }
-    if !(sb.cp_payload + 1..cp.pack_blocks).contains(&cp.start_sum) {
+    if start.is_some() {
         let summaries = summary_blocks(cp);
         match summaries.and_then(|n| (cp.pack_blocks - 1).checked_sub(n)).filter(|at| *at > sb.cp_payload) {
             Some(at) => cp.start_sum = at,
-            None => return Ok(start.or(total).cloned()),
+            None => return Ok(start.cloned()),
         }
     }
     Ok(None)

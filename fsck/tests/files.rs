@@ -2,7 +2,7 @@
 
 use format::inode::{Inline, RawInode};
 use format::node::{self, Footer};
-use format::{BlockAddr, Ino, Nid};
+use format::{BLOCK, BlockAddr, Ino, Nid};
 use fsck::{Action, FindingKind as K, NodeFault, Referrer, XattrFault};
 
 use crate::rig::{FEATURES, Volume, volume};
@@ -349,4 +349,34 @@ fn an_extent_that_the_addresses_do_not_bear_out_is_an_error_and_is_cleared() {
     let tiny = v.ino("tiny");
     v.edit_inode(tiny, |r| r.i_ext = [0.into(), first.0.into(), 1.into()]);
     v.finds_and_repairs(|k| matches!(k, K::ExtentWrong { ino, .. } if *ino == tiny));
+}
+
+/// No kernel takes such a size, so the file could be neither read nor removed.
+#[test]
+fn a_size_that_no_file_can_have_is_found_and_set_to_the_end_of_what_is_there() {
+    for (name, size) in [("many", u64::MAX), ("many", 1 << 50), ("big", 1 << 63), ("mid", u64::MAX - 4095)] {
+        let v = volume(&[]);
+        let ino = v.ino(name);
+        let was = RawInode::of(&v.node(ino.nid())).i_size.get();
+        v.edit_inode(ino, |raw| raw.i_size = size.into());
+        v.finds_and_repairs(|k| matches!(k, K::SizeTooLarge { ino: at, .. } if *at == ino));
+        let v = Volume::of(v.dev.fork());
+        assert_eq!(RawInode::of(&v.node(ino.nid())).i_size.get(), was.next_multiple_of(BLOCK as u64), "{name}");
+    }
+}
+
+#[test]
+fn attributes_that_do_not_begin_as_such_are_found_and_kept() {
+    let v = volume(&["extra_attr", "inode_checksum"]);
+    let ino = v.ino("mid");
+    let area = v.division(ino).xattr_area();
+    v.edit_node(ino.nid(), |b| {
+        RawInode::of_mut(b).i_inline |= Inline::XATTR.bits();
+        b[area.start] = 7;
+        b[area.start + 24..area.start + 32].copy_from_slice(&[1, 1, 1, 0, b'n', b'v', 0, 0]);
+    });
+    v.finds_and_repairs(|k| matches!(k, K::XattrBad { fault: XattrFault::Magic { stored: 7 }, .. }));
+    let node = Volume::of(v.dev.fork()).node(ino.nid());
+    assert_eq!(node[area.start..area.start + 4], format::xattr::MAGIC.to_le_bytes());
+    assert_eq!(node[area.start + 28..area.start + 30], *b"nv");
 }
