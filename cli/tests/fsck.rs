@@ -197,7 +197,11 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
     // The older one is shown only if it is asked for, and nothing is written then.
     let before = fs::read(&image).unwrap();
     let older = joulefs(&["ls", "--checkpoint", "older", &root]);
-    assert!(older.status.success() && said(&older).contains("early") && !said(&older).contains("late"), "{}", said(&older));
+    assert!(
+        older.status.success() && said(&older).contains("early") && !said(&older).contains("late"),
+        "{}",
+        said(&older)
+    );
     let read = joulefs(&["cat", "--checkpoint", "older", &format!("{root}early")]);
     assert_eq!(read.stdout, [7; 50_000]);
     let checked = joulefs(&["fsck", "--checkpoint", "older", &image]);

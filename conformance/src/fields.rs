@@ -34,7 +34,8 @@ fn element(name: &str, bytes: usize) -> usize {
 pub fn of(structure: &str) -> Vec<Field> {
     let heading = format!("\n`{structure}`, ");
     let (_, rest) = DOCUMENT.split_once(&heading).unwrap_or_else(|| panic!("no structure {structure}"));
-    let rows = rest.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
+    let rows =
+        rest.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
     let mut out = Vec::new();
     for row in rows {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

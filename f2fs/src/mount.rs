@@ -78,9 +78,7 @@ pub enum MountError {
         second: Box<FormatError>,
     },
     /// No checkpoint pack is whole.
-    #[error(
-        "no valid checkpoint (pack 1: {first}; pack 2: {second}); joulefs rescue copies the files out without one"
-    )]
+    #[error("no valid checkpoint (pack 1: {first}; pack 2: {second}); joulefs rescue copies the files out without one")]
     NoCheckpoint {
         /// What is wrong with pack 1.
         first: String,

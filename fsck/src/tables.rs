@@ -7,9 +7,9 @@ use format::nat::{NAT_ENTRIES, NatEntry};
 use format::sit::LogType;
 use format::{BLOCK, BLOCKS_PER_SEG, BlockAddr, Nid, SegNo};
 
-use super::packs::pack_start;
 use super::chain::Chain;
 use super::load::{Image, log_type};
+use super::packs::pack_start;
 use super::report::{Class, FindingKind as K, Report, Total};
 use super::walk::Walked;
 use super::{FsckError, TAG};

@@ -179,9 +179,9 @@ fn why_not(e: &RepairError, image: &Path) -> String {
              save the rest with `joulefs cp -r --norecovery {path}:/ DIR` (or mount -o norecovery), then repair with \
              --give-up-synced"
         ),
-        RepairError::ChainUnknown => format!(
-            ". Save what can be read with `joulefs rescue {path} DIR`, then repair with --give-up-synced"
-        ),
+        RepairError::ChainUnknown => {
+            format!(". Save what can be read with `joulefs rescue {path} DIR`, then repair with --give-up-synced")
+        }
         RepairError::NotRepairable { .. }
         | RepairError::NotConverging { .. }
         | RepairError::Fsck(FsckError::Superblock(_)) => rescue(image),
@@ -192,7 +192,10 @@ fn why_not(e: &RepairError, image: &Path) -> String {
 
 /// What is left where nothing can be repaired.
 fn rescue(image: &Path) -> String {
-    format!(". `joulefs rescue {} DIR` copies out the files that it can find without the volume's tables", image.display())
+    format!(
+        ". `joulefs rescue {} DIR` copies out the files that it can find without the volume's tables",
+        image.display()
+    )
 }
 
 fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {

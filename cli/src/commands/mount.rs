@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use f2fs::{CheckpointChoice, RollForward};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
+use f2fs::{CheckpointChoice, RollForward};
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{number, on};

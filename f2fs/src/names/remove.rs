@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use format::inode::InodeFlags;
 use format::Ino;
+use format::inode::InodeFlags;
 use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 

@@ -100,9 +100,8 @@ impl Volume {
     fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let new = RawInode::of(src);
         let d = self.division(new)?;
-        let (had, inline, size) = inode
-            .node
-            .inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get())))?;
+        let (had, inline, size) =
+            inode.node.inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get())))?;
         if (Division { zone: 0, ..had }) != (Division { zone: 0, ..d }) {
             return Err(Error::corrupt(format_args!(
                 "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",

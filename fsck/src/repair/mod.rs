@@ -296,11 +296,7 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
 }
 
 /// Why nothing may be written to a volume.
-fn refusal(
-    dev: &dyn BlockDevice,
-    before: &Report,
-    options: &Options<'_>,
-) -> Result<Option<RepairError>, RepairError> {
+fn refusal(dev: &dyn BlockDevice, before: &Report, options: &Options<'_>) -> Result<Option<RepairError>, RepairError> {
     if dev.read_only() {
         return Ok(Some(RepairError::ReadOnly));
     }

@@ -214,7 +214,8 @@ fn a_newest_superblock_whose_checksum_holds_is_never_passed_over_in_silence() {
                 assert!(!fsck::check(&*image).is_clean(), "{place}: clean");
                 fsck::repair(&*image, &|_, _| {}).unwrap_or_else(|e| panic!("{place}: {e}"));
                 let after = look(&image).unwrap_or_else(|e| panic!("{place}: after repair: {e}"));
-                let contents = |truth: &Truth| truth.values().map(|f| (f.paths.clone(), f.bytes.clone())).collect::<Vec<_>>();
+                let contents =
+                    |truth: &Truth| truth.values().map(|f| (f.paths.clone(), f.bytes.clone())).collect::<Vec<_>>();
                 assert_eq!(contents(&after), contents(&before), "{place}");
                 refused += 1;
             }
