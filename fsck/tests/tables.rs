@@ -460,7 +460,7 @@ fn a_pack_too_short_for_its_summaries_is_found() {
         let last = cp.cp_pack_total_block_count.get() - 1;
         cp.cp_pack_start_sum = last.into();
     });
-    v.finds_and_repairs(|k| matches!(k, K::SummariesShort));
+    v.finds_and_repairs(|k| matches!(k, K::CheckpointField { .. }));
 }
 
 #[test]
