@@ -175,7 +175,7 @@ fn newest_is_wrong(room: &Room) -> String {
 fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
     let room = Room::new();
     let image = newest_is_wrong(&room);
-    let (root, dir) = (format!("{image}:/"), room.text("m"));
+    let (root, dir, out) = (format!("{image}:/"), room.text("m"), room.text("out"));
     fs::create_dir(&dir).unwrap();
     let commands: [&[&str]; 7] = [
         &["ls", &root],
@@ -183,7 +183,7 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
         &["stat", &root],
         &["info", &image],
         &["df", &image],
-        &["cp", "-r", &root, &room.text("out")],
+        &["cp", "-r", &root, &out],
         &["mount", &image, &dir],
     ];
     for command in commands {
@@ -231,7 +231,9 @@ fn where_nothing_can_be_repaired_rescue_is_named() {
     let dir = room.text("m");
     fs::create_dir(&dir).unwrap();
     let root = format!("{image}:/");
-    for command in [&["ls", &root][..], &["mount", &image, &dir], &["fsck", &image], &["fsck", "--repair", &image]] {
+    let commands: [&[&str]; 4] =
+        [&["ls", &root], &["mount", &image, &dir], &["fsck", &image], &["fsck", "--repair", &image]];
+    for command in commands {
         let out = joulefs(command);
         assert!(!out.status.success() && said(&out).contains("joulefs rescue"), "{command:?}: {}", said(&out));
     }
