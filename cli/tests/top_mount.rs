@@ -45,7 +45,9 @@ impl Mount {
     }
     fn mount_metered(&self, profile: &str, options: &[&str]) {
         let ledger = self.room.text("ledger.json");
-        self.mount(&[&["--profile", profile, "--ledger", &ledger, "--by-file", "1000"], options].concat());
+        // What is written is written when the test asks for it.
+        let metered = ["--profile", profile, "--ledger", &ledger, "--by-file", "1000", "-o", "commit=0"];
+        self.mount(&[&metered, options].concat());
     }
     fn dir(&self) -> String {
         self.room.text("mnt")
