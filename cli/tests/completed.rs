@@ -70,7 +70,7 @@ fn there(shell: &str) -> bool {
     let there = Command::new(shell).args(["-c", "exit"]).status().is_ok();
     assert!(there || shell != "bash", "no bash");
     if !there {
-        eprintln!("{shell} is not here, and was not asked: scripts/install-tools suites");
+        testlog::missing(format_args!("{shell}: scripts/install-tools suites"));
     }
     there
 }

@@ -339,7 +339,7 @@ fn a_file_that_is_copied_over_another_has_nothing_of_it() {
 #[test]
 fn a_copy_with_another_owner_is_not_set_uid() {
     if !is_root() {
-        return;
+        return testlog::missing("root, to become another user");
     }
     use std::os::unix::process::CommandExt;
     let room = Room::new();

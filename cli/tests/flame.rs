@@ -312,7 +312,7 @@ fn a_process_pays_in_a_flame_graph_what_it_pays_in_the_table() {
     let room = Room::new();
     let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/traces/telegram_exec.csv.gz");
     if !Path::new(trace).exists() {
-        return println!("skipped: ../shared/traces is not here");
+        return testlog::not_shipped("../shared/traces/telegram_exec.csv.gz");
     }
     let (text, of_top) = (room.text("f.folded"), room.text("top.folded"));
     let ledger = json(&done(&["--json", "trace", "replay", trace, "--by-file", "100000", "--flame", &text]));

@@ -34,7 +34,7 @@ fn a_command_that_fails_leaves_no_page() {
 
 #[test]
 fn a_wrong_width_is_found() {
-    let Some(_) = browser::browser() else { return println!("skipped: no Chromium") };
+    let Some(_) = browser::browser() else { return testlog::missing(browser::MISSING) };
     let room = Room::new();
     let page = room.path("flame.html");
     done(&["trace", "replay", RECORDING, "--flame", page.to_str().unwrap()]);

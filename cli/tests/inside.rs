@@ -50,7 +50,7 @@ fn grow(at: &Path) {
 /// An image of each file system with such a tree, mounted; what is asked of the image is asked later.
 fn both(mut test: impl FnMut(&Room, &str, &Path, &mut dyn FnMut())) {
     if !Path::new("/dev/fuse").exists() {
-        return println!("skipped: /dev/fuse is missing");
+        return testlog::missing("/dev/fuse");
     }
     for kind in ["f2fs", "scherlfs"] {
         let room = Room::new();

@@ -165,7 +165,7 @@ fn with_all(kernel: Kernel) -> Option<Kernel> {
     match Linux::built() {
         Ok(linux) => Some(kernel.linux(linux)),
         Err(why) => {
-            println!("skipped: {why}");
+            testlog::missing(why);
             None
         }
     }

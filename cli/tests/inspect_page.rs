@@ -70,7 +70,7 @@ fn a_page_of_a_mounted_directory_tells_no_more_than_is_known() {
     let (path, page) = (dir.path().display().to_string(), room.path("page.html"));
     let ran = joulefs(&["inspect", &path, "--whole", "--html", page.to_str().unwrap()]);
     if ran.err.contains("does not tell where files lie") {
-        return println!("skipped: {}", ran.err.trim());
+        return testlog::missing(ran.err.trim());
     }
     assert_eq!(ran.code, 0, "{}", ran.err);
     let html = fs::read_to_string(&page).unwrap();
@@ -105,7 +105,7 @@ fn a_page_of_a_damaged_volume_says_so_first() {
 
 #[test]
 fn a_wrong_number_is_found() {
-    let Some(_) = browser::browser() else { return println!("skipped: no Chromium") };
+    let Some(_) = browser::browser() else { return testlog::missing(browser::MISSING) };
     let room = Room::new();
     let (image, page) = (room.text("v.img"), room.path("page.html"));
     done(&["mkfs", &image, "--size", "100M"]);

@@ -56,7 +56,7 @@ impl<'r> View<'r> {
         let mut told = String::new();
         BufReader::new(view.holder.stdout.take().unwrap()).read_line(&mut told).unwrap();
         if told != "ready\n" {
-            println!("skipped: this machine has no views in which /dev/fuse has other rights");
+            testlog::missing("the right to mount another /dev/fuse by `unshare -m`");
             return None;
         }
         Some(view)
@@ -91,7 +91,7 @@ impl Drop for View<'_> {
 /// A room that belongs to nobody, with the program in it; `None` where nobody can be become, or nothing mounted.
 fn rooms_of_nobody() -> Option<Room> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: needs root, to become somebody else, and /dev/fuse");
+        testlog::missing("root, to become another user, or /dev/fuse");
         return None;
     }
     let room = Room::new();
@@ -308,13 +308,15 @@ fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
         let m = fs::metadata(room.path("m")).unwrap();
         assert_eq!((m.uid(), m.gid()), (0, 0));
         done(&["unmount", &room.text("m")]);
+    } else {
+        testlog::missing("root, or /dev/fuse");
     }
 }
 
 #[test]
 fn a_place_to_mount_on_that_is_not_there_must_be_made() {
     if !Path::new("/dev/fuse").exists() {
-        return println!("skipped: /dev/fuse is missing");
+        return testlog::missing("/dev/fuse");
     }
     let room = Room::new();
     let (image, none) = (room.text("v.img"), room.text("none"));
@@ -331,7 +333,7 @@ fn a_place_to_mount_on_that_is_not_there_must_be_made() {
 #[test]
 fn a_machine_without_fuse_says_so_and_what_works_there() {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: only root can hide /dev/fuse");
+        return testlog::missing("root, to hide /dev/fuse");
     }
     let room = Room::new();
     let (image, dir) = (room.text("v.img"), room.text("."));
@@ -344,7 +346,7 @@ fn a_machine_without_fuse_says_so_and_what_works_there() {
         let out = command.output().unwrap();
         let text = said(&out);
         if text.contains("unshare") {
-            return println!("skipped: {text}");
+            return testlog::missing(text);
         }
         assert_eq!((out.status.code(), text.lines().count()), (Some(1), 1), "{line:?}: {text}");
         for word in ["/dev/fuse", "modprobe fuse", "--device /dev/fuse", "ls, cat, cp"] {

@@ -102,7 +102,7 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
         walk.asks("device", &[&dir, "--size", "64M"]);
         walk.asks("unmount", &[&dir]);
     } else {
-        println!("not asked without /dev/fuse: mount, ctl, unmount, device");
+        testlog::missing("/dev/fuse, for mount, ctl, unmount and device");
         walk.seen.extend(["mount", "ctl", "unmount", "device"].map(str::to_owned));
     }
     let documented: BTreeSet<String> = walk.documented.iter().map(|(name, _)| name.clone()).collect();

@@ -69,7 +69,7 @@ fn run(kind: &str, script: &str) -> Option<KernelRun> {
     let linux = match Linux::built() {
         Ok(linux) => linux,
         Err(why) => {
-            println!("skipped: {why}");
+            testlog::missing(why);
             return None;
         }
     };

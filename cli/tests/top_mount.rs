@@ -285,8 +285,7 @@ fn a_person_sees_causes_and_files_and_what_cannot_be_shown_is_said_in_one_line()
 #[test]
 fn only_root_and_who_mounted_may_ask_for_which_file_what_was_spent() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root, who alone can be somebody else");
-        return;
+        return testlog::missing("root, to become another user");
     }
     let m = Mount::metered("kirin9000-ufs31");
     m.write("secret-name", 4096);

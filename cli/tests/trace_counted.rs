@@ -121,7 +121,7 @@ fn theirs(name: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(|p| p.join("shared").join("traces"));
     let found = places.chain(beside).map(|p| p.join(name)).find(|p| p.exists());
     if found.is_none() {
-        println!("skipped: {name} is not here (set JOULEFS_TRACES to a directory that has it)");
+        testlog::not_shipped(format_args!("{name}: set JOULEFS_TRACES to a directory that has it"));
     }
     found
 }

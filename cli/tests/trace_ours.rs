@@ -124,8 +124,7 @@ impl Drop for Mounted<'_> {
 fn a_recording_and_a_strace_of_one_program_cost_alike_and_wait_alike() {
     let strace = std::process::Command::new("strace").arg("-V").output();
     if !strace.is_ok_and(|out| out.status.success()) {
-        println!("skipped: strace is not here");
-        return;
+        return testlog::missing("strace: apt-get install strace");
     }
     let room = room::Room::new();
     let [image, mnt, rec, traced, part] = ["v.img", "mnt", "x.rec", "x.strace", "y.strace"].map(|name| room.text(name));

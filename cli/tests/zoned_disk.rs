@@ -36,9 +36,12 @@ tree() {
 "#;
 
 fn run(script: &str) -> Option<KernelRun> {
-    let Ok(linux) = Linux::built() else {
-        println!("no kernel that has zoned null_blk: not asked");
-        return None;
+    let linux = match Linux::built() {
+        Ok(linux) => linux,
+        Err(why) => {
+            testlog::missing(why);
+            return None;
+        }
     };
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("none");

@@ -145,7 +145,7 @@ fn an_append_only_file_grows_and_keeps_what_it_has() {
 #[test]
 fn names_in_an_immutable_directory_stay_and_only_root_seals() {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: only root seals, and acts as somebody else");
+        return testlog::missing("root, to set flags and become another user");
     }
     let mount = OnFuse::new(64, &Options::default());
     let dir = mount.path("dir");

@@ -113,8 +113,8 @@ fn an_image_that_a_loop_device_holds_is_refused() {
     let losetup = locate("losetup", "mount");
     let attached = Command::new(&losetup).args(["-f", "--show"]).arg(&image).output().expect("losetup");
     if !attached.status.success() {
-        println!("skipped: no loop device: {}", String::from_utf8_lossy(&attached.stderr).trim());
-        return;
+        let why = String::from_utf8_lossy(&attached.stderr);
+        return testlog::missing(format_args!("a loop device: {}", why.trim()));
     }
     let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
     let refused = FileDevice::open(&image, Access::ReadWrite).err();

@@ -69,8 +69,8 @@ fn linux_finds_what_we_find_in_what_schedules_leave() {
     let seeds = match Linux::built() {
         Ok(_) => seeds,
         Err(why) => {
-            let (compressed, others): (Vec<u64>, Vec<u64>) = seeds.into_iter().partition(|seed| is_compressed(*seed));
-            println!("{} images with compressed files are skipped: {why}", compressed.len());
+            let others = seeds.into_iter().filter(|seed| !is_compressed(*seed)).collect();
+            testlog::missing(format_args!("images with compressed files are not shown: {why}"));
             others
         }
     };

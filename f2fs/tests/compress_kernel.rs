@@ -72,7 +72,7 @@ fn sums(vol: &Volume, names: &[String]) -> BTreeMap<String, String> {
 fn linux_and_we_take_turns_with_compressed_files() {
     let linux = match Linux::built() {
         Ok(linux) => linux,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return testlog::missing(why),
     };
     let dir = tempfile::tempdir().unwrap();
     let image = compressing(dir.path(), 128);
@@ -170,7 +170,7 @@ fn linux_and_we_take_turns_with_compressed_files() {
 fn the_kernels_decoders_read_every_stream_of_ours() {
     let linux = match Linux::built() {
         Ok(linux) => linux,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return testlog::missing(why),
     };
     let dir = tempfile::tempdir().unwrap();
     let image = compressing(dir.path(), 256);

@@ -285,9 +285,9 @@ fn what_does_not_fit_a_device_is_refused() {
 
 #[test]
 fn linux_reads_a_zoned_volume_and_goes_on_with_it() {
-    let Ok(linux) = Linux::built() else {
-        println!("no kernel that has zoned null_blk: not asked");
-        return;
+    let linux = match Linux::built() {
+        Ok(linux) => linux,
+        Err(why) => return testlog::missing(why),
     };
     let (mib, segments) = (256, 2);
     let dev = made(mib, segments);

@@ -41,8 +41,7 @@ fn fusermount_ends_the_mount_and_the_file_system_is_told() {
     fs::write(m.path("a"), "text").unwrap();
     let status = Command::new("fusermount3").arg("-u").arg(m.dir.path()).status();
     let Ok(status) = status else {
-        println!("skipped: fusermount3 is missing (package fuse3)");
-        return;
+        return testlog::missing("fusermount3: apt-get install fuse3");
     };
     assert!(status.success());
     m.mounted.wait().unwrap();
@@ -223,7 +222,7 @@ fn unmounting_a_second_place_of_a_mount_does_not_wait_for_the_first() {
     };
     let second = tempfile::tempdir().unwrap();
     match rustix::mount::mount_bind(m.dir.path(), second.path()) {
-        Err(rustix::io::Errno::PERM) => return println!("skipped: only root mounts a directory in a second place"),
+        Err(rustix::io::Errno::PERM) => return testlog::missing("root, to mount a directory in a second place"),
         done => done.unwrap(),
     }
     let open = File::create(m.path("open")).unwrap();

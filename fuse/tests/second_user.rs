@@ -17,7 +17,7 @@ const ID: &str = "/usr/bin/id";
 /// Runs `test` on a mount that lets everybody in, with and without the writeback cache.
 fn both(test: impl Fn(&Mount)) {
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: only root can act as somebody else");
+        return testlog::missing("root, to become another user");
     }
     for writeback in [true, false] {
         let Some(m) = mount(16 << 20, &options(writeback)) else { return };

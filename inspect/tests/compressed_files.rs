@@ -162,7 +162,7 @@ fn expected(rows: &[(u64, u64, u64, bool)], cluster: u64, addresses: &[u64]) -> 
 fn a_running_linux_says_the_same_of_what_it_compressed() {
     let linux = match Linux::built() {
         Ok(linux) => linux,
-        Err(why) => return println!("skipped: {why}"),
+        Err(why) => return testlog::missing(why),
     };
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");

@@ -146,7 +146,7 @@ fn it_leaves_the_same_files_on_volumes_that_are_aged_and_nearly_full() {
 #[test]
 fn a_recording_of_another_program_ends_with_the_same_tree_on_both() {
     let Some(file) = lab::theirs::find("mobigen.out.facebook") else {
-        return println!("skipped: {}", lab::theirs::missing("mobigen.out.facebook"));
+        return testlog::not_shipped(lab::theirs::missing("mobigen.out.facebook"));
     };
     let open = || -> Result<Box<dyn Calls>, ReplayError> {
         match trace::open(&file)? {

@@ -258,7 +258,7 @@ fn experiments_measure_what_they_keep_to_the_last_digit() {
         let measured = keep::of(&e, &outcome, String::new()).unwrap();
         for (kept, now) in e.kept.rows.iter().zip(&measured.rows) {
             if now.ours.is_none() && kept.ours.is_some() {
-                println!("skipped: {}: {}: {}", e.name, kept.quantity, now.missing);
+                testlog::not_shipped(format_args!("{}: {}: {}", e.name, kept.quantity, now.missing));
                 continue;
             }
             if kept.ours.map(f64::to_bits) != now.ours.map(f64::to_bits) {

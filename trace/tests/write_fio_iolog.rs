@@ -109,8 +109,7 @@ fn what_is_written_is_what_is_read() {
 #[test]
 fn fio_replays_it_and_moves_the_same_bytes() {
     if Command::new("fio").arg("--version").output().is_err() {
-        println!("skipped: fio is missing");
-        return;
+        return testlog::missing("fio: apt-get install fio");
     }
     let dir = tempfile::tempdir().unwrap();
     let file = |minor| dir.path().join(format!("volume.{minor}"));

@@ -1,7 +1,7 @@
 //! Recordings written as Parquet, read by Parquet's own reader and by pyarrow.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -185,12 +185,14 @@ fn a_full_disk_is_said() {
 
 /// What pyarrow says, if it is here.
 fn pyarrow(script: &str, path: &Path) -> Option<String> {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/python/bin/python");
+    let program = if ours.exists() { ours } else { PathBuf::from("python3") };
     let python = |script: &str| {
         let script = format!("import sys, pyarrow.parquet as q, pyarrow.compute as c\n{script}");
-        Command::new("python3").arg("-c").arg(script).arg(path).output().ok().filter(|o| o.status.success())
+        Command::new(&program).arg("-c").arg(script).arg(path).output().ok().filter(|o| o.status.success())
     };
     if python("").is_none() {
-        println!("skipped: python3 with pyarrow is missing");
+        testlog::missing("python3 with pyarrow: scripts/install-tools python");
         return None;
     }
     Some(String::from_utf8(python(script).expect("a script that runs").stdout).unwrap())

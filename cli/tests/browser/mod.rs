@@ -6,6 +6,9 @@ use std::process::Command;
 
 use crate::room::Room;
 
+/// What [`browser`] looks for.
+pub const MISSING: &str = "Chromium: scripts/install-tools browser";
+
 /// The browser.
 pub fn browser() -> Option<PathBuf> {
     ["/usr/bin/chromium", "/usr/bin/google-chrome"].map(PathBuf::from).into_iter().find(|p| p.exists())
@@ -15,7 +18,7 @@ pub fn browser() -> Option<PathBuf> {
 /// `#checked`; fails if that does not begin with "right: ".
 pub fn looked_at(room: &Room, page: &Path, width: u32, check: &str) {
     let Some(browser) = browser() else {
-        return println!("skipped: no Chromium (scripts/install-tools browser): the page was not looked at");
+        return testlog::missing(MISSING);
     };
     let checked = room.path(&format!("checked-{width}.html"));
     let text = fs::read_to_string(page).unwrap();

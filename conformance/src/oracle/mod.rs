@@ -6,7 +6,8 @@
 //! mounted tree holds, in one canonical text, whoever mounted it, so that two readers of one image
 //! can be compared line by line; [`victims`] is a recording of the kernel's choices of segments.
 //!
-//! A judge that is not installed fails the test that needs it; no test passes by skipping.
+//! A judge that is not installed fails the test that needs it; a kernel that must be built first is reported as missing
+//! (`testlog`).
 //!
 //! Left out on purpose: what is judged (the tests say), and every number about speed.
 

@@ -121,6 +121,23 @@ fn a_file_of_tests_that_no_program_has_is_found() {
 }
 
 #[test]
+fn a_test_that_does_not_run_says_so_through_testlog() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = BTreeSet::new();
+    for room in crate::rooms().keys() {
+        below(&root.join(room).join("tests"), &mut files);
+    }
+    let printed = ["println!(\"skip", "println!(\"not asked"];
+    let own = Path::new(file!()).file_name().unwrap();
+    let prints = |path: &&PathBuf| {
+        let text = fs::read_to_string(path).unwrap();
+        path.file_name() != Some(own) && printed.iter().any(|print| text.contains(print))
+    };
+    let wrong: Vec<&PathBuf> = files.iter().filter(prints).collect();
+    assert!(wrong.is_empty(), "call testlog::missing, not_shipped or only_in: {wrong:#?}");
+}
+
+#[test]
 fn tests_that_cargo_is_told_not_to_run_are_found() {
     let room = tempfile::tempdir().unwrap();
     fs::create_dir_all(room.path().join("src/bin")).unwrap();

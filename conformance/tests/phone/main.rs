@@ -28,7 +28,7 @@ fn linux() -> Option<Kernel> {
     match Linux::built() {
         Ok(linux) => Some(equipped(Kernel::of(linux))),
         Err(why) => {
-            println!("skipped: {why}");
+            testlog::missing(why);
             None
         }
     }
@@ -53,7 +53,7 @@ fn filled(work: &Path) -> Option<(Kernel, PathBuf, String)> {
     let run = kernel
         .run(&image, &format!("{FILL}\nif ! key >/dev/null 2>$OUT/why; then exit 7; fi\nfill; sums . >$OUT/sums"));
     if run.script == Some(7) {
-        println!("skipped: the kernel cannot encrypt: {}", printed(run.out(), "why"));
+        testlog::missing(format_args!("a kernel that can encrypt: {}", printed(run.out(), "why").trim()));
         return None;
     }
     let run = run.expect_ok();

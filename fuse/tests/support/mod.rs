@@ -21,7 +21,7 @@ pub struct Mount {
 pub fn can_mount() -> bool {
     let there = Path::new("/dev/fuse").exists();
     if !there {
-        println!("skipped: /dev/fuse is missing, nothing can be mounted here");
+        testlog::missing("/dev/fuse");
     }
     there
 }
