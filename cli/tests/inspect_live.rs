@@ -58,7 +58,7 @@ const LOOK: &str = "joulefs --json inspect $PWD --whole --worst 100 --extents > 
 /// Looks at a volume that nothing is about to be written to: reading a directory changes its time, and ext4 holds blocks
 /// for files that grow.
 fn looked_at(kind: &str, image: &Path) -> (Value, Value) {
-    let mount = |how: &str| format!("mount -t {kind} {how} /dev/ubdb $MNT; cd $MNT\n");
+    let mount = |how: &str| format!("mount -t {kind} {how} /dev/$DISK $MNT; cd $MNT\n");
     let script = format!("{}{GROW}cd /; umount $MNT\n{}{LOOK}cd /; umount $MNT\n", mount(""), mount("-o ro"));
     let run = kernel().fs_type(kind).without_mount().run(image, &script).expect_ok();
     (json(&out(&run, "live")), of_image(image))
@@ -162,7 +162,7 @@ fn the_script_of_a_mounted_ext4_does_what_it_says() {
 
 /// Debian's user-mode-linux has neither XFS nor Btrfs.
 fn with_all(kernel: Kernel) -> Option<Kernel> {
-    match Linux::built() {
+    match Linux::complete() {
         Ok(linux) => Some(kernel.linux(linux)),
         Err(why) => {
             testlog::missing(why);

@@ -40,8 +40,8 @@ end() {
 echo 'nr_sector == 0' >$T/events/block/block_bio_queue/filter
 echo 1 >$T/events/block/block_bio_queue/enable
 given() {
-    alone=$(grep -c 'block_bio_queue: 98,16 F' $T/trace) || true
-    awk -v alone=$alone '{ print $1 + $5 + $12 + $16 - alone }' /sys/block/ubdb/stat
+    alone=$(grep -c "block_bio_queue: $(tr : , </sys/block/$DISK/dev) F" $T/trace) || true
+    awk -v alone=$alone '{ print $1 + $5 + $12 + $16 - alone }' /sys/block/$DISK/stat
 }
 "#;
 
@@ -66,7 +66,7 @@ const NONE: &str = "none";
 
 /// Runs a script on a mounted file system of this kind; nothing where there is no such kernel.
 fn run(kind: &str, script: &str) -> Option<KernelRun> {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => {
             testlog::missing(why);
@@ -272,10 +272,10 @@ fn a_file_on_a_partition_is_found_there() {
     // Two partitions of 100 MiB, by hand.
     let script = r#"
         perl -e 'print "\0" x 446; print pack("CCCCCCCCVV", 0, 0, 0, 0, 0x83, 0, 0, 0, $_, 204800) for 2048, 206848; print "\0" x 32, "\x55\xaa"' |
-            dd of=/dev/ubdb conv=notrunc 2>/dev/null
-        blockdev --rereadpt /dev/ubdb
-        mknod /tmp/one b $(tr : ' ' </sys/block/ubdb/ubdb1/dev)
-        mknod /tmp/two b $(tr : ' ' </sys/block/ubdb/ubdb2/dev)
+            dd of=/dev/$DISK conv=notrunc 2>/dev/null
+        blockdev --rereadpt /dev/$DISK
+        mknod /tmp/one b $(tr : ' ' </sys/block/$DISK/${DISK}1/dev)
+        mknod /tmp/two b $(tr : ' ' </sys/block/$DISK/${DISK}2/dev)
         for p in one two; do
             mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 /tmp/$p
             mkdir /tmp/on-$p

@@ -163,7 +163,7 @@ fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
         format!("The image: {image:?}. The script:"),
     ];
     about.extend(script.lines().map(|line| format!("  {}", line.trim())));
-    let fixture = record(Linux::built()?, &path, &about, script)?;
+    let fixture = record(Linux::complete()?, &path, &about, script)?;
     let text = fixture.to_string();
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gc");
     std::fs::create_dir_all(&place)?;

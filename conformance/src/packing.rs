@@ -275,12 +275,12 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// In the guest: cleans a section by the file system's own call, syncs, prints what the kernel says of it.
 const GUEST: &str = r#"
-S=/sys/fs/f2fs/ubdb
+S=/sys/fs/f2fs/$DISK
 echo 0 >$S/atgc_age_threshold
 for knob in $KNOBS; do echo ${knob#*=} >$S/${knob%%=*}; done
 perl -e '
     use strict;
-    my ($s, $p) = ("/sys/fs/f2fs/ubdb", "/proc/fs/f2fs/ubdb");
+    my ($s, $p) = map "/$_/fs/f2fs/$ENV{DISK}", "sys", "proc";
     sub number { open my $f, "<", "$s/$_[0]" or die "$_[0]: $!"; my $n = <$f>; chomp $n; $n }
     # Rows of ten behind the number of the first.
     sub table {

@@ -203,7 +203,7 @@ fn a_second_image_is_there_and_mounting_can_be_left_to_the_script() {
     let (dir, first) = image(64, &Mkfs::default());
     let second = dir.path().join("second.img");
     Mkfs::with_features(["extra_attr", "compression"]).format(&second, 64 * MIB).expect("mkfs.f2fs");
-    let script = "mkdir /tmp/two; mount -t f2fs /dev/ubdc /tmp/two; mount -t f2fs /dev/ubdb $MNT
+    let script = "mkdir /tmp/two; mount -t f2fs /dev/$DISK2 /tmp/two; mount -t f2fs /dev/$DISK $MNT
         echo both | tee $MNT/f >/tmp/two/f; umount $MNT /tmp/two";
     let run = kernel().without_mount().second_image(&second).run(&first, script).expect_ok();
     run.assert_no_f2fs_complaints();

@@ -34,7 +34,7 @@ fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
     let volume = mount_rw(&image);
     let ours = list(&volume);
     unmount(volume);
-    let kernel = match Linux::built() {
+    let kernel = match Linux::complete() {
         Ok(linux) if is_compressed(seed) => equipped(Kernel::of(linux)),
         _ => kernel(),
     };
@@ -66,7 +66,7 @@ fn linux_finds_what_we_find_in_what_schedules_leave() {
         Ok(seed) => vec![seed.parse().expect("JOULEFS_REPLAY is a seed")],
         Err(_) => (0..if deep() { 2000 } else { 40 }).map(|n| n * EACH).collect(),
     };
-    let seeds = match Linux::built() {
+    let seeds = match Linux::complete() {
         Ok(_) => seeds,
         Err(why) => {
             let others = seeds.into_iter().filter(|seed| !is_compressed(*seed)).collect();

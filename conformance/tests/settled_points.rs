@@ -18,7 +18,6 @@ use format::superblock::SuperBlock;
 use format::{Nid, delta};
 use joulefs_conformance::crash::{Course, Habits, Record};
 use joulefs_conformance::delta_nodes::Places;
-use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
 use vfs::{Caller, FileSystem};
@@ -100,22 +99,18 @@ fn theirs(plain: &Memory, dir: &Path) -> Result<(), String> {
 
 /// Linux lists images that lie in a directory as `image.0` and on.
 fn linux_lists(dir: &Path, trees: &[(String, String)]) -> Vec<String> {
-    let run = kernel().without_mount().timeout(std::time::Duration::from_secs(1800)).run(
+    let run = kernel().without_mount().directory(dir).timeout(std::time::Duration::from_secs(1800)).run(
         &dir.join("image.0"),
         &format!(
-            "cd /tmp; {}\n\
-             mkdir w; mount -t hostfs -o {} none w\n\
+            "cd /tmp; load loop\n\
              for i in $(seq 0 {}); do\n\
-             L=$(losetup -f --show w/image.$i)\n\
+             L=$(losetup -f --show $DIR/image.$i)\n\
              if mount -t f2fs -o ro $L m 2>$OUT/error.$i; then\n\
              (cd m && treelist --directory-sizes .) >$OUT/list.$i 2>>$OUT/error.$i\n\
              umount m && : >$OUT/done.$i\n\
              fi\n\
              losetup -d $L\n\
-             done\n\
-             umount w",
-            Linux::asked().load_loop(),
-            dir.canonicalize().expect("a directory").display(),
+             done",
             trees.len() - 1
         ),
     );

@@ -50,7 +50,7 @@ fn linux_refuses_a_volume_that_may_hold_deltas_and_takes_it_settled() {
     let kernel = || Kernel::of(Linux::asked()).program("treelist", env!("CARGO_BIN_EXE_treelist"));
     let refused = kernel().without_mount().run(
         &image,
-        "mkdir -p /tmp/there; if mount -t f2fs /dev/ubdb /tmp/there; then echo mounted; else echo refused; fi >$OUT/said 2>&1",
+        "mkdir -p /tmp/there; if mount -t f2fs /dev/$DISK /tmp/there; then echo mounted; else echo refused; fi >$OUT/said 2>&1",
     );
     assert!(printed(refused.out(), "said").contains("refused"), "{}", refused.describe());
     assert!(!tools::fsck(&image).clean());

@@ -70,7 +70,7 @@ fn sums(vol: &Volume, names: &[String]) -> BTreeMap<String, String> {
 
 #[test]
 fn linux_and_we_take_turns_with_compressed_files() {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
     };
@@ -168,7 +168,7 @@ fn linux_and_we_take_turns_with_compressed_files() {
 /// copies have every distance and length: what our compressors write, the kernel's decoders read.
 #[test]
 fn the_kernels_decoders_read_every_stream_of_ours() {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
     };

@@ -130,7 +130,7 @@ fn linux_goes_on_with_a_volume_written_so_in_either_mode() {
     let image = dir.path().join("image");
     below.save(&image).unwrap();
     let script = "for m in lfs adaptive; do
-            mount -t f2fs -o mode=$m /dev/ubdb $MNT; cd $MNT; cat f* >/dev/null
+            mount -t f2fs -o mode=$m /dev/$DISK $MNT; cd $MNT; cat f* >/dev/null
             for f in f1 f2 f3; do dd if=/dev/urandom of=$f bs=4k count=64 conv=notrunc,fsync 2>/dev/null; done
             cd /; umount $MNT
         done";

@@ -28,8 +28,8 @@ fn linux_fills(bytes: u64, opts: &Options) {
     }
     // Segments of a large volume fill much of the kernel's memory; quotas need modules before the mount.
     let script = format!(
-        "for m in tree v2; do insmod /usr/lib/uml/modules/$(uname -r)/kernel/fs/quota/quota_$m.ko; done
-         mount -t f2fs /dev/ubdb $MNT; cd $MNT
+        "load quota_tree quota_v2
+         mount -t f2fs /dev/$DISK $MNT; cd $MNT
          {WORK}
          cd /; umount $MNT"
     );

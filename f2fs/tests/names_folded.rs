@@ -257,7 +257,7 @@ fn a_name_that_comes_back_in_another_spelling_takes_a_checkpoint_since_linux_wou
             assert_eq!(read_all(vol, f), b"synced");
         });
         // Debian's kernel may be without Unicode: it then refuses the volume.
-        let linux = match Linux::built() {
+        let linux = match Linux::complete() {
             Ok(linux) => linux,
             Err(why) => {
                 testlog::missing(why);
@@ -347,7 +347,7 @@ seal() { perl -e 'open my $f, "<", $ARGV[0] or die; my $a = pack("LLLLQLLQx88", 
 
 #[test]
 fn we_replay_what_linux_synced_of_folding_directories_and_of_sealed_files() {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
     };

@@ -63,9 +63,9 @@ fn operations() -> impl Iterator<Item = &'static str> {
 /// Makes the tree in Linux, keeps a copy of it, and answers every operation.
 fn ask_linux(image: &Path) -> (Memory, Vec<i32>) {
     let mut script = format!(
-        "for m in tree v2; do insmod /usr/lib/uml/modules/$(uname -r)/kernel/fs/quota/quota_$m.ko; done
-         mount -t f2fs /dev/ubdb $MNT; cd $MNT; {TREE}
-         cd /; umount $MNT; cat /dev/ubdb >$OUT/copy; mount -t f2fs /dev/ubdb $MNT; cd $MNT\n"
+        "load quota_tree quota_v2
+         mount -t f2fs /dev/$DISK $MNT; cd $MNT; {TREE}
+         cd /; umount $MNT; cat /dev/$DISK >$OUT/copy; mount -t f2fs /dev/$DISK $MNT; cd $MNT\n"
     );
     operations().for_each(|op| script.push_str(&format!("{ASK} {op}\n")));
     script.push_str("cd /; umount $MNT");

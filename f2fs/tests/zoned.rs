@@ -285,7 +285,7 @@ fn what_does_not_fit_a_device_is_refused() {
 
 #[test]
 fn linux_reads_a_zoned_volume_and_goes_on_with_it() {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
     };
@@ -309,11 +309,11 @@ fn linux_reads_a_zoned_volume_and_goes_on_with_it() {
     let image = dir.path().join("image");
     dev.inner().save(&image).unwrap();
     let script = format!(
-        "mount -t configfs config /sys/kernel/config
+        "load null_blk; mount -t configfs config /sys/kernel/config
         N=/sys/kernel/config/nullb/zone; mkdir $N; echo {conventional} >$N/zone_nr_conv
         echo {mib} >$N/size; echo 1 >$N/memory_backed; echo 1 >$N/zoned; echo {} >$N/zone_size; echo 4096 >$N/blocksize
         echo 1 >$N/power; cat /sys/block/zone/queue/zoned
-        copy() {{ dd if=/dev/ubdb of=/dev/zone bs=4k skip=$1 seek=$1 count=$2 oflag=direct conv=notrunc 2>/dev/null; }}
+        copy() {{ dd if=/dev/$DISK of=/dev/zone bs=4k skip=$1 seek=$1 count=$2 oflag=direct conv=notrunc 2>/dev/null; }}
         {copies}
         fsck.f2fs --dry-run /dev/zone >/tmp/fsck || {{ cat /tmp/fsck; exit 1; }}
         mount -t f2fs /dev/zone $MNT; cd $MNT

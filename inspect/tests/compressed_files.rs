@@ -23,7 +23,7 @@ const SCRIPT: &str = r#"
 call() { perl -e 'open my $f, $ARGV[2], $ARGV[1] or die; my $n = pack("Q", 0); ioctl $f, hex $ARGV[0], $n or die "$ARGV[0] $ARGV[1]: $!\n"; print unpack("Q", $n), "\n"' $1 $2 $3; }
 cd /
 for how in lzo,2 lz4,2 lz4,5 zstd,3 lzo-rle,3 zstd,8; do
-    mount -t f2fs -o compress_algorithm=${how%,*},compress_log_size=${how#*,},compress_extension=* /dev/ubdb $MNT
+    mount -t f2fs -o compress_algorithm=${how%,*},compress_log_size=${how#*,},compress_extension=* /dev/$DISK $MNT
     d=$MNT/$how; mkdir $d
     seq 300000 > $d/text
     (seq 9000; head -c 400000 /dev/urandom; seq 30000; head -c 30000 /dev/urandom) > $d/mixed
@@ -44,7 +44,7 @@ for how in lzo,2 lz4,2 lz4,5 zstd,3 lzo-rle,3 zstd,8; do
     sync
     umount $MNT
 done
-mount -t f2fs -o ro /dev/ubdb $MNT
+mount -t f2fs -o ro /dev/$DISK $MNT
 cd $MNT
 for f in $(find . -xdev -type f); do
     case $f in */a|*/b|*/text|*/mixed|*/noise|*/holed|*/cut|*/released|*/overwritten|*/far) ;; *) echo "unknown $f"; false;; esac
@@ -160,7 +160,7 @@ fn expected(rows: &[(u64, u64, u64, bool)], cluster: u64, addresses: &[u64]) -> 
 
 #[test]
 fn a_running_linux_says_the_same_of_what_it_compressed() {
-    let linux = match Linux::built() {
+    let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
     };

@@ -41,17 +41,17 @@ pub fn only_in(command: &str) {
     report("only in another command", Location::caller(), command);
 }
 
-/// The calling test process asks this kernel. Printed even though the test harness captures what tests print.
-pub fn judged_by(kernel: &str) {
+/// This kernel judges `what` in the calling process. Printed past the test harness, which captures what tests print.
+pub fn judged_by(what: &str, kernel: &str) {
     // A failure to print is no failure of the test.
-    let _ = writeln!(std::io::stderr(), "judge: {kernel}");
-    add(&["judge", "", kernel]);
+    let _ = writeln!(std::io::stderr(), "judge of {what}: {kernel}");
+    add(&["judge", what, kernel]);
 }
 
 /// What an earlier process of the same run reported by [`judged_by`].
-pub fn judge_so_far() -> Option<String> {
+pub fn judge_so_far(what: &str) -> Option<String> {
     let text = std::fs::read_to_string(file()?).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("judge\t\t").map(str::to_owned))
+    text.lines().find_map(|line| line.strip_prefix(&format!("judge\t{what}\t")).map(str::to_owned))
 }
 
 /// Whether `JOULEFS_REQUIRE=1`.
@@ -111,7 +111,7 @@ mod tests {
     fn lacks_what_nobody_has_to_have() {
         not_shipped("a recording");
         only_in("make deep");
-        judged_by("a kernel");
+        judged_by("a volume", "a kernel");
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         let (passed, said) = child("lacks_a_program", &file, "1");
         assert!(!passed && said.contains("JOULEFS_REQUIRE=1 allows no skipped test: a program"), "{said}");
         let (passed, said) = child("lacks_what_nobody_has_to_have", &file, "1");
-        assert!(passed && said.contains("judge: a kernel"), "{said}");
+        assert!(passed && said.contains("judge of a volume: a kernel"), "{said}");
         let log = std::fs::read_to_string(&file).unwrap();
         let fields: Vec<Vec<&str>> = log.lines().map(|line| line.split('\t').collect()).collect();
         let kinds: Vec<&str> = fields.iter().map(|f| f[0]).collect();
@@ -131,6 +131,7 @@ mod tests {
         assert!(fields.iter().all(|f| f.len() == 3), "{log}");
         assert!(fields[0][1].starts_with("testlog/src/lib.rs:"), "{log}");
         assert_eq!(fields[0][2], "a program: apt-get install it now");
+        assert_eq!(fields[4][1..], ["a volume", "a kernel"]);
     }
 
     #[test]

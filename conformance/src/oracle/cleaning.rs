@@ -4,7 +4,7 @@
 //! script prints. The script is a shell script that calls these functions:
 //!
 //! * `mnt OPTIONS`, `umnt`: a recording is one or more mounts. `background_gc=off` leaves cleaning to the script.
-//! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/ubdb`.
+//! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/$DISK`.
 //! * `clean background|foreground`: one round of cleaning.
 //! * `fill NAME MIB`, `files NAME COUNT`, `directories NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
 //! * `state`: a checkpoint, and the segment table it has.

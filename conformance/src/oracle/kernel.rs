@@ -1,25 +1,29 @@
 //! What does Linux's own F2FS do with an image?
 //!
-//! [`Kernel::run`] boots a whole Linux kernel ([`Linux`] says which) as an ordinary process,
+//! [`Kernel::run`] boots a whole Linux kernel ([`Linux`] says which) as an ordinary process of the host,
 //! mounts the image there, runs a shell script in it and either unmounts or cuts the power. A boot
-//! takes about two seconds, any number may run at once.
+//! takes about two seconds (seven in an emulator), any number may run at once.
 //!
 //! Inside, the host's files are visible read-only at their own places (but for `/tmp`) and all of
-//! them below `$HOST`; the script starts in the mounted volume (`$MNT`, `/tmp/m`); what it puts into `$OUT`
-//! is on the host at once ([`KernelRun::out`]); programs given by [`Kernel::program`] are in `$PATH`.
+//! them below `$HOST`; the script starts in the mounted volume (`$MNT`, `/tmp/m`), which lies on `/dev/$DISK`; what it puts
+//! into `$OUT` is on the host at once ([`KernelRun::out`]); programs given by [`Kernel::program`] are in `$PATH`, and so is
+//! `load MODULE...`, which does nothing in a kernel in which everything is built in.
 //!
 //! Left out: what the disk's own volatile cache would lose. A cut ends the kernel, and everything it had
 //! handed to the device before is in the image; torn and reordered writes are simulated elsewhere.
 
-use std::fs::File;
+mod outcome;
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::linux::Linux;
+pub use outcome::{Ended, KernelRun, LogLine};
+
+use super::linux::{Boot, Guest, Linux};
 
 /// How a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -46,26 +50,17 @@ pub struct Kernel {
     read_only: bool,
     ending: Ending,
     second_image: Option<PathBuf>,
+    directory: Option<PathBuf>,
     programs: Vec<(String, PathBuf)>,
     timeout: Duration,
-}
-
-impl Default for Kernel {
-    fn default() -> Self {
-        Kernel::new()
-    }
 }
 
 /// How often the host looks whether the guest is done.
 const POLL: Duration = Duration::from_millis(5);
 
 impl Kernel {
-    /// [`Linux::asked`] with 512 MiB of memory, f2fs with its default options, unmount at the end, two minutes
-    /// at most.
-    pub fn new() -> Self {
-        Kernel::of(Linux::asked())
-    }
-    /// The same with a kernel of the caller's choice.
+    /// This kernel with 512 MiB of memory, f2fs with its default options, unmount at the end, two minutes at most.
+    /// ([`Kernel::new`] takes the kernel that judges.)
     pub fn of(linux: Linux) -> Self {
         Kernel {
             linux,
@@ -76,6 +71,7 @@ impl Kernel {
             read_only: false,
             ending: Ending::Unmount,
             second_image: None,
+            directory: None,
             programs: Vec::new(),
             timeout: Duration::from_secs(120),
         }
@@ -100,7 +96,7 @@ impl Kernel {
         self.mount_options = options.into();
         self
     }
-    /// Leaves mounting to the script; the image is `/dev/ubdb`, and `$MNT` is an empty directory.
+    /// Leaves mounting to the script; the image is `/dev/$DISK`, and `$MNT` is an empty directory.
     pub fn without_mount(mut self) -> Self {
         self.mount = false;
         self
@@ -115,9 +111,14 @@ impl Kernel {
         self.ending = ending;
         self
     }
-    /// A second image, `/dev/ubdc` in the guest.
+    /// A second image, `/dev/$DISK2` in the guest.
     pub fn second_image(mut self, image: &Path) -> Self {
         self.second_image = Some(image.into());
+        self
+    }
+    /// A directory of the host that the script may write to, `$DIR` in the guest.
+    pub fn directory(mut self, path: &Path) -> Self {
+        self.directory = Some(path.into());
         self
     }
     /// Lets the script call a program of the host, wherever it is, by `name`.
@@ -125,7 +126,7 @@ impl Kernel {
         self.programs.push((name.into(), path.into()));
         self
     }
-    /// When to give up and kill the kernel.
+    /// When to give up and kill the kernel; an emulated one has more time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -138,20 +139,35 @@ impl Kernel {
     /// for the result to say.
     #[track_caller]
     pub fn run(&self, image: &Path, script: &str) -> KernelRun {
-        let linux = self.linux.program();
-        let started = self.prepare(image, script).and_then(|out| Ok((self.command(&linux, out.path())?.spawn()?, out)));
-        let (mut child, out) = match started {
-            Ok(started) => started,
-            Err(e) => panic!("cannot start {}: {e}", linux.display()),
-        };
-        let ended = self.supervise(&mut child, out.path());
-        KernelRun::collect(out, ended, self.ending)
+        self.linux.check().unwrap_or_else(|e| panic!("{e}"));
+        self.try_run(image, script).unwrap_or_else(|e| panic!("cannot start {:?}: {e}", self.linux))
     }
 
-    /// The directory both sides see, with everything the guest needs to start.
-    fn prepare(&self, image: &Path, script: &str) -> io::Result<tempfile::TempDir> {
-        let out = tempfile::Builder::new().prefix("joulefs-uml-").tempdir()?;
-        let dir = out.path();
+    /// The same where a host that cannot start the kernel is an error.
+    pub(super) fn try_run(&self, image: &Path, script: &str) -> io::Result<KernelRun> {
+        let (mut child, out) = self.start(image, script)?;
+        let ended = self.supervise(&mut child, out.path());
+        Ok(KernelRun::collect(out, ended, self.ending))
+    }
+
+    fn start(&self, image: &Path, script: &str) -> io::Result<(Child, tempfile::TempDir)> {
+        let out = tempfile::Builder::new().prefix("joulefs-guest-").tempdir()?;
+        let boot = Boot {
+            shared: out.path().canonicalize()?,
+            directory: self.directory.as_ref().map(|path| path.canonicalize()).transpose()?,
+            second: self.second_image.is_some(),
+            read_only: self.read_only,
+            memory_mib: self.memory_mib,
+        };
+        self.prepare(&boot, image, script)?;
+        // A group of its own: the helper processes of a User-Mode Linux die with it.
+        let child = self.linux.command(&boot)?.process_group(0).spawn()?;
+        Ok((child, out))
+    }
+
+    /// Fills the directory that both sides see with everything the guest needs to start.
+    fn prepare(&self, boot: &Boot, image: &Path, script: &str) -> io::Result<()> {
+        let dir = &boot.shared;
         // The kernel's command line knows no quoting, so images go by names that need none.
         std::os::unix::fs::symlink(image.canonicalize()?, dir.join("image"))?;
         if let Some(second) = &self.second_image {
@@ -163,26 +179,23 @@ impl Kernel {
             let inside = Path::new("/tmp/h").join(inside.strip_prefix("/").unwrap_or(&inside));
             std::os::unix::fs::symlink(inside, dir.join("bin").join(name))?;
         }
-        std::fs::create_dir(dir.join("uml"))?;
         std::fs::write(dir.join("script"), script)?;
-        let init = dir.join("init");
-        std::fs::write(&init, self.init(&dir.canonicalize()?))?;
-        let mut perm = std::fs::metadata(&init)?.permissions();
-        std::os::unix::fs::PermissionsExt::set_mode(&mut perm, 0o755);
-        std::fs::set_permissions(&init, perm)?;
-        Ok(out)
+        let guest = self.linux.guest(boot);
+        program(&dir.join("bin/load"), &format!("#!/bin/sh\n{}\n", guest.load))?;
+        program(&dir.join("init"), &self.init(&guest))
     }
 
     /// The script that runs as process 1.
-    fn init(&self, out: &Path) -> String {
+    fn init(&self, guest: &Guest) -> String {
         let mut options = String::from(if self.read_only { "ro" } else { "rw" });
         if !self.mount_options.is_empty() {
             options.push(',');
             options.push_str(&self.mount_options);
         }
-        let insert = if self.fs_type == "f2fs" { self.linux.load_f2fs() } else { "" };
+        let (mounts, [disk, second]) = (&guest.mounts, self.linux.disks());
+        let insert = if self.fs_type == "f2fs" { guest.load_f2fs } else { "true" };
         let (mount, unmount) = if self.mount {
-            (format!("mount -t {} -o {options} /dev/ubdb /tmp/m", self.fs_type), "umount /tmp/m")
+            (format!("mount -t {} -o {options} /dev/{disk} /tmp/m", self.fs_type), "umount /tmp/m")
         } else {
             (String::from("true"), "true")
         };
@@ -198,14 +211,13 @@ impl Kernel {
         format!(
             "#!/bin/sh\n\
              export PATH=/tmp/x/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C\n\
-             export OUT=/tmp/x HOST=/tmp/h MNT=/tmp/m TMPDIR=/tmp\n\
+             export OUT=/tmp/x HOST=/tmp/h MNT=/tmp/m DIR=/tmp/d TMPDIR=/tmp DISK={disk} DISK2={second}\n\
              mount -t proc proc /proc\n\
              mount -t sysfs sys /sys\n\
              mount -t tmpfs t /tmp\n\
-             mkdir /tmp/m /tmp/x /tmp/h\n\
-             mount -t hostfs -o {out} none /tmp/x\n\
-             mount -t hostfs -o / -r none /tmp/h\n\
-             {insert}\
+             mkdir /tmp/m /tmp/x /tmp/h /tmp/d\n\
+             {mounts}\n\
+             {insert}\n\
              if {mount} 2>/tmp/x/mount-error; then\n\
              mkdir /tmp/x/mounted\n\
              cd /tmp/m\n\
@@ -214,41 +226,15 @@ impl Kernel {
              echo $? >/tmp/x/status\n\
              fi\n\
              {end}\
-             while :; do sleep 1; done\n",
-            out = out.display(),
+             while :; do sleep 1; done\n"
         )
-    }
-
-    fn command(&self, linux: &Path, out: &Path) -> io::Result<Command> {
-        let readonly = if self.read_only { "r" } else { "" };
-        let dir = out.canonicalize()?;
-        let console = File::create(dir.join("console"))?;
-        let mut command = Command::new(linux);
-        command
-            .arg(format!("mem={}M", self.memory_mib))
-            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"])
-            .args(["con=null", "con0=null,fd:1", "panic=1"])
-            .arg(format!("uml_dir={}/", dir.join("uml").display()))
-            .arg(format!("init={}", dir.join("init").display()))
-            .arg(format!("ubdb{readonly}={}", dir.join("image").display()));
-        if self.second_image.is_some() {
-            command.arg(format!("ubdc={}", dir.join("second").display()));
-        }
-        command
-            .env("TMPDIR", memory_directory(self.memory_mib)?)
-            .current_dir(&dir)
-            .stdin(Stdio::null())
-            .stdout(console.try_clone()?)
-            .stderr(console)
-            // A group of its own: the kernel's helper processes die with it.
-            .process_group(0);
-        Ok(command)
     }
 
     /// Waits until the kernel halts, must be cut, or takes too long.
     fn supervise(&self, child: &mut Child, out: &Path) -> Ended {
         let mut waited = Duration::ZERO;
         let mut running = Duration::ZERO;
+        let patience = self.linux.slowness();
         loop {
             if matches!(child.try_wait(), Ok(Some(_))) {
                 kill_group(child);
@@ -257,9 +243,9 @@ impl Kernel {
             let cut = match self.ending {
                 Ending::Unmount => false,
                 Ending::Cut => out.join("cut").exists(),
-                Ending::CutAfter(after) => running >= after || out.join("cut").exists(),
+                Ending::CutAfter(after) => running >= after * patience || out.join("cut").exists(),
             };
-            if cut || waited >= self.timeout {
+            if cut || waited >= self.timeout * patience {
                 kill_group(child);
                 return if cut { Ended::Cut } else { Ended::TimedOut };
             }
@@ -272,182 +258,16 @@ impl Kernel {
     }
 }
 
+fn program(path: &Path, text: &str) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
+    io::Write::write_all(&mut file, text.as_bytes())
+}
+
 fn kill_group(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // Fails only if nobody is left, which is what is wanted.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
     let _ = child.wait();
-}
-
-/// Where the kernel can keep the file that is its memory: executable, and with room for it.
-fn memory_directory(mib: u32) -> io::Result<PathBuf> {
-    let need = (u64::from(mib) + 16) << 20;
-    let fits = |dir: &PathBuf| {
-        rustix::fs::statvfs(dir).is_ok_and(|fs| {
-            !fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC)
-                && fs.f_bavail.saturating_mul(fs.f_frsize) >= need
-        })
-    };
-    [PathBuf::from("/dev/shm"), std::env::temp_dir(), PathBuf::from("/var/tmp")].into_iter().find(fits).ok_or_else(
-        || io::Error::other(format!("none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free")),
-    )
-}
-
-/// How a run really ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// The kernel halted (or panicked) by itself.
-    Halted,
-    /// It was killed as asked for.
-    Cut,
-    /// It was killed because it took too long.
-    TimedOut,
-}
-
-/// One line of the kernel's log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LogLine {
-    /// 0 (emergency) to 7 (debug); 4 is a warning.
-    pub level: u8,
-    /// Without level and time.
-    pub text: String,
-}
-
-/// What happened inside.
-#[derive(Debug)]
-pub struct KernelRun {
-    /// Whether the image could be mounted.
-    pub mounted: bool,
-    /// What `mount` said if not.
-    pub mount_error: String,
-    /// The script's exit code; `None` if it did not get to its end.
-    pub script: Option<i32>,
-    /// What the script printed, to both outputs.
-    pub stdout: String,
-    /// Whether the volume was unmounted.
-    pub unmounted: bool,
-    /// How the kernel ended.
-    pub ended: Ended,
-    /// The kernel's log. After a cut, up to the script's end; empty if the script was cut itself.
-    pub log: Vec<LogLine>,
-    /// The console: errors printed while booting, panics.
-    pub console: String,
-    ending: Ending,
-    out: tempfile::TempDir,
-}
-
-impl KernelRun {
-    fn collect(out: tempfile::TempDir, ended: Ended, ending: Ending) -> Self {
-        let read = |name: &str| {
-            let bytes = std::fs::read(out.path().join(name)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
-        KernelRun {
-            mounted: out.path().join("mounted").exists(),
-            mount_error: read("mount-error"),
-            script: read("status").trim().parse().ok(),
-            stdout: read("stdout"),
-            unmounted: out.path().join("unmounted").exists(),
-            ended,
-            log: read("log").lines().filter_map(log_line).collect(),
-            console: read("console"),
-            ending,
-            out,
-        }
-    }
-
-    /// What the script printed, byte for byte.
-    ///
-    /// # Errors
-    /// What the host says when it reads that.
-    pub fn printed(&self) -> io::Result<Vec<u8>> {
-        std::fs::read(self.out.path().join("stdout"))
-    }
-
-    /// The host's side of `$OUT`; gone when this value is dropped.
-    pub fn out(&self) -> &Path {
-        self.out.path()
-    }
-
-    /// Whether everything went as asked: mounted, the script successful (unless it was to be cut), the end as chosen.
-    pub fn ok(&self) -> bool {
-        self.mounted
-            && match self.ending {
-                Ending::Unmount => self.script == Some(0) && self.unmounted && self.ended == Ended::Halted,
-                Ending::Cut => matches!(self.script, Some(0) | None) && self.ended == Ended::Cut,
-                Ending::CutAfter(_) => self.ended == Ended::Cut,
-            }
-    }
-
-    /// What the kernel's log says about F2FS, oldest first, without times.
-    pub fn f2fs_log(&self) -> Vec<&LogLine> {
-        self.log.iter().filter(|line| line.text.contains("F2FS-fs")).collect()
-    }
-
-    /// Lines of log and console in which the kernel finds fault: F2FS warnings and errors, I/O errors, oopses.
-    pub fn complaints(&self) -> Vec<&str> {
-        let trouble = |text: &str| {
-            ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops"]
-                .iter()
-                .any(|mark| text.contains(mark))
-        };
-        let logged = self
-            .log
-            .iter()
-            .filter(|line| line.level <= 4 && line.text.contains("F2FS-fs") || trouble(&line.text))
-            .map(|line| line.text.as_str());
-        let shown = self.console.lines().filter(|line| trouble(line));
-        logged.chain(shown).collect()
-    }
-
-    /// Demands [`ok`](Self::ok).
-    ///
-    /// # Panics
-    /// With everything known about the run if not.
-    #[track_caller]
-    pub fn expect_ok(self) -> Self {
-        assert!(self.ok(), "the kernel's run failed:\n{}", self.describe());
-        self
-    }
-
-    /// Demands that the kernel found no fault with the volume.
-    ///
-    /// # Panics
-    /// With its complaints if it did.
-    #[track_caller]
-    pub fn assert_no_f2fs_complaints(&self) {
-        let complaints = self.complaints();
-        assert!(complaints.is_empty(), "the kernel complains:\n{}\n{}", complaints.join("\n"), self.describe());
-    }
-
-    /// The run in words: what failed, the script's output, the last of the logs.
-    pub fn describe(&self) -> String {
-        let tail = |text: &str, most: usize| {
-            let lines: Vec<&str> = text.lines().collect();
-            lines[lines.len().saturating_sub(most)..].join("\n")
-        };
-        let log: Vec<&str> = self.f2fs_log().iter().map(|l| l.text.as_str()).collect();
-        format!(
-            "asked for {:?}, ended {:?}, mounted {} {}, script {:?}, unmounted {}\n\
-             ---- script's output ----\n{}\n---- f2fs in the log ----\n{}\n---- console ----\n{}",
-            self.ending,
-            self.ended,
-            self.mounted,
-            self.mount_error.trim(),
-            self.script,
-            self.unmounted,
-            tail(&self.stdout, 60),
-            tail(&log.join("\n"), 40),
-            tail(&self.console, 30),
-        )
-    }
-}
-
-/// Parses `<level>[seconds] text`, where the level has the facility in its upper bits.
-fn log_line(line: &str) -> Option<LogLine> {
-    let (level, rest) = line.strip_prefix('<')?.split_once('>')?;
-    let level = u8::try_from(level.parse::<u32>().ok()? & 7).ok()?;
-    let text = rest.split_once("] ").map_or(rest, |(_, text)| text).to_string();
-    Some(LogLine { level, text })
 }

@@ -1,89 +1,145 @@
-//! Which Linux is asked?
+//! Which Linux runs, and how is it started?
 //!
-//! Debian's ready-made kernel (6.1) is there wherever `make test` runs; the one that
-//! `scripts/install-tools kernel` builds (6.12) has all of F2FS's options, the kernel's own assertions,
-//! fault injection and tracepoints. `$JOULEFS_LINUX` names the file of a kernel that is asked instead of Debian's, so that the same
-//! tests have a second judge.
+//! A Linux can run as a process (User-Mode Linux: Debian's 6.1, or the 6.12 that `scripts/install-tools kernel` builds with
+//! all of F2FS's options, the kernel's own assertions and fault injection) or in an emulator (Debian's 6.1 for real hardware).
+//! All of them see the host's file tree as their root, read-only, share one directory with the host and have one or two
+//! disks; [`Linux::command`] and [`Linux::guest`] hide how.
 //!
-//! Left out: how a kernel is booted and what it is told ([`super::kernel`]).
+//! Debian's User-Mode Linux does not run on hosts with AMX, whose registers do not fit into its buffers: [`super::judge`]
+//! chooses a kernel that does.
+//!
+//! Left out: what a guest is told ([`super::kernel`]).
 
+mod emulated;
+mod process;
+
+use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use super::tools::locate;
+use super::qemu::{Accelerator, KernelPackage, Missing};
+use super::tools::find;
 
-/// A kernel that runs as a process.
+/// A kernel, and what runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Linux {
-    /// Debian's package `user-mode-linux`: F2FS is a module, without compression or tracepoints.
+    /// Debian's package `user-mode-linux`, a process: F2FS is a module, without compression or tracepoints.
     Packaged,
-    /// A file in which everything is built in.
+    /// A file of a User-Mode Linux in which everything is built in.
     Built(PathBuf),
+    /// Debian's kernel for real hardware in QEMU: F2FS with all its options, but without assertions and fault injection.
+    Emulated(KernelPackage, Accelerator),
 }
 
-/// There is no built kernel.
+/// What a kernel needs and this host does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no kernel at {0}: run `scripts/install-tools kernel`")]
-pub struct NotBuilt(pub PathBuf);
+pub enum Absent {
+    /// No kernel was built.
+    #[error("no kernel at {0}: run `scripts/install-tools kernel`")]
+    Built(PathBuf),
+    /// A package of Debian's.
+    #[error("{0} is missing: apt-get install {1}")]
+    Package(&'static str, &'static str),
+    /// The emulator, or a kernel for it.
+    #[error(transparent)]
+    Emulator(#[from] Missing),
+    /// No hardware acceleration.
+    #[error("/dev/kvm cannot be opened: {0}")]
+    Kvm(String),
+}
+
+/// What a kernel is started with. The paths are canonical.
+pub(super) struct Boot {
+    /// The directory that the guest shares with the host. It has the disks as `image` and `second`, and `init`, which the
+    /// guest runs as process 1.
+    pub shared: PathBuf,
+    /// Another directory that the guest may write to.
+    pub directory: Option<PathBuf>,
+    /// Whether there is a second disk.
+    pub second: bool,
+    /// Whether the first disk refuses writes.
+    pub read_only: bool,
+    /// Memory for the guest's programs and cache.
+    pub memory_mib: u32,
+}
+
+/// How a guest reaches what [`Boot`] gives it.
+pub(super) struct Guest {
+    /// Commands that mount the host's root on `/tmp/h`, read-only and without what the guest mounted over it, the shared
+    /// directory on `/tmp/x` and the other one on `/tmp/d`.
+    pub mounts: String,
+    /// A shell script that loads the modules that are its arguments, each behind those it depends on.
+    pub load: String,
+    /// Loads what F2FS needs.
+    pub load_f2fs: &'static str,
+}
 
 impl Linux {
-    /// The kernel that tests ask: the one in `$JOULEFS_LINUX`, else Debian's.
-    pub fn asked() -> Self {
-        std::env::var_os("JOULEFS_LINUX").map_or(Linux::Packaged, |file| Linux::Built(file.into()))
+    /// The file of the kernel that `scripts/install-tools kernel` builds, or the one that `JOULEFS_LINUX` names.
+    pub(super) fn built_file() -> PathBuf {
+        std::env::var_os("JOULEFS_LINUX")
+            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/linux/linux"), PathBuf::from)
     }
 
-    /// The kernel in `$JOULEFS_LINUX`, else the one that `scripts/install-tools kernel` built.
-    ///
-    /// # Errors
-    /// [`NotBuilt`] if the file is not there.
-    pub fn built() -> Result<Self, NotBuilt> {
-        let file = std::env::var_os("JOULEFS_LINUX")
-            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/linux/linux"), PathBuf::from);
-        if file.is_file() { Ok(Linux::Built(file)) } else { Err(NotBuilt(file)) }
+    /// The names of the disks below `/dev`: `$DISK` and `$DISK2` for scripts in the guest.
+    pub fn disks(&self) -> [&'static str; 2] {
+        match self {
+            Linux::Packaged | Linux::Built(_) => ["ubdb", "ubdc"],
+            Linux::Emulated(..) => ["vda", "vdb"],
+        }
     }
 
-    /// The program to start.
-    ///
-    /// # Panics
-    /// If it is not there, with what to install.
-    #[track_caller]
-    pub(super) fn program(&self) -> PathBuf {
+    /// How many times as long as a User-Mode Linux this one may take for the same work.
+    pub(super) fn slowness(&self) -> u32 {
+        match self {
+            Linux::Packaged | Linux::Built(_) => 1,
+            Linux::Emulated(_, Accelerator::Kvm) => 2,
+            Linux::Emulated(_, Accelerator::Tcg) => 12,
+        }
+    }
+
+    /// Looks for everything that is needed to start this kernel, without starting it.
+    pub(super) fn check(&self) -> Result<(), Absent> {
         match self {
             Linux::Packaged => {
-                let program = locate("linux.uml", "user-mode-linux");
-                locate("insmod", "kmod");
-                assert!(
-                    Path::new("/usr/lib/uml/modules").is_dir(),
-                    "the modules of linux.uml are missing: apt-get install user-mode-linux"
-                );
-                program
+                find("linux.uml").ok_or(Absent::Package("linux.uml", "user-mode-linux"))?;
+                find("insmod").ok_or(Absent::Package("insmod", "kmod"))?;
+                let modules = Path::new("/usr/lib/uml/modules");
+                modules.is_dir().then_some(()).ok_or(Absent::Package("/usr/lib/uml/modules", "user-mode-linux"))
             }
-            Linux::Built(file) => {
-                assert!(file.is_file(), "{}", NotBuilt(file.clone()));
-                file.clone()
+            Linux::Built(file) => file.is_file().then_some(()).ok_or_else(|| Absent::Built(file.clone())),
+            Linux::Emulated(_, accelerator) => {
+                if *accelerator == Accelerator::Kvm {
+                    let opened = std::fs::File::options().read(true).write(true).open("/dev/kvm");
+                    opened.map_err(|e| Absent::Kvm(e.to_string()))?;
+                }
+                Ok(emulated::check()?)
             }
         }
     }
 
-    /// What the guest runs before it has loop devices. (`mount -o loop` keeps the device open for writing while it
-    /// mounts, which a kernel may refuse: `losetup` first.)
-    pub fn load_loop(&self) -> &'static str {
-        match self {
-            Linux::Packaged => "insmod /usr/lib/uml/modules/$(uname -r)/kernel/drivers/block/loop.ko",
-            Linux::Built(_) => "true",
-        }
+    /// The process that is this kernel; what is on its console goes to `console` in the shared directory.
+    pub(super) fn command(&self, boot: &Boot) -> io::Result<Command> {
+        let mut command = match self {
+            Linux::Packaged => {
+                let linux = find("linux.uml").ok_or_else(|| io::Error::other("linux.uml is missing"))?;
+                process::command(&linux, boot)
+            }
+            Linux::Built(file) => process::command(file, boot),
+            Linux::Emulated(package, accelerator) => emulated::command(package, *accelerator, boot),
+        }?;
+        command.current_dir(&boot.shared);
+        Ok(command)
     }
 
-    /// What the guest runs before it can mount F2FS.
-    pub(super) fn load_f2fs(&self) -> &'static str {
+    /// What the guest's first script needs to know of this kernel.
+    pub(super) fn guest(&self, boot: &Boot) -> Guest {
         match self {
             Linux::Packaged => {
-                "K=/usr/lib/uml/modules/$(uname -r)/kernel\n\
-                 insmod $K/crypto/crc32_generic.ko\n\
-                 insmod $K/lib/lz4/lz4_compress.ko\n\
-                 insmod $K/lib/lz4/lz4hc_compress.ko\n\
-                 insmod $K/fs/f2fs/f2fs.ko\n"
+                process::guest(boot, process::MODULES, "load crc32_generic lz4_compress lz4hc_compress f2fs")
             }
-            Linux::Built(_) => "",
+            Linux::Built(_) => process::guest(boot, "exit 0", "true"),
+            Linux::Emulated(package, _) => emulated::guest(boot, package),
         }
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! Left out: hardware acceleration, which not every machine that runs tests has, and power cuts.
 
-mod initramfs;
+pub(super) mod initramfs;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -29,9 +29,29 @@ const POLL: Duration = Duration::from_millis(20);
 /// What follows the script's output, and then its exit code.
 const END: &[u8] = b"\n@@end-of-output ";
 
+/// What executes a guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor, if the host's `/dev/kvm` works.
+    Kvm,
+    /// QEMU's translator, ten and more times slower.
+    Tcg,
+}
+
+impl Accelerator {
+    /// QEMU's name of it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg",
+        }
+    }
+}
+
 /// A kernel as its Debian package unpacks: `boot/vmlinuz-*` and `lib/modules/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelPackage {
+    directory: PathBuf,
     image: PathBuf,
     modules: PathBuf,
     release: String,
@@ -69,6 +89,7 @@ impl KernelPackage {
     /// # Errors
     /// [`Missing::Kernel`] if there is none.
     pub fn unpacked_in(dir: &Path) -> Result<Self, Missing> {
+        let dir = &dir.canonicalize().map_err(|_| Missing::Kernel(dir.into()))?;
         let mut releases: Vec<String> = fs::read_dir(dir.join("lib/modules"))
             .into_iter()
             .flatten()
@@ -78,12 +99,29 @@ impl KernelPackage {
         releases
             .into_iter()
             .map(|release| KernelPackage {
+                directory: dir.to_owned(),
                 image: dir.join(format!("boot/vmlinuz-{release}")),
                 modules: dir.join(format!("lib/modules/{release}/kernel")),
                 release,
             })
             .find(|package| package.image.is_file() && package.modules.is_dir())
             .ok_or_else(|| Missing::Kernel(dir.into()))
+    }
+
+    /// Where it was unpacked.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The kernel that boots fastest: `boot/vmlinux-*`, if `scripts/install-tools emulator` decompressed it.
+    pub fn image(&self) -> PathBuf {
+        let plain = self.directory.join(format!("boot/vmlinux-{}", self.release));
+        if plain.is_file() { plain } else { self.image.clone() }
+    }
+
+    /// The directory of its modules.
+    pub fn modules(&self) -> &Path {
+        &self.modules
     }
 
     /// What `uname -r` says inside.

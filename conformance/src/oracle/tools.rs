@@ -54,17 +54,21 @@ impl Output {
     }
 }
 
-/// Where a program is.
-///
-/// # Panics
-/// If it is not installed, naming the Debian package that brings it.
-pub fn locate(program: &str, package: &str) -> PathBuf {
+/// Where a program is; `None` if it is not installed.
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
         .map(|dir| dir.join(program))
         .find(|candidate| candidate.is_file())
-        .unwrap_or_else(|| panic!("`{program}` is needed by this test: apt-get install {package}"))
+}
+
+/// Where a program is.
+///
+/// # Panics
+/// If it is not installed, naming the Debian package that brings it.
+pub fn locate(program: &str, package: &str) -> PathBuf {
+    find(program).unwrap_or_else(|| panic!("`{program}` is needed by this test: apt-get install {package}"))
 }
 
 fn run<I, S>(program: &str, args: I) -> Output

@@ -11,7 +11,7 @@ use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean};
 use super::patched;
 
 /// Functions for the guest: a cleaner that never waits, and files written, overwritten and deleted at random.
-const GUEST: &str = "S=/sys/fs/f2fs/${DISK:-ubdb}
+const GUEST: &str = "S=/sys/fs/f2fs/$DISK
 hurry() {
     echo 1 >$S/gc_min_sleep_time; echo 2 >$S/gc_max_sleep_time; echo 3 >$S/gc_no_gc_sleep_time
     echo 0 >$S/gc_idle_interval; echo 0 >$S/idle_interval; echo 50 >$S/gc_frag_ratio; echo 1 >$S/gc_frag_target

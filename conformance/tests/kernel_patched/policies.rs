@@ -14,9 +14,9 @@ fn a_policy_stays_set_while_urgency_comes_and_goes() {
     let work = tempfile::tempdir().expect("a directory");
     let image = work.path().join("image");
     Mkfs::default().format(&image, 64 << 20).expect("mkfs.f2fs formats");
-    let script = "S=/sys/fs/f2fs/ubdb
+    let script = "S=/sys/fs/f2fs/$DISK
         told() { echo \"$(cat $S/gc_policy) $(cat $S/gc_mode)\"; }
-        mount -t f2fs -o gc_policy=fagc /dev/ubdb $MNT; told
+        mount -t f2fs -o gc_policy=fagc /dev/$DISK $MNT; told
         echo 1 >$S/gc_urgent; told; echo 0 >$S/gc_urgent; told
         echo 2 >$S/gc_idle; echo 0 >$S/gc_idle; told
         mount -o remount,ro $MNT; mount -o remount,rw $MNT; told
@@ -29,7 +29,7 @@ fn a_policy_stays_set_while_urgency_comes_and_goes() {
         cat $S/gc_price_read_block $S/gc_price_write_block $S/gc_price_write_random $S/gc_price_request $S/gc_price_copy_inside
         cat $S/gc_flash_spare $S/gc_keep_free $S/gc_turn_sections
         echo 91 >$S/gc_keep_free || cat $S/gc_keep_free
-        umount $MNT; mount -t f2fs -o gc_policy=nonsense /dev/ubdb $MNT || echo refused";
+        umount $MNT; mount -t f2fs -o gc_policy=nonsense /dev/$DISK $MNT || echo refused";
     let run = Kernel::of(linux).without_mount().run(&image, script).expect_ok();
     let said: Vec<&str> = run.stdout.lines().filter(|l| !l.contains("error") && !l.contains("mount:")).collect();
     let fagc = "default cost_benefit greedy [fagc] joule";

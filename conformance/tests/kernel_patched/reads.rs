@@ -99,7 +99,7 @@ fn reads(linux: &Linux, work: &Path, script: &str) -> Reads {
 
 /// On the image itself, at such prices of a request and of reading a block.
 fn at_prices(linux: &Linux, work: &Path, request: u64, read_block: u64) -> Vec<Section> {
-    reads(linux, work, &format!("clean ubdb {request} {read_block} {TURNS}")).sections
+    reads(linux, work, &format!("clean $DISK {request} {read_block} {TURNS}")).sections
 }
 
 /// What was read, if gaps of up to so many blocks are read along: runs that the device may be asked for at once.
@@ -161,8 +161,8 @@ fn a_gap_that_cannot_be_read_takes_nothing_from_the_blocks_beside_it() {
         needed.iter().map(|section| format!("echo {} >/tmp/gaps/{}\n", gaps(section), section.segno)).collect();
     let script = format!(
         "mount -t configfs config /sys/kernel/config; N=/sys/kernel/config/nullb/bad; mkdir $N
-        echo $(($(cat /sys/block/ubdb/size) / 2048)) >$N/size; echo 1 >$N/memory_backed; echo 4096 >$N/blocksize; echo 1 >$N/power
-        dd if=/dev/ubdb of=/dev/bad bs=1M 2>/dev/null
+        echo $(($(cat /sys/block/$DISK/size) / 2048)) >$N/size; echo 1 >$N/memory_backed; echo 4096 >$N/blocksize; echo 1 >$N/power
+        dd if=/dev/$DISK of=/dev/bad bs=1M 2>/dev/null
         mkdir /tmp/gaps; {gaps}
         bad() {{ for gap in $(cat /tmp/gaps/*); do echo +$gap >$N/badblocks; done; }}
         good() {{ for gap in $(cat /tmp/gaps/*); do echo -$gap >$N/badblocks; done; rm -f /tmp/gaps/$(grep -o 'victim = [0-9]*' $T/trace | tail -1 | cut -d' ' -f3); }}

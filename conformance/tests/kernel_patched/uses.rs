@@ -10,7 +10,7 @@ use joulefs_conformance::worn::{LARGE, SMALL};
 use super::patched;
 
 /// Functions for the guest: a search of the background cleaner, and what it said it reckons with.
-const GUEST: &str = "S=/sys/fs/f2fs/ubdb; T=/sys/kernel/tracing; mount -t tracefs trace $T
+const GUEST: &str = "S=/sys/fs/f2fs/$DISK; T=/sys/kernel/tracing; mount -t tracefs trace $T
 traced() { echo 1 >$T/events/f2fs/$1/enable; }
 rest() {
     echo >$T/trace
@@ -38,7 +38,7 @@ fn a_use_is_what_was_written_since_the_last_rest() {
     SMALL.build(&image).expect("an image");
     let script = format!(
         "{GUEST}
-        mount -t f2fs -o background_gc=off,gc_policy=joule /dev/ubdb $MNT; traced f2fs_victim_frag
+        mount -t f2fs -o background_gc=off,gc_policy=joule /dev/$DISK $MNT; traced f2fs_victim_frag
         rest mounted
         write a 8; rest once
         write b 12; rest twice
@@ -75,7 +75,7 @@ fn holes_cost_the_requests_that_the_files_in_them_are_cut_into() {
     // Once the logs have left their segments, all they find is holes: FIBMAP tells where.
     let script = format!(
         "{GUEST}
-        mount -t f2fs -o background_gc=off,gc_policy=joule /dev/ubdb $MNT; traced f2fs_victim_frag
+        mount -t f2fs -o background_gc=off,gc_policy=joule /dev/$DISK $MNT; traced f2fs_victim_frag
         rest fresh
         echo 99999 >$S/min_ssr_sections
         write first 4; write file 24; rest worn
@@ -102,7 +102,7 @@ fn the_thread_cleans_several_sections_in_a_turn_while_nobody_asks_anything() {
         SMALL.build(&image).expect("an image");
         let script = format!(
             "{GUEST}
-            mount -t f2fs -o gc_policy=joule /dev/ubdb $MNT; traced f2fs_get_victim; traced f2fs_gc_begin; traced f2fs_gc_end
+            mount -t f2fs -o gc_policy=joule /dev/$DISK $MNT; traced f2fs_get_victim; traced f2fs_gc_begin; traced f2fs_gc_end
             echo {sections} >$S/gc_turn_sections; echo 90 >$S/gc_keep_free
             echo 20 >$S/gc_min_sleep_time; echo 20 >$S/gc_max_sleep_time; echo 20 >$S/gc_no_gc_sleep_time
             echo 0 >$S/gc_idle_interval; echo 0 >$S/idle_interval

@@ -218,7 +218,7 @@ fn the_kernel_chooses_today_as_the_formulas_say() {
     let work = tempfile::tempdir().expect("a directory");
     let image = work.path().join("image");
     Mkfs::default().format(&image, 256 << 20).expect("mkfs.f2fs formats");
-    let linux = Linux::built().unwrap_or_else(|e| panic!("{e}"));
+    let linux = Linux::complete().unwrap_or_else(|e| panic!("{e}"));
     let script = "mnt background_gc=off; fill a 40; fill b 40; wear 1 400; fill c 20; wear 2 300; umnt
         for i in 1 2 3 4; do
             mnt background_gc=off; knob gc_idle 2; clean background; umnt

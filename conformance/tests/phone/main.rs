@@ -25,7 +25,7 @@ const FILL: &str = include_str!("fill.sh");
 
 /// A kernel with Unicode and fs-verity; `None`, said aloud, where none was built.
 fn linux() -> Option<Kernel> {
-    match Linux::built() {
+    match Linux::complete() {
         Ok(linux) => Some(equipped(Kernel::of(linux))),
         Err(why) => {
             testlog::missing(why);

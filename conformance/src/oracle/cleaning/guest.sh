@@ -1,6 +1,6 @@
 # What recordings are made of: functions for the guest. Each prints lines that begin with @@ for the host.
 TRACE=/sys/kernel/tracing
-S=/sys/fs/f2fs/ubdb
+S=/sys/fs/f2fs/$DISK
 KNOBS="max_victim_search min_ssr_sections atgc_age_threshold atgc_age_weight atgc_candidate_count
 atgc_candidate_ratio reserved_blocks migration_granularity gc_frag_ratio gc_frag_target
 gc_price_read_block gc_price_write_block gc_price_write_random gc_price_request gc_price_copy_inside gc_flash_spare"
@@ -12,7 +12,7 @@ table() {
     echo "@@table $(up)"
     set -- $WINDOW
     while [ $# -gt 0 ]; do
-        dd if=/dev/ubdb bs=4096 skip=$1 count=$2 iflag=direct 2>/dev/null
+        dd if=/dev/$DISK bs=4096 skip=$1 count=$2 iflag=direct 2>/dev/null
         shift 2
     done
 }
@@ -39,7 +39,7 @@ mnt() {
     table
     second
     a=$(up)
-    mount -t f2fs -o "$1" /dev/ubdb $MNT
+    mount -t f2fs -o "$1" /dev/$DISK $MNT
     echo 1000000 >$S/cp_interval
     echo "@@mounted $a $(up) $(cat $S/mounted_time_sec)"
     for k in $KNOBS; do [ -e $S/$k ] && echo "@@knob $k $(cat $S/$k)"; done
@@ -110,7 +110,7 @@ state() {
     echo "@@logs"
     grep -E 'Pinned file|ATGC' /sys/kernel/debug/f2fs/status
     echo "@@marked"
-    tail -n +2 /proc/fs/f2fs/ubdb/victim_bits
+    tail -n +2 /proc/fs/f2fs/$DISK/victim_bits
     echo "@@state-ends"
 }
 

@@ -1,0 +1,60 @@
+//! How is a User-Mode Linux started, a kernel that is an ordinary process?
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::{Boot, Guest};
+
+/// Loads modules of Debian's package, in the order given.
+pub const MODULES: &str = "for m; do insmod \"$(find /usr/lib/uml/modules/$(uname -r) -name $m.ko)\" || exit; done";
+
+/// What the guest's first script needs to know.
+pub fn guest(boot: &Boot, load: &str, load_f2fs: &'static str) -> Guest {
+    let mount = |path: &Path, at: &str| format!("\nmount -t hostfs -o {} none {at}", path.display());
+    let mut mounts = String::from("mount -t hostfs -o / -r none /tmp/h");
+    mounts += &mount(&boot.shared, "/tmp/x");
+    mounts.extend(boot.directory.iter().map(|path| mount(path, "/tmp/d")));
+    Guest { mounts, load: load.into(), load_f2fs }
+}
+
+/// The process.
+pub fn command(linux: &Path, boot: &Boot) -> io::Result<Command> {
+    let dir = &boot.shared;
+    let own = dir.join("uml");
+    std::fs::create_dir(&own)?;
+    let console = File::create(dir.join("console"))?;
+    let readonly = if boot.read_only { "r" } else { "" };
+    let mut command = Command::new(linux);
+    command
+        .arg(format!("mem={}M", boot.memory_mib))
+        .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"])
+        .args(["con=null", "con0=null,fd:1", "panic=1"])
+        .arg(format!("uml_dir={}/", own.display()))
+        .arg(format!("init={}", dir.join("init").display()))
+        .arg(format!("ubdb{readonly}={}", dir.join("image").display()));
+    if boot.second {
+        command.arg(format!("ubdc={}", dir.join("second").display()));
+    }
+    command
+        .env("TMPDIR", memory_directory(boot.memory_mib)?)
+        .stdin(Stdio::null())
+        .stdout(console.try_clone()?)
+        .stderr(console);
+    Ok(command)
+}
+
+/// Where the kernel can keep the file that is its memory: executable, and with room for it.
+fn memory_directory(mib: u32) -> io::Result<PathBuf> {
+    let need = (u64::from(mib) + 16) << 20;
+    let fits = |dir: &PathBuf| {
+        rustix::fs::statvfs(dir).is_ok_and(|fs| {
+            !fs.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC)
+                && fs.f_bavail.saturating_mul(fs.f_frsize) >= need
+        })
+    };
+    [PathBuf::from("/dev/shm"), std::env::temp_dir(), PathBuf::from("/var/tmp")].into_iter().find(fits).ok_or_else(
+        || io::Error::other(format!("none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free")),
+    )
+}
