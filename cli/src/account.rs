@@ -104,6 +104,7 @@ struct File {
 }
 
 /// An answer. At most `files` files by name, of those that cost most in all, and of those that cost most since.
+#[allow(clippy::too_many_arguments, reason = "two closures tell names, which only some answers need")]
 pub fn answer(
     profile: &str,
     words: &Words,

@@ -192,12 +192,12 @@ fn a_sparse_image_expands_to_the_same_volume_over_whatever_was_there() {
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
     expand("expanded.img");
-    assert_clean(&room.path("expanded.img"));
+    assert_clean(room.path("expanded.img"));
     // A device that is flashed keeps what stood where the image does not care.
     let whole = fs::metadata(room.path("whole.img")).unwrap().len();
     fs::write(room.path("used.img"), vec![0xA5; whole as usize]).unwrap();
     let expanded = fs::read(room.path("expanded.img")).unwrap();
-    let dev = device::open_image(&room.path("sparse.img"), device::Access::ReadOnly).unwrap();
+    let dev = device::open_image(room.path("sparse.img"), device::Access::ReadOnly).unwrap();
     assert_eq!(dev.blocks() * 4096, whole);
     assert!(expanded.len() as u64 == whole);
     let cat = |image: &str| {

@@ -244,14 +244,14 @@ fn main() -> Outcome<()> {
         volume.settle()?;
         mark(3 + n as u64)?;
         let mut moved = 0;
-        rest(seconds, "begins", &stage.name);
+        rest(seconds, "begins", stage.name);
         for call in &stage.calls {
             mark(0)?;
             forget.write_at(b"1", 0)?;
             moved += make(&mut volume, &plan, &mut contents, *call)?;
         }
         mark(2)?;
-        rest(seconds, "ends", &stage.name);
+        rest(seconds, "ends", stage.name);
         volume.unmount()?;
         dump(&Path::new(out).join(format!("raw.{n}")))?;
         println!("{}: {} calls, {moved} bytes", stage.name, stage.calls.len());

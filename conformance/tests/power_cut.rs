@@ -465,7 +465,7 @@ fn linux_recovers_the_same_from_a_cut() {
         return;
     }
     let run = rig::kernel().without_mount().directory(&dir).timeout(std::time::Duration::from_secs(1800)).run(
-        std::path::Path::new(&dir.join("image.0")),
+        &dir.join("image.0"),
         &format!(
             "cd /tmp; load loop\n\
              for i in $(seq 0 {}); do\n\

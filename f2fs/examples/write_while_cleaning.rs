@@ -3,6 +3,7 @@
 //! `cargo run --release -p joulefs-f2fs --example write_while_cleaning [writes]`. 1, 2 and 4 threads overwrite 4 KiB at
 //! random, each in a file of its own, on a volume of 2 GiB in memory; in turn nobody cleans and one thread empties one section
 //! after the other. Real time: compare ratios within a run, on a machine that does nothing else.
+#![allow(clippy::disallowed_methods, reason = "this machine's time is what is measured")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

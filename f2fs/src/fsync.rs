@@ -137,7 +137,7 @@ impl Volume {
             }
         }
         if let Some(place) = unsure {
-            if !(moved && new) && !self.promises.vouched.lock().remove(&ino) {
+            if !(moved && new || self.promises.vouched.lock().remove(&ino)) {
                 return Ok(false);
             }
             // A rename since the first look has set the mark for another place.

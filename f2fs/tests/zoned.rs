@@ -45,9 +45,9 @@ fn appends_for_ever(mib: u64, segments: u32, percent: u64, times: u64) {
     assert_clean(&*dev, "after unmount");
     let vol = mount(dev.clone());
     overwrite(&vol, &files, 2000, 7_000_000);
-    for k in 0..files.len() {
+    for (k, file) in files.iter().enumerate() {
         vol.unlink(vol.root(), format!("f{k}").as_bytes()).unwrap();
-        vol.forget(files[k], 1);
+        vol.forget(*file, 1);
     }
     let files = fill(&vol, percent);
     overwrite(&vol, &files, 2000, 9_000_000);

@@ -78,7 +78,7 @@ impl Plan {
 /// The stretches of a file that lie in several pieces; what lies in one stays.
 pub fn torn(runs: &[Run]) -> Vec<Range<u64>> {
     let stretches = runs.chunk_by(|_, next| !next.1);
-    stretches.filter_map(|s| (pieces(s) > 1).then(|| s[0].0.from..end(&s[s.len() - 1].0))).collect()
+    stretches.filter(|s| pieces(s) > 1).map(|s| s[0].0.from..end(&s[s.len() - 1].0)).collect()
 }
 
 /// Parts that are read together and lie in several pieces. Uses that overlap are one part.

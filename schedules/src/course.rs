@@ -457,7 +457,7 @@ fn gather(rng: &mut Rng, ops: &mut [(usize, Op)]) {
 
 fn compressing(rng: &mut Rng) -> Compressing {
     Compressing {
-        algorithm: *pick(rng, &["lz4", "lz4", "lzo", "lzo-rle", "zstd"]),
+        algorithm: pick::<&str>(rng, &["lz4", "lz4", "lzo", "lzo-rle", "zstd"]),
         log_cluster: *pick(rng, &[2, 2, 2, 3]),
         all: rng.chance(1, 2),
         by_user: rng.chance(1, 6),

@@ -97,7 +97,9 @@ pub fn zone_blocks(file: impl AsFd) -> Result<Option<u64>, Errno> {
     // bit pattern is a `u32`.
     match unsafe { ioctl(file, Getter::<{ SIZE }, u32>::new()) } {
         Ok(0) => Ok(None),
-        Ok(sectors) if u64::from(sectors) * SECTOR % BLOCK == 0 => Ok(Some(u64::from(sectors) * SECTOR / BLOCK)),
+        Ok(sectors) if (u64::from(sectors) * SECTOR).is_multiple_of(BLOCK) => {
+            Ok(Some(u64::from(sectors) * SECTOR / BLOCK))
+        }
         Ok(_) => Err(Errno::INVAL),
         // A kernel or a file that knows no zones.
         Err(_) => Ok(None),

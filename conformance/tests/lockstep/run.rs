@@ -250,15 +250,14 @@ impl<S: Subject> Lockstep<S> {
                 bytes.write(offset, &data);
                 same("bytes written", n, data.len())?;
             }
-            Op::Nudge(_, at, len, tag) => {
-                if bytes.size > 0 {
-                    let data = vec![tag | 1; 1 + usize::from(len % 64)];
-                    let at = at % bytes.size;
-                    let n = volume.write(ino, at, &data, WriteFlags::empty()).map_err(told)?;
-                    bytes.write(at, &data);
-                    same("bytes written", n, data.len())?;
-                }
+            Op::Nudge(_, at, len, tag) if bytes.size > 0 => {
+                let data = vec![tag | 1; 1 + usize::from(len % 64)];
+                let at = at % bytes.size;
+                let n = volume.write(ino, at, &data, WriteFlags::empty()).map_err(told)?;
+                bytes.write(at, &data);
+                same("bytes written", n, data.len())?;
             }
+            Op::Nudge(..) => {}
             Op::Truncate(_, size) => {
                 volume.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }).map_err(told)?;
                 bytes.truncate(size);

@@ -193,7 +193,7 @@ mod tests {
         let mut end = vec![16 | (far >> 14 << 3) as u8];
         match copied {
             ..=9 => end[0] |= copied as u8 - 2,
-            ..=264 => end.push((copied - 9) as u8),
+            10..=264 => end.push((copied - 9) as u8),
             _ => end.extend([0, (copied - 264) as u8]),
         }
         end.extend((((far & 0x3FFF) << 2 | few) as u16).to_le_bytes());

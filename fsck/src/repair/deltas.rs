@@ -53,8 +53,8 @@ fn root(e: &Editor<'_, '_>, ino: Ino) -> Result<Option<(Nid, Box<Block>)>, FsckE
 
 /// A delta node of an inode, if it can be read.
 fn sound(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
-    let sound = |b: &Box<Block>| node::footer(b).ino == ino && node::delta::verify(e.img.seed, b).is_ok();
-    Ok(e.peek(nid)?.filter(sound))
+    let sound = |b: &Block| node::footer(b).ino == ino && node::delta::verify(e.img.seed, b).is_ok();
+    Ok(e.peek(nid)?.filter(|b| sound(b)))
 }
 
 /// The inode's delta nodes, the root first.

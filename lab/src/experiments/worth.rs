@@ -95,7 +95,7 @@ impl Parameters {
     /// Refuses what is not there.
     pub fn check(&self) -> Result<(), LabError> {
         self.cleaning.check()?;
-        if self.turns == 0 || self.turn_mib == 0 || self.live_mib < 2 * LARGE >> 20 || self.fill_percent > 99 {
+        if self.turns == 0 || self.turn_mib == 0 || self.live_mib < (2 * LARGE) >> 20 || self.fill_percent > 99 {
             return Err(LabError::Parameters(
                 "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less".into(),
             ));

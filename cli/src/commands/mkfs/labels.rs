@@ -86,7 +86,7 @@ impl Labels {
     /// The attribute of a file; `None`: no line fits, or the one that counts says that there is none.
     pub fn of(&self, path: &[u8], kind: FileKind) -> Option<&[u8]> {
         let fit = self.set.matches(path);
-        let last = fit.iter().map(|n| &self.lines[n]).filter(|l| l.kind.is_none_or(|k| k == kind)).last();
+        let last = fit.iter().map(|n| &self.lines[n]).rfind(|l| l.kind.is_none_or(|k| k == kind));
         last.and_then(|l| l.context.as_deref())
     }
 }

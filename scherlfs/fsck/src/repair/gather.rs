@@ -209,7 +209,7 @@ pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, F
                 true if !behind => true,
                 false if behind => true,
                 is => {
-                    let may = at.0 >= FIRST && !(*regular && dirs.has(at.0)) && !(is && !known.was_used(at));
+                    let may = at.0 >= FIRST && !(*regular && dirs.has(at.0)) && (!is || known.was_used(at));
                     may && used.claim(at.0)
                 }
             };

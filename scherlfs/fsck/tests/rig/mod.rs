@@ -221,7 +221,7 @@ fn fill(volume: &Volume, rng: &mut Rng, round: usize, new: &dyn Fn(FileKind) -> 
     }
     let gone = file(d2, "gone");
     volume.write(gone, 0, &contents(30_000, rng), WriteFlags::empty()).unwrap();
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         volume.sync().unwrap();
         volume.unlink(d2, b"gone").unwrap();
     }
