@@ -44,7 +44,7 @@ fn script(host: &str, kind: &str, text: &str) -> Option<(String, String)> {
 fn hosts() -> Vec<&'static str> {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: needs root and /dev/fuse, to mount hosts and images");
+        testlog::missing("root and /dev/fuse, to mount hosts and images");
         return Vec::new();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -54,7 +54,7 @@ fn hosts() -> Vec<&'static str> {
         .filter(|(host, maker)| {
             let usable = known.split_whitespace().any(|k| k == *host) && maker.is_none_or(has);
             if !usable {
-                println!("skipped: no {host} here, or no program that makes one");
+                testlog::kernel_lacks(format_args!("{host}, or this machine the program that makes one"));
             }
             usable
         })
@@ -67,7 +67,7 @@ fn on_all(kinds: &[&str], text: &str, judge: impl Fn(&str, &str, &str)) {
         for kind in kinds {
             match script(host, kind, text) {
                 Some((out, err)) => judge(&format!("{kind} on {host}"), &out, &err),
-                None => println!("skipped: {host} cannot be mounted here"),
+                None => testlog::missing(format_args!("a loop device, to mount {host}")),
             }
         }
     }
@@ -194,7 +194,7 @@ losetup -d $dev
         if !hosts().contains(&"tmpfs") {
             return;
         }
-        let Some((out, err)) = script("tmpfs", kind, WORK) else { return println!("skipped: no loop device") };
+        let Some((out, err)) = script("tmpfs", kind, WORK) else { return testlog::missing("a loop device") };
         assert_eq!(lines(&out, "unmount"), ["0"], "{kind}: {out}{err}");
         assert_eq!(lines(&out, "fsck"), ["0"], "{kind}: {out}{err}");
         let same = lines(&out, "same");

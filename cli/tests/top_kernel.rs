@@ -1,5 +1,5 @@
-//! `joulefs top` beside a real kernel that is asked for known things: Linux 6.12 as a process (`scripts/install-tools
-//! kernel`), which has tracepoints. Skipped, and said so, where it is not built.
+//! `joulefs top` beside a real kernel that is asked for known things: one that has tracepoints (`scripts/install-tools
+//! kernel`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -102,11 +102,16 @@ fn last(run: &KernelRun, name: &str) -> Value {
     last
 }
 
+/// The disk's name in the kernel that ran.
+fn name() -> &'static str {
+    Linux::complete().expect("the kernel that ran").disks()[0]
+}
+
 /// The account of the disk.
 #[track_caller]
 fn disk(line: &Value) -> &Value {
     let disks = line["disks"].as_array().unwrap();
-    disks.iter().find(|d| d["name"] == "ubdb").unwrap_or_else(|| panic!("no ubdb: {disks:#?}"))
+    disks.iter().find(|d| d["name"] == name()).unwrap_or_else(|| panic!("no {}: {disks:#?}", name()))
 }
 
 fn number(run: &KernelRun, name: &str) -> u64 {
@@ -116,7 +121,7 @@ fn number(run: &KernelRun, name: &str) -> u64 {
 /// What replaying the recorded requests says, on the disk as it was live.
 fn replayed(run: &KernelRun, name: &str, err: &str) -> u64 {
     let said = read(run, err);
-    let line = said.lines().find(|l| l.contains("ubdb: joulefs trace replay")).unwrap();
+    let line = said.lines().find(|l| l.contains(&format!("{}: joulefs trace replay", name()))).unwrap();
     let words: Vec<&str> = line.split_whitespace().skip_while(|w| *w != "trace").collect();
     let file = run.out().join(name).display().to_string();
     let words: Vec<&str> = words.iter().map(|w| if w.ends_with(name) { &*file } else { w }).collect();
@@ -238,7 +243,7 @@ fn pages_written_back_are_of_their_file_and_of_who_made_them_dirty() {
         let inodes = read(&run, "inodes");
         let inode = |name: &str| {
             let line = inodes.lines().find(|l| l.ends_with(&format!(" {name}"))).unwrap();
-            format!("inode {} of ubdb", line.split_whitespace().next().unwrap())
+            format!("inode {} of {}", line.split_whitespace().next().unwrap(), self::name())
         };
         let found = written_back(&last(&run, "top"));
         let of = |name: &str, by: &[&str]| {

@@ -1,5 +1,5 @@
-//! `joulefs` on a host-managed zoned disk: Linux's own zoned null_blk in Linux 6.12 as a process (`scripts/install-tools
-//! kernel`), which refuses what is not written at a zone's pointer. Skipped, and said so, where it is not built.
+//! `joulefs` on a host-managed zoned disk: Linux's own zoned null_blk (`scripts/install-tools kernel`), which refuses what is
+//! not written at a zone's pointer.
 
 use std::fs;
 use std::path::Path;

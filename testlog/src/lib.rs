@@ -2,7 +2,7 @@
 //!
 //! A test that cannot run on this machine calls [`missing`] and returns. It then passes, unless `JOULEFS_REQUIRE=1`:
 //! then it fails, so that a complete run cannot lose a test unseen. Tests that no machine has to run call
-//! [`not_shipped`] or [`only_in`] instead; they pass either way.
+//! [`not_shipped`], [`kernel_lacks`] or [`only_in`] instead; they pass either way.
 //!
 //! All of them, and [`judged_by`], add a line to the file that `JOULEFS_TESTLOG` names. `scripts/with-testlog` sets it for
 //! `make test` and prints a summary at the end.
@@ -33,6 +33,12 @@ pub fn missing(what: impl Display) {
 #[track_caller]
 pub fn not_shipped(what: impl Display) {
     report("not shipped", Location::caller(), &what.to_string());
+}
+
+/// The test needs a part of the running kernel that cannot be installed, such as a file system.
+#[track_caller]
+pub fn kernel_lacks(what: impl Display) {
+    report("not in this kernel", Location::caller(), &what.to_string());
 }
 
 /// The test belongs to another command (`make deep`, `make kernel`), which takes too long for every run.
