@@ -79,7 +79,10 @@ pub fn command(package: &KernelPackage, accelerator: Accelerator, boot: &Boot) -
         .arg(package.image())
         .args(["-initrd".as_ref(), dir.join("initrd").as_os_str()])
         .arg("-append")
-        .arg(format!("console=ttyS0 panic=-1 quiet mitigations=off guest.init={}", dir.join("init").display()))
+        .arg(format!(
+            "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check guest.init={}",
+            dir.join("init").display()
+        ))
         .args(["-virtfs", &share("host", Path::new("/"), "on"), "-virtfs", &share("shared", dir, "off")])
         .args(["-drive", &disk("image", boot.read_only)]);
     if let Some(path) = &boot.directory {
