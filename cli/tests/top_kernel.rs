@@ -121,7 +121,7 @@ fn number(run: &KernelRun, name: &str) -> u64 {
 /// What replaying the recorded requests says, on the disk as it was live.
 fn replayed(run: &KernelRun, name: &str, err: &str) -> u64 {
     let said = read(run, err);
-    let line = said.lines().find(|l| l.contains(&format!("{}: joulefs trace replay", name()))).unwrap();
+    let line = said.lines().find(|l| l.contains(&format!("{}: joulefs trace replay", self::name()))).unwrap();
     let words: Vec<&str> = line.split_whitespace().skip_while(|w| *w != "trace").collect();
     let file = run.out().join(name).display().to_string();
     let words: Vec<&str> = words.iter().map(|w| if w.ends_with(name) { &*file } else { w }).collect();

@@ -79,6 +79,7 @@ pub fn command(package: &KernelPackage, accelerator: Accelerator, boot: &Boot) -
         .arg(package.image())
         .args(["-initrd".as_ref(), dir.join("initrd").as_os_str()])
         .arg("-append")
+        // A busy host may give the emulated timer no tick while the kernel checks it.
         .arg(format!(
             "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check guest.init={}",
             dir.join("init").display()
