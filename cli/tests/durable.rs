@@ -2,6 +2,7 @@
 //!
 //! The daemon gets SIGKILL, so everything in its memory is gone, as after a crash of the machine. What the kernel kept goes
 //! too, as nobody serves the mount any more.
+#![allow(clippy::disallowed_methods, reason = "the daemon and the kernel live in real time")]
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -464,7 +464,7 @@ fn linux_recovers_the_same_from_a_cut() {
     if cases.is_empty() {
         return;
     }
-    let run = rig::kernel().without_mount().directory(&dir).timeout(std::time::Duration::from_secs(1800)).run(
+    let run = rig::kernel().without_mount().directory(dir).timeout(std::time::Duration::from_secs(1800)).run(
         &dir.join("image.0"),
         &format!(
             "cd /tmp; load loop\n\

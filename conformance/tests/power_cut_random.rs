@@ -414,7 +414,7 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
             cases.push((format!("{}:{seed}:{write}:{loss}", kind.name()), cut.records));
         }
     }
-    let ran = rig::kernel().without_mount().directory(&dir).timeout(std::time::Duration::from_secs(1800)).run(
+    let ran = rig::kernel().without_mount().directory(dir).timeout(std::time::Duration::from_secs(1800)).run(
         &dir.join("image.0"),
         &format!(
             "cd /tmp; load loop\n\

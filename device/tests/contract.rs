@@ -8,8 +8,8 @@ use device::model::disk::Disk;
 use device::model::flash::Flash;
 use device::model::{self, Pace, Remap, Simulated};
 use device::{
-    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut, Retained,
-    Tag, Time, VirtualClock,
+    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut,
+    Retained, Tag, Time, VirtualClock,
 };
 use proptest::prelude::*;
 

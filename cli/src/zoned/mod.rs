@@ -15,7 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_image, open_to_write};
+use device::{
+    Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_image, open_to_write,
+};
 use parking_lot::Mutex;
 use report::Zone;
 use rustix::fs::OFlags;

@@ -125,11 +125,8 @@ impl<D: BlockDevice> Retained<D> {
         let mut copies = self.copies.write();
         match written {
             Ok(()) => {
-                let mut block = at.0;
-                for bytes in parts.iter().flat_map(|part| part.chunks_exact(BLOCK)) {
-                    copies.put(block, bytes);
-                    block += 1;
-                }
+                let all = parts.iter().flat_map(|part| part.chunks_exact(BLOCK));
+                (at.0..).zip(all).for_each(|(block, bytes)| copies.put(block, bytes));
                 self.note_held(&copies);
             }
             // The write may have destroyed, in part, what the copies hold.
