@@ -8,12 +8,11 @@ use device::{Access, BlockDevice, Clock, Counting, FileDevice, HostRoom, OpenErr
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
 
-use crate::Failure;
 use crate::half_made::HalfMade;
 use crate::place::Place;
 use crate::reading::Reading;
 use crate::table::{self, Table};
-use crate::zoned;
+use crate::{Failure, in_use, zoned};
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -41,13 +40,13 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
-    Ok(zoned::open(path, access)?)
+    Ok(zoned::open(path, access).map_err(|why| in_use::why(path).unwrap_or(why))?)
 }
 
 /// Opens an image as the device of a volume that is written. A line says when its host has no room.
 fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), Failure> {
     check_name(path)?;
-    let (device, room) = zoned::open_to_mount(path)?;
+    let (device, room) = zoned::open_to_mount(path).map_err(|why| in_use::why(path).unwrap_or(why))?;
     if let Some(room) = &room {
         let name = path.display().to_string();
         let report = move |turn| {

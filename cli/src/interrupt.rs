@@ -21,6 +21,7 @@ pub fn signals() -> Vec<i32> {
 /// Notes the first signal that would end the process. The second one ends it at once.
 pub struct Interrupt {
     number: Arc<AtomicUsize>,
+    flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -34,12 +35,17 @@ impl Interrupt {
                 .and_then(|_| flag::register_usize(signal, number.clone(), signal.unsigned_abs() as usize))
                 .map_err(|e| format!("signals: {e}"))?;
         }
-        Ok(Interrupt { number })
+        Ok(Interrupt { number, flag: Arc::default() })
     }
 
-    /// True once a signal came.
+    /// One that comes when somebody sets a flag, whatever signals there are.
+    pub fn by(flag: Arc<AtomicBool>) -> Self {
+        Interrupt { number: Arc::default(), flag }
+    }
+
+    /// True once a signal came, or the flag was set.
     pub fn came(&self) -> bool {
-        self.number.load(Ordering::Relaxed) != 0
+        self.number.load(Ordering::Relaxed) != 0 || self.flag.load(Ordering::Relaxed)
     }
 
     /// Ends the process as the signal that came would have.

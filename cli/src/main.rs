@@ -18,9 +18,11 @@ mod half_made;
 mod held;
 mod help;
 mod image;
+mod in_use;
 mod interrupt;
 mod joules;
 mod live;
+mod logging;
 mod meant;
 mod metered;
 mod of_devices;
@@ -34,6 +36,7 @@ mod recorded;
 mod recording;
 mod rows;
 mod saved;
+mod saving;
 mod schema;
 mod session;
 mod size;
@@ -77,7 +80,7 @@ enum Command {
     Mkfs(commands::mkfs::Args),
     Mount(commands::mount::Args),
     #[command(visible_alias = "umount")]
-    Unmount(commands::mount::UnmountArgs),
+    Unmount(commands::unmount::Args),
     Ctl(commands::ctl::Args),
     Device(commands::device::Args),
     Replay(commands::replay::Args),
@@ -137,8 +140,8 @@ fn run(cli: Cli) -> ExitCode {
     let out = match cli.command {
         Command::Mkfs(a) => done(commands::mkfs::run(&a, json)),
         Command::Mount(a) => done(commands::mount::run(&a, json)),
-        Command::Unmount(a) => done(commands::mount::unmount(&a, json)),
-        Command::Ctl(a) => done(commands::ctl::run(&a, json)),
+        Command::Unmount(a) => done(commands::unmount::run(&a, json)),
+        Command::Ctl(a) => commands::ctl::run(&a, json),
         Command::Device(a) => done(commands::device::run(&a, json)),
         Command::Replay(a) => done(commands::replay::run(&a, json)),
         Command::Top(a) => commands::top::run(&a, json),

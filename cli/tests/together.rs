@@ -36,6 +36,7 @@ mod joules;
 mod lab;
 mod lab_page;
 mod lab_rows;
+mod last_word;
 mod measure;
 mod mounting;
 mod nbd;

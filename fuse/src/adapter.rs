@@ -382,7 +382,7 @@ impl fuser::Filesystem for Adapter {
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let (ino, _asks) = self.asked(req, ino);
-        if let Some(result) = control::read(&*self.fs, req, ino, name.as_bytes()) {
+        if let Some(result) = control::read(&*self.fs, self.socket.as_deref(), req, ino, name.as_bytes()) {
             return reply_xattr("getxattr", ino, result, size, reply);
         }
         let result = match name.as_bytes() {

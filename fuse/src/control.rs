@@ -1,7 +1,7 @@
 //! How do settings and counters of a running mount pass through a directory, and where a file lies through the file?
 //!
-//! As extended attributes that no list shows; the file system never sees them. Of the root: [`REPORT`] is read,
-//! [`SETTING`] is written as `name=value`. Of every file: [`EXTENTS`] is read, [`DEFRAGMENT`] is read and written. Only
+//! As extended attributes that no list shows; the file system never sees them. Of the root: [`REPORT`] and [`SOCKET`] are
+//! read, [`SETTING`] is written as `name=value`. Of every file: [`EXTENTS`] is read, [`DEFRAGMENT`] is read and written. Only
 //! root and the user who mounted may change a setting, move blocks, or ask where they are.
 //!
 //! Left out on purpose: which settings there are ([`FileSystem::tune`]), and which blocks are worth moving.
@@ -27,6 +27,8 @@ pub const ROOM: &str = "system.joulefs.room";
 /// Of the root, with a dot, a number of files, a dot and a token behind it: reading says as JSON what was spent, in all and
 /// since the answer that had this token (0: in all), by cause and by file ([`FileSystem::account`]). Empty if nobody counts.
 pub const ACCOUNT: &str = "system.joulefs.account";
+/// Of the root: reading says the name of the mount's socket ([`crate::socket`]).
+pub const SOCKET: &str = "system.joulefs.socket";
 /// Runs that one answer holds: they fit what the kernel takes as an attribute's value.
 pub const MOST: usize = 1000;
 /// Blocks that one request brings together: those of one step of the file system.
@@ -44,7 +46,16 @@ const SPENT: &str = "what was spent for which file is a matter of root and of wh
 const OTHERS: &str = "where a file lies is a matter of root and of whoever mounted";
 
 /// The answer to reading an attribute, if it is ours.
-pub(crate) fn read(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>>> {
+pub(crate) fn read(
+    fs: &dyn FileSystem,
+    socket: Option<&str>,
+    req: &Request,
+    ino: Ino,
+    name: &[u8],
+) -> Option<Result<Vec<u8>>> {
+    if ino == fs.root() && name == SOCKET.as_bytes() {
+        return Some(socket.map(|name| name.as_bytes().to_vec()).ok_or(Error::NoAttribute));
+    }
     if ino == fs.root() && name == REPORT.as_bytes() {
         let lines = fs.report().into_iter().map(|(name, value)| format!("{name} {value}\n"));
         return Some(Ok(lines.collect::<String>().into_bytes()));

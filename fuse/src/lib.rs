@@ -3,7 +3,7 @@
 //! [`mount`](fn@mount) serves any file system through `/dev/fuse`: `adapter` turns FUSE requests into
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
-//! one in the background; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
+//! one in the background; through its [`socket`] one is asked how it is, and how it ended; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
 //! their flags, `compression` what is asked of compressed files; `shown` shows everything as belonging to one owner.
 //!
 //! # What a FUSE mount cannot do
@@ -12,7 +12,8 @@
 //!   block device as their source. `fsync` of a file or a directory does arrive.
 //! * For the same reason `umount(8)` returns before the last checkpoint is written: a plain `fuse`
 //!   mount is not sent `FUSE_DESTROY`. (On `fuseblk` it would be, but the `fuser` library answers it
-//!   before the file system hears of it.) [`unmount::unmount`] waits until the image is released.
+//!   before the file system hears of it.) [`unmount::unmount`] makes everything durable first, waits for the process's
+//!   last word ([`socket`]), and until the image is released.
 //! * `O_TMPFILE` and birth times in `statx` have opcodes (`TMPFILE`, `STATX`) that `fuser` 0.18, the newest
 //!   release, does not decode; the kernel falls back or reports "not supported". `fuser`'s main line has both.
 //! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE, and passes
@@ -55,8 +56,9 @@ mod room;
 mod seek;
 mod setid;
 mod shown;
+pub mod socket;
 pub mod unmount;
 
 pub use features::Caching;
-pub use mount::{MountError, MountOptions, Mounted, mount, place, run_until_unmounted};
+pub use mount::{MountError, MountOptions, Mounted, mount, place, run_until_unmounted, run_with_socket};
 pub use shown::Owner;

@@ -2,7 +2,9 @@
 //!
 //! It ends when the kernel lets go of it (`umount`, `fusermount3 -u`), or when a signal or
 //! [`Mounted::unmount`] asks the kernel to. In every case [`Mounted::wait`] then calls
-//! [`FileSystem::unmount`], which leaves a clean checkpoint, before it returns.
+//! [`FileSystem::unmount`], which leaves a clean checkpoint, before it returns. If that fails, it is tried again for a
+//! while ([`MountOptions::retry_for`]): the host may get room, and what is in memory can be copied elsewhere meanwhile
+//! ([`crate::socket`]).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,11 +23,15 @@ use crate::kept::Kept;
 use crate::notices::Notices;
 use crate::operations::Adapter;
 use crate::shown::{Owner, Shown};
+use crate::socket::{ControlSocket, Served};
 use crate::unmount;
 
 /// Background work is offered a turn ([`FileSystem::tick`]) at least and at most this often.
 const TICK: Duration = Duration::from_secs(1);
 const TICK_AT_LEAST: Duration = Duration::from_millis(1);
+
+/// How often a last checkpoint that failed is tried again.
+const RETRY: Duration = Duration::from_secs(2);
 
 /// How long users of a busy mount get to close their files after a signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -61,6 +67,8 @@ pub struct MountOptions {
     /// How long the kernel may keep what is written to files that stay open; as long as it likes (about 35 seconds), if
     /// nothing is said or if this process may not ask it.
     pub commit: Option<Duration>,
+    /// For how long a last checkpoint that failed is tried again, every 2 seconds.
+    pub retry_for: Duration,
 }
 
 impl Default for MountOptions {
@@ -78,6 +86,7 @@ impl Default for MountOptions {
             noatime: false,
             owner: Owner::default(),
             commit: None,
+            retry_for: Duration::ZERO,
         }
     }
 }
@@ -184,6 +193,8 @@ enum Event {
     Ended(io::Result<()>),
     /// A user or a signal ends the mount.
     Signal(i32),
+    /// Everything could be made durable after all.
+    Retried,
 }
 
 /// A mount that is being served. Dropping it unmounts as a signal would.
@@ -198,6 +209,8 @@ pub struct Mounted {
     ticker: Option<(Sender<Turn>, JoinHandle<()>)>,
     signals: Option<(Handle, JoinHandle<()>)>,
     finished: bool,
+    socket: Option<Arc<ControlSocket>>,
+    retry_for: Duration,
 }
 
 /// Where a mount on `dir` would be, absolute, if there can be one. For those who have work to do before they mount.
@@ -229,6 +242,16 @@ pub fn place(dir: &Path) -> Result<PathBuf, MountError> {
 /// # Errors
 /// `fs` is not unmounted if this fails; that stays with the caller.
 pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
+    mount_with(fs, dir, options, None)
+}
+
+/// The same, with a socket through which commands reach it.
+fn mount_with(
+    fs: Arc<dyn FileSystem>,
+    dir: &Path,
+    options: &MountOptions,
+    socket: Option<Arc<ControlSocket>>,
+) -> Result<Mounted, MountError> {
     let dir = place(dir)?;
     let fs = if options.owner.is_given() { Arc::new(Shown::new(fs, options.owner)) as Arc<dyn FileSystem> } else { fs };
     let read_only = options.read_only || fs.read_only();
@@ -236,7 +259,8 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     let start = |error| MountError::Start { error };
     let notices = Arc::new(Notices::default());
     let atime = !read_only && !options.noatime;
-    let adapter = Adapter::new(fs.clone(), options.caching, atime, notices.clone()).map_err(start)?;
+    let mut adapter = Adapter::new(fs.clone(), options.caching, atime, notices.clone()).map_err(start)?;
+    adapter.socket = socket.as_ref().map(|socket| socket.name().to_owned());
     let refused = |error: io::Error| {
         let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
         match opened {
@@ -271,7 +295,20 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
         ticker: None,
         signals: None,
         finished: false,
+        socket,
+        retry_for: options.retry_for,
     };
+    if let Some(socket) = &mounted.socket {
+        let sender = mounted.sender.clone();
+        let served = Served {
+            fs: mounted.fs.clone(),
+            dir: mounted.dir.clone(),
+            device: rustix::fs::makedev(device.0, device.1),
+            // Nobody waits any more: the mount has ended.
+            poke: Box::new(move || drop(sender.send(Event::Retried))),
+        };
+        socket.serve(served).map_err(start)?;
+    }
     let kept = options.commit.filter(|_| !read_only && options.caching == Caching::Writeback);
     let kept = kept.map(|every| Kept::new(mounted.dir.clone(), device, every));
     mounted.ticker = Some(tick(mounted.fs.clone(), notices, kept).map_err(start)?);
@@ -396,13 +433,58 @@ impl Mounted {
             let _ = self.fs.getattr(self.fs.root());
             let _ = thread.join();
         }
-        let clean = self.fs.unmount();
+        let clean = self.last_checkpoint();
         if let Some((handle, thread)) = self.signals.take() {
             handle.close();
             let _ = thread.join();
         }
         clean.map_err(MountError::Unclean)?;
         ended.map_err(|error| MountError::Session { error })
+    }
+
+    /// Ends the volume's life. If its last checkpoint fails, it is tried again until [`MountOptions::retry_for`] is over, a
+    /// signal comes, or whoever unmounts wants no more attempts.
+    fn last_checkpoint(&self) -> vfs::Result<()> {
+        if let Some(socket) = &self.socket {
+            socket.detached();
+        }
+        let Err(mut why) = self.fs.unmount() else { return Ok(()) };
+        let (begun, dir) = (Instant::now(), self.dir.display());
+        let socket = self.socket.as_deref();
+        let busy = || socket.is_some_and(ControlSocket::is_busy);
+        let goes_on = || begun.elapsed() < self.retry_for && !socket.is_some_and(ControlSocket::gives_up);
+        if goes_on() {
+            let seconds = self.retry_for.as_secs();
+            log::error!(
+                "{dir}: the last checkpoint failed: {why}; what is in memory is kept, and written again for {seconds} s"
+            );
+            socket.inspect(|socket| socket.failing(&why.to_string(), begun + self.retry_for));
+        }
+        while goes_on() || busy() {
+            match self.events.recv_timeout(RETRY) {
+                Ok(Event::Signal(signal)) => {
+                    log::warn!("{dir}: signal {signal}: the last checkpoint is tried once more");
+                    socket.inspect(|socket| socket.stop());
+                    return self.fs.unmount();
+                }
+                Ok(Event::Retried | Event::Ended(_)) | Err(RecvTimeoutError::Timeout) => {}
+                // Cannot be: `sender` lives in self.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            match self.fs.unmount() {
+                Ok(()) => {
+                    log::warn!("{dir}: the last checkpoint was written after {} s", begun.elapsed().as_secs());
+                    return Ok(());
+                }
+                Err(error) => {
+                    if error != why {
+                        log::error!("{dir}: the last checkpoint failed again: {error}");
+                    }
+                    why = error;
+                }
+            }
+        }
+        Err(why)
     }
 
     /// Returns when the kernel has let go, or when it does not and must not be waited for any longer.
@@ -421,6 +503,7 @@ impl Mounted {
                     }
                     return result;
                 }
+                Ok(Event::Retried) => {}
                 Ok(Event::Signal(signal)) if !asked => {
                     log::info!("signal {signal}: unmounting {}", self.dir.display());
                     asked = true;
@@ -464,7 +547,21 @@ pub fn run_until_unmounted(
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<(), MountError> {
-    let mut mounted = mount(fs, dir, options)?;
+    serve(mount(fs, dir, options)?, ready)
+}
+
+/// The same, with a socket through which commands reach it. Whoever calls this says the last word there.
+pub fn run_with_socket(
+    fs: Arc<dyn FileSystem>,
+    dir: &Path,
+    options: &MountOptions,
+    socket: Arc<ControlSocket>,
+    ready: impl FnOnce(),
+) -> Result<(), MountError> {
+    serve(mount_with(fs, dir, options, Some(socket))?, ready)
+}
+
+fn serve(mut mounted: Mounted, ready: impl FnOnce()) -> Result<(), MountError> {
     mounted.unmount_on_signals()?;
     ready();
     mounted.wait()

@@ -47,6 +47,8 @@ pub(crate) struct Adapter {
     pub(crate) notices: Arc<Notices>,
     /// Where requests go that must wait for the kernel's cache; none without one.
     pub(crate) waiting: Option<Sender<Job>>,
+    /// The name of the mount's socket, if it has one.
+    pub(crate) socket: Option<String>,
 }
 
 impl Adapter {
@@ -76,6 +78,7 @@ impl Adapter {
             room: Room::default(),
             notices,
             waiting,
+            socket: None,
         })
     }
 

@@ -1,9 +1,13 @@
-//! How is a mount ended from outside, and how does one know that it is over?
+//! How is a mount ended from outside, and how does one know that it is over, and that nothing is lost?
 //!
-//! `umount(8)` of a plain `fuse` mount returns while the serving process may still be writing its last
-//! checkpoint. The convention here: the mount's source, as the kernel lists it, is the image; the
-//! serving process holds an advisory lock (`flock`) on the image as long as it uses it, and gives it up
-//! only after the checkpoint. Waiting for that lock is waiting for the end.
+//! `umount(8)` of a plain `fuse` mount returns while the serving process may still be writing its last checkpoint, and
+//! cannot know whether that succeeds. So [`unmount`] first has the process make everything durable, through its socket
+//! ([`crate::socket`]). If that fails the mount stays, with everything in it. Else it is detached, and the process says at
+//! its end how it ended: its last word.
+//!
+//! The mount's source, as the kernel lists it, is the image; the serving process holds an advisory lock (`flock`) on the image
+//! as long as it uses it, and gives it up after its last word. Whoever unmounts waits for that lock, too, so that the image
+//! can be used at once.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,6 +20,8 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+
+use crate::socket::{Client, LastWord, Reply, Request, SocketError, Status};
 
 /// How long a mount that is in use is tried again: `df`, a shell's prompt or an indexer hold one for a moment.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -49,6 +55,56 @@ pub enum UnmountError {
         /// What it said.
         error: io::Error,
     },
+    /// Not unmounted: what is in memory cannot be made durable.
+    #[error(
+        "{dir}: not unmounted: {what} cannot be made durable: {why}; mend that (is the host full?) and give: joulefs ctl {dir} retry; or copy it elsewhere: joulefs ctl {dir} save NEW_DIR; or lose it: joulefs unmount --give-up-unwritten {dir}",
+        dir = dir.display()
+    )]
+    NotDurable {
+        /// The directory.
+        dir: PathBuf,
+        /// What would be lost.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// Not unmounted: the serving process does not say whether everything is durable.
+    #[error("{dir}: not unmounted: {error}", dir = dir.display())]
+    Unheard {
+        /// The directory.
+        dir: PathBuf,
+        /// Why not.
+        error: SocketError,
+    },
+    /// Unmounted, and the last checkpoint failed.
+    #[error("{dir}: unmounted, but {what} is lost: {why}", dir = dir.display())]
+    Lost {
+        /// The directory.
+        dir: PathBuf,
+        /// What is lost.
+        what: String,
+        /// Why.
+        why: String,
+    },
+    /// Unmounted, and the volume is whole, but something else failed.
+    #[error("{dir}: unmounted, and the volume is whole, but: {why}", dir = dir.display())]
+    Amiss {
+        /// The directory.
+        dir: PathBuf,
+        /// What.
+        why: String,
+    },
+    /// Unmounted, but the serving process was gone, or ended without its last word.
+    #[error(
+        "{dir}: unmounted, but its process has ended without writing the last checkpoint: {image} holds what was durable by then, as after a power cut",
+        dir = dir.display(), image = image.display()
+    )]
+    Died {
+        /// The directory.
+        dir: PathBuf,
+        /// The image.
+        image: PathBuf,
+    },
     /// Unmounted, but the serving process did not let go of the image in time.
     #[error("{image}: still being written after {seconds} s; its process has not finished", image = image.display())]
     StillWriting {
@@ -72,6 +128,22 @@ pub struct MountedAt {
     pub device: (u32, u32),
 }
 
+/// How a mount is to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ending {
+    /// How long the serving process is waited for.
+    pub patience: Duration,
+    /// It ends even if what is in memory cannot be made durable and is lost.
+    pub give_up: bool,
+}
+
+impl Ending {
+    /// The usual one, which loses nothing.
+    pub fn within(patience: Duration) -> Self {
+        Ending { patience, give_up: false }
+    }
+}
+
 /// What has been unmounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmounted {
@@ -79,6 +151,24 @@ pub struct Unmounted {
     pub mount: MountedAt,
     /// A directory at which the same file system is still mounted.
     pub elsewhere: Option<PathBuf>,
+    /// The last word; `None` if it is mounted elsewhere, or had no socket.
+    pub word: Option<LastWord>,
+}
+
+/// What happens between, for whoever waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Between {
+    /// The kernel could not hand over all that was written. Whoever wrote it was told when it closed or synced the file.
+    Refused(String),
+    /// Everything is durable, but the last word cannot be heard here.
+    Unheard,
+    /// The last checkpoint failed and is tried again.
+    Failing {
+        /// The image.
+        image: PathBuf,
+        /// How it is.
+        status: Status,
+    },
 }
 
 /// Every mount this process can see, oldest first.
@@ -168,18 +258,50 @@ fn absolute(dir: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Ends the mount of `kind` (as `fuse.joulefs`) at `dir` and waits until its process has written the
-/// last checkpoint and released the image, at most `patience`.
+/// Ends the mount of `kind` (as `fuse.joulefs`) at `dir`: everything is made durable, or it stays; then it is detached, and
+/// its process has written the last checkpoint and released the image when this returns.
 ///
 /// A source that is not a file is not waited for: there is no image. Nor is a file system that is mounted
 /// elsewhere too (`mount --bind`): it lives on there.
-pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, UnmountError> {
+pub fn unmount(
+    dir: &Path,
+    kind: &str,
+    ending: Ending,
+    mut heard: impl FnMut(&Between),
+) -> Result<Unmounted, UnmountError> {
     let refused = |error| UnmountError::Refused { dir: dir.to_owned(), error };
     let absolute = absolute(dir).map_err(refused)?;
     let mount = mounted_at(&absolute)
         .map_err(refused)?
         .filter(|m| m.kind == kind)
         .ok_or_else(|| UnmountError::NotMounted { dir: dir.to_owned(), kind: kind.to_owned() })?;
+    let elsewhere = elsewhere(&mount).map_err(refused)?;
+    let died = || UnmountError::Died { dir: dir.to_owned(), image: mount.source.clone() };
+    let unheard = |error| UnmountError::Unheard { dir: dir.to_owned(), error };
+    let waiting = match elsewhere {
+        Some(_) => None,
+        None => match Client::of_mount(&absolute) {
+            Ok(client) => Some(make_durable(dir, &absolute, client, ending, &mut heard)?),
+            Err(SocketError::Nobody) => None,
+            Err(SocketError::Elsewhere) => {
+                // The mount itself can be asked.
+                let synced = write_back(&absolute).and_then(|()| File::open(&absolute)?.sync_all());
+                if let Err(e) = synced
+                    && !ending.give_up
+                {
+                    let what = "everything since the last checkpoint".to_owned();
+                    return Err(UnmountError::NotDurable { dir: dir.to_owned(), what, why: e.to_string() });
+                }
+                heard(&Between::Unheard);
+                None
+            }
+            Err(SocketError::Io(e)) if e.raw_os_error() == Some(libc::ENOTCONN) => {
+                detach_soon(&absolute).map_err(refused)?;
+                return Err(died());
+            }
+            Err(error) => return Err(unheard(error)),
+        },
+    };
     detach_soon(&absolute).map_err(|error| {
         if error.raw_os_error() == Some(libc::EBUSY) {
             UnmountError::Busy { dir: dir.to_owned() }
@@ -187,13 +309,83 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, 
             refused(error)
         }
     })?;
-    let elsewhere = mounts().map_err(refused)?.into_iter().rev().find(|m| m.device == mount.device).map(|m| m.dir);
     if elsewhere.is_some() {
-        return Ok(Unmounted { mount, elsewhere });
+        return Ok(Unmounted { mount, elsewhere, word: None });
     }
-    match wait_released(&mount.source, patience) {
-        Ok(false) => Err(UnmountError::StillWriting { image: mount.source, seconds: patience.as_secs() }),
-        Ok(true) | Err(_) => Ok(Unmounted { mount, elsewhere }),
+    let still_writing =
+        || UnmountError::StillWriting { image: mount.source.clone(), seconds: ending.patience.as_secs() };
+    let word = match waiting.map(|client| last_word(client, &mount.source, ending, &mut heard)).transpose() {
+        Ok(word) => word,
+        Err(SocketError::Late { .. }) => return Err(still_writing()),
+        Err(_) => return Err(died()),
+    };
+    if wait_released(&mount.source, ending.patience).is_ok_and(|released| !released) {
+        return Err(still_writing());
+    }
+    match &word {
+        Some(LastWord { lost: Some(why), .. }) => {
+            let what = word.as_ref().map(LastWord::what_is_lost).unwrap_or_default();
+            Err(UnmountError::Lost { dir: dir.to_owned(), what, why: why.clone() })
+        }
+        Some(LastWord { amiss: Some(why), .. }) => Err(UnmountError::Amiss { dir: dir.to_owned(), why: why.clone() }),
+        _ => Ok(Unmounted { mount, elsewhere, word }),
+    }
+}
+
+/// Another directory where the file system of a mount is mounted.
+fn elsewhere(mount: &MountedAt) -> io::Result<Option<PathBuf>> {
+    Ok(mounts()?.into_iter().rev().find(|m| m.device == mount.device && m.dir != mount.dir).map(|m| m.dir))
+}
+
+/// Has everything made durable, and returns a connection through which the last word comes.
+fn make_durable(
+    dir: &Path,
+    absolute: &Path,
+    client: Client,
+    ending: Ending,
+    heard: &mut impl FnMut(&Between),
+) -> Result<Client, UnmountError> {
+    let unheard = |error| UnmountError::Unheard { dir: dir.to_owned(), error };
+    if let Err(error) = write_back(absolute) {
+        heard(&Between::Refused(error.to_string()));
+    }
+    let answer = client.patience(ending.patience).ask(&Request::Retry, None).map_err(unheard)?;
+    if let Reply::Failed(status) = answer
+        && !ending.give_up
+    {
+        let (what, why) = (status.not_durable(), status.failed.unwrap_or_default());
+        return Err(UnmountError::NotDurable { dir: dir.to_owned(), what, why });
+    }
+    // Before it is detached: afterwards the process may be gone before it can be asked.
+    let mut waiting = Client::of_mount(absolute).map_err(unheard)?.patience(ending.patience);
+    waiting.ask(&Request::Wait { give_up: ending.give_up }, None).map_err(unheard)?;
+    Ok(waiting.patience(ending.patience))
+}
+
+/// Makes the kernel hand over what it holds of the files below a mount's directory. A directory that this user may not
+/// open is left to the unmount, which does the same.
+pub fn write_back(dir: &Path) -> io::Result<()> {
+    match File::open(dir) {
+        Ok(dir) => Ok(rustix::fs::syncfs(dir)?),
+        Err(_) => Ok(()),
+    }
+}
+
+fn last_word(
+    mut client: Client,
+    image: &Path,
+    ending: Ending,
+    heard: &mut impl FnMut(&Between),
+) -> Result<LastWord, SocketError> {
+    loop {
+        match client.next()? {
+            Reply::LastWord(word) => return Ok(word),
+            Reply::Failing(status) => {
+                client.wait_for(ending.patience + Duration::from_secs(status.retrying_s.unwrap_or(0)));
+                heard(&Between::Failing { image: image.to_owned(), status });
+            }
+            _ => {}
+        }
     }
 }
 

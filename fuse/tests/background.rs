@@ -13,7 +13,7 @@ use std::time::Duration;
 use conformance::memfs::MemFs;
 use joulefs_fuse::daemon::{DaemonError, ready, start};
 use joulefs_fuse::run_until_unmounted;
-use joulefs_fuse::unmount::{mounted_at, unmount};
+use joulefs_fuse::unmount::{Ending, mounted_at, unmount};
 
 use crate::support::{can_mount, options};
 
@@ -55,7 +55,7 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
         let target = fs::read_link(process.join("fd").join(stream)).unwrap();
         assert_eq!(target, Path::new("/dev/null"));
     }
-    unmount(dir.path(), "fuse.memfs", Duration::ZERO).unwrap();
+    unmount(dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap();
     // It is our child still, so it stays a zombie when it has ended.
     let ended = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conformance::memfs::MemFs;
 use joulefs_fuse::MountError;
-use joulefs_fuse::unmount::{UnmountError, mounted_at, unmount};
+use joulefs_fuse::unmount::{Ending, UnmountError, mounted_at, unmount};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::support::{can_mount, mount, mount_any, options};
@@ -72,7 +72,7 @@ fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
     m.mounted.unmount_on_signals().unwrap();
     let open = File::create(m.path("open")).unwrap();
     assert_eq!(m.mounted.unmount().unwrap_err().raw_os_error(), Some(libc::EBUSY));
-    let error = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO).unwrap_err();
+    let error = unmount(m.dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
     kill_process(getpid(), Signal::TERM).unwrap();
     // The first signal has been acted on when the name is gone.
@@ -162,7 +162,7 @@ fn unmounting_waits_until_the_image_is_released() {
         std::thread::sleep(Duration::from_millis(100));
         drop(lock);
     });
-    unmount(dir.path(), "fuse.memfs", Duration::from_secs(30)).unwrap();
+    unmount(dir.path(), "fuse.memfs", Ending::within(Duration::from_secs(30)), |_| ()).unwrap();
     assert!(fs.ended());
     let free = rustix::fs::flock(image.as_file(), rustix::fs::FlockOperation::NonBlockingLockExclusive);
     assert_eq!(free, Ok(()));
@@ -172,9 +172,9 @@ fn unmounting_waits_until_the_image_is_released() {
 #[test]
 fn unmounting_what_is_not_mounted_says_so() {
     let dir = tempfile::tempdir().unwrap();
-    let error = unmount(dir.path(), "fuse.memfs", Duration::ZERO).unwrap_err();
+    let error = unmount(dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
-    let error = unmount(Path::new("/proc"), "fuse.memfs", Duration::ZERO).unwrap_err();
+    let error = unmount(Path::new("/proc"), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
 }
 
@@ -226,7 +226,7 @@ fn unmounting_a_second_place_of_a_mount_does_not_wait_for_the_first() {
         done => done.unwrap(),
     }
     let open = File::create(m.path("open")).unwrap();
-    let done = unmount(second.path(), "fuse.memfs", Duration::ZERO).unwrap();
+    let done = unmount(second.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap();
     assert_eq!(done.elsewhere, Some(m.dir.path().canonicalize().unwrap()));
     assert!(!m.fs.ended());
     drop(open);
@@ -248,7 +248,7 @@ fn a_mount_that_somebody_looks_at_now_and_then_can_be_unmounted() {
                 }
             });
             std::thread::sleep(Duration::from_millis(2));
-            let ended = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO);
+            let ended = unmount(m.dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ());
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             ended.unwrap();
         });

@@ -1,9 +1,14 @@
-//! `joulefs ctl`: how does a mounted volume clean, and how shall it?
+//! `joulefs ctl`: how does a mounted volume clean, and how shall it? What becomes of what it could not write?
 //!
-//! Asks and tells the daemon through extended attributes of the mount's directory (`fuse::control`). Which settings there
-//! are, and what they mean, the core decides.
+//! Settings and counters go through extended attributes of the mount's directory (`fuse::control`). Which settings there
+//! are, and what they mean, the core decides. What takes longer, and what is asked after the mount is gone, goes through the
+//! socket of the process that serves ([`rescue`]).
 
+mod rescue;
+
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use f2fs::gc::control::{KNOBS, check};
 use rustix::fs::XattrFlags;
@@ -11,23 +16,28 @@ use serde_json::{Map, Value, json};
 
 use crate::{Failure, meant, output};
 
-/// Show and change how a mounted volume cleans.
+/// Show and change how a mounted volume cleans, and save what it could not write.
 ///
-/// Without settings, or with `stat`, prints counters and settings. Changing takes root, or the user who
+/// Without settings, or with `stat`, prints the volume's state, counters and settings. Changing takes root, or the user who
 /// mounted. A change lasts until the volume is unmounted.
+///
+/// When a checkpoint fails (the host is full, the disk fails), the state is `failed`, the volume takes no more changes, and
+/// what is in memory is kept. `retry` makes everything durable after all, once there is room. `save OUT` copies what is not
+/// durable into the directory OUT, which is made or must be empty. Both work with the image in place of DIR, too,
+/// while its process still keeps what it could not write after an unmount.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub struct Args {
-    /// Where the volume is mounted.
+    /// Where the volume is mounted; or its image.
     dir: PathBuf,
-    /// `stat`, or settings to change, as NAME=VALUE.
-    #[arg(value_name = "stat|NAME=VALUE")]
-    what: Vec<String>,
+    /// `stat`; `retry`; `save` and a directory; or settings to change, as NAME=VALUE.
+    #[arg(value_name = "stat|retry|save OUT|NAME=VALUE")]
+    what: Vec<OsString>,
 }
 
 fn after_help() -> String {
     let mut text = "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /archive power=powered\n  \
-                    joulefs ctl /mnt stat\n\nSettings of F2FS:\n"
+                    joulefs ctl /mnt stat\n  joulefs ctl /mnt retry\n  joulefs ctl disk.img save rescued\n\nSettings of F2FS:\n"
         .to_owned();
     for (name, values, meaning) in KNOBS {
         text += &format!("  {name}={values}\n        {meaning}\n");
@@ -40,8 +50,16 @@ fn after_help() -> String {
 }
 
 /// Runs it.
-pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let wanted: Vec<&String> = args.what.iter().filter(|w| *w != "stat").collect();
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    match &args.what[..] {
+        [word] if word == "retry" => return rescue::retry(&args.dir, as_json).map(|()| ExitCode::SUCCESS),
+        [word, to] if word == "save" => return rescue::save(&args.dir, Path::new(to), as_json),
+        [word, ..] if word == "save" => return Err(Failure::usage("save: name one directory to copy to")),
+        [word, ..] if word == "retry" => return Err(Failure::usage("retry: takes nothing else")),
+        _ => {}
+    }
+    let what: Vec<String> = args.what.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let wanted: Vec<&String> = what.iter().filter(|w| *w != "stat").collect();
     let mut settings = Vec::new();
     for text in &wanted {
         let (name, value) = text
@@ -55,7 +73,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         settings.push((name, value));
     }
     // Fails if this is no mount of ours, before anything is changed.
-    let before = report(&args.dir)?;
+    let before = match settings.is_empty() && !args.dir.is_dir() {
+        true => rescue::report(&args.dir)?,
+        false => report(&args.dir)?,
+    };
     let check = if before.iter().any(|(name, _)| name == "strategy") { scherlfs::control::check } else { check };
     for (name, value) in &settings {
         check(name, value).map_err(|why| {
@@ -77,7 +98,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         })?;
     }
     let now = if settings.is_empty() { before } else { report(&args.dir)? };
-    let shown: Vec<_> = match wanted.len() == args.what.len() && !wanted.is_empty() {
+    let shown: Vec<_> = match wanted.len() == what.len() && !wanted.is_empty() {
         true => now.into_iter().filter(|(n, _)| settings.iter().any(|s| s.0 == n)).collect(),
         false => now,
     };
@@ -86,10 +107,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::print(&json!(map));
     } else {
         for (name, value) in shown {
-            output::line(&format!("{name:<26} {value}"));
+            output::line(&format!("{name:<26} {}", output::plain(&value)));
         }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What may be meant by a setting that nobody has, or by a value that one cannot have.

@@ -28,3 +28,4 @@ pub mod top;
 pub mod trace;
 pub mod tree;
 pub mod undo;
+pub mod unmount;

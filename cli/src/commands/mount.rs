@@ -1,4 +1,4 @@
-//! `joulefs mount` and `joulefs unmount`: how does a mount begin, what stands between it and the image, and how does it end?
+//! `joulefs mount`: how does a mount begin, what stands between it and the image, and how does it end?
 //!
 //! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
 //! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
@@ -9,7 +9,7 @@ pub mod options;
 mod whose;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,8 @@ use device::energy::profile::Profile;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::{CheckpointChoice, RollForward};
+use fuse::MountError;
+use fuse::socket::{ControlSocket, LastWord, Status};
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{number, on};
@@ -26,15 +28,18 @@ use volume::{Kind, MountOptions, OptionError};
 use crate::flame::{FlameArgs, Graph, names};
 use crate::image::Image;
 use crate::live::Live;
+use crate::logging::Log;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, beside, held, image, output, power, size, whole};
+use crate::{Failure, beside, held, image, output, power, saving, size, whole};
 
 /// Mount an image through FUSE.
 ///
 /// Runs in the background unless -f is given. The mount ends by `joulefs unmount DIR`,
-/// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
-/// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
+/// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process. Only `joulefs unmount` makes sure beforehand that everything
+/// can be made durable, and returns when the volume is closed; the others detach first. If the last checkpoint then fails,
+/// the process keeps the image locked and tries again for a while (-o retry), says so in the log (-o log, and the
+/// system's), and answers `joulefs ctl IMAGE retry` and `joulefs ctl IMAGE save OUT`. Another signal ends it.
 ///
 /// Access times follow the rule of Linux's relatime, by what is read from here: a file that is read from the
 /// kernel's cache alone does not look read. With `-o noatime` they stand still.
@@ -106,19 +111,8 @@ fn after_help() -> String {
     format!("{examples}{}{owners}{archive}", options::table())
 }
 
-/// Unmount and wait until the volume is closed.
-///
-/// A mount in use is tried again for a second. One that is mounted in a second place too (`mount --bind`) lives on
-/// there and is not waited for.
-#[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs unmount /mnt && fsck.f2fs --dry-run disk.img")]
-pub struct UnmountArgs {
-    /// Where it is mounted.
-    dir: PathBuf,
-    /// Seconds to wait for the last checkpoint.
-    #[arg(long, default_value_t = 60)]
-    wait: u64,
-}
+/// For how long a last checkpoint that failed is tried again, without `retry=`.
+const RETRY_FOR: Duration = Duration::from_secs(60);
 
 /// Within which time changes become durable, unless `commit=` says otherwise: as on ext4.
 const COMMIT: Duration = Duration::from_secs(5);
@@ -137,6 +131,8 @@ pub struct Parsed {
     index: Option<PathBuf>,
     /// Bytes of contents that are kept beside it.
     keep: Option<u64>,
+    /// Where messages are written, too.
+    log: Option<PathBuf>,
     /// `power=auto`: the host is asked whether it runs on battery, now and later.
     power_auto: bool,
 }
@@ -145,7 +141,8 @@ pub struct Parsed {
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::of_f2fs(f2fs::MountOptions::for_machine(fuse::memory::of_machine()));
     let mut fuse = fuse::MountOptions::default();
-    let (mut stats, mut index, mut keep) = (None, None, None);
+    let (mut stats, mut index, mut keep, mut log) = (None, None, None, None);
+    fuse.retry_for = RETRY_FOR;
     let mut power_auto = false;
     let power_given = args.options.iter().any(|option| option.starts_with("power="));
     let commit = Commit { on_battery: power_given.then_some(COMMIT_ON_BATTERY), ..Commit::within(COMMIT) };
@@ -223,6 +220,15 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 // The daemon's working directory is another one.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
+            "log" => {
+                let file = value.ok_or_else(|| Failure::usage("-o log: write log=FILE"))?;
+                log = Some(std::path::absolute(file).map_err(|e| format!("-o log={file}: {e}"))?);
+            }
+            "retry" => {
+                let seconds = value.and_then(|v| v.parse::<u32>().ok());
+                let seconds = seconds.ok_or_else(|| Failure::usage(format!("-o {option}: write retry=SECONDS")))?;
+                fuse.retry_for = Duration::from_secs(seconds.into());
+            }
             _ => {
                 return Err(Failure::Usage(options::unknown(option, name)));
             }
@@ -256,7 +262,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     }
     let on_battery = |commit: Commit| commit.on_battery.filter(|_| core.f2fs.gc.power == Power::Battery);
     fuse.commit = core.f2fs.commit.map(|commit| on_battery(commit).unwrap_or(commit.after));
-    Ok(Parsed { core, fuse, stats, index, keep, power_auto })
+    Ok(Parsed { core, fuse, stats, index, keep, log, power_auto })
 }
 
 /// Runs it.
@@ -283,6 +289,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     image::check_name(&args.image)?;
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = fuse::place(&args.dir).map_err(|e| e.to_string())?;
+    if let Some(file) = parsed.log.as_ref().filter(|file| is_below(file, &dir)) {
+        // Whoever serves would wait for itself.
+        return Err(Failure::usage(format!(
+            "-o log={}: is below the mount itself; name a place elsewhere",
+            file.display()
+        )));
+    }
+    let messages = parsed.log.take();
+    let failed = |e| format!("-o log={}: {e}", messages.as_deref().unwrap_or(Path::new("")).display());
+    Log::begin(args.background, messages.clone()).map_err(failed)?;
     parsed.fuse.fsname = path.display().to_string();
     // A recording has no word for an access, and a replay would not spend what noting it did.
     parsed.fuse.noatime |= args.record.is_some();
@@ -306,7 +322,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut ends = Vec::new();
     let mut metered = None;
     let (index, keep) = (parsed.index.take(), parsed.keep);
-    let image = Image::open_through(&path, parsed.core, |mut device, kind, options| {
+    let image = Arc::new(Image::open_through(&path, parsed.core, |mut device, kind, options| {
         if let Some(room) = options.host_room() {
             host::check(room, &path)?;
         }
@@ -325,7 +341,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let (device, end) = recording.of_device(device, &causes)?;
         ends.push(end);
         Ok(device)
-    })?;
+    })?);
+    let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())));
+    let socket = Arc::new(socket.map_err(|e| format!("{}: no control socket: {e}", path.display()))?);
     let idle = idle::notes(&core, &args.options, image.mounted().kind());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
@@ -368,7 +386,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
-    let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| Failure::from(e.to_string()));
+    let out = match fuse::run_with_socket(served, &dir, &parsed.fuse, socket.clone(), ready) {
+        // Closing the image says whether it is lost.
+        Err(MountError::Unclean(_)) => Ok(()),
+        out => out.map_err(|e| Failure::from(e.to_string())),
+    };
     drop(watch);
     // Whatever ended the mount, the volume must be left clean. If it is already, this does nothing.
     let closed = image.close();
@@ -404,22 +426,22 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             }
         }
     }
-    ends.into_iter().fold(out.and(closed).and(stats).and(written), |out, end| out.and(end.finish()))
+    let rest = ends.into_iter().fold(out.and(stats).and(written), |out, end| out.and(end.finish()));
+    let Status { checkpoint, age_s, .. } = socket.status();
+    let text = |failure: &Failure| failure.text().to_owned();
+    let word =
+        LastWord { lost: closed.as_ref().err().map(text), checkpoint, age_s, amiss: rest.as_ref().err().map(text) };
+    let lost = closed.map_err(|why| Failure::from(format!("{}; {} is lost", why.text(), word.what_is_lost())));
+    let ended = lost.and(rest);
+    if let (Err(failure), true) = (&ended, args.background || messages.is_some()) {
+        log::error!("{failure}");
+    }
+    socket.last_word(&word);
+    ended
 }
 
-/// Runs `unmount`.
-pub fn unmount(args: &UnmountArgs, as_json: bool) -> Result<(), Failure> {
-    let patience = Duration::from_secs(args.wait);
-    let done = fuse::unmount::unmount(&args.dir, "fuse.joulefs", patience).map_err(|e| e.to_string())?;
-    let mut said = json!({ "unmounted": args.dir.display().to_string() });
-    if let Some(dir) = done.elsewhere {
-        let dir = dir.display().to_string();
-        if !as_json {
-            output::line(&format!("the volume is still mounted at {dir}"));
-        }
-        said["mounted"] = json!(dir);
-    }
-    output::done(as_json, &said);
-
-    Ok(())
+/// True if a file is, or would be made, in a directory or below it.
+fn is_below(file: &Path, dir: &Path) -> bool {
+    let above = file.parent().and_then(|above| std::fs::canonicalize(above).ok());
+    above.is_some_and(|above| above.starts_with(dir))
 }

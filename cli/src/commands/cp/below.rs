@@ -84,7 +84,12 @@ impl Below {
         let there = if named.as_os_str().is_empty() { Path::new(".") } else { named };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::openat(CWD, there, flags, Mode::empty()).map_err(|e| fail(e.into()))?;
-        let seed = device::rng::entropy().map_err(fail)?;
+        Self::at(top, named)
+    }
+
+    /// The directory that is open.
+    pub fn at(top: OwnedFd, named: &Path) -> Out<Self> {
+        let seed = device::rng::entropy().map_err(|e| format!("{}: {e}", named.display()))?;
         let rng = RefCell::new(Rng::new(u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]))));
         Ok(Below { top: Rc::new(top), named: named.to_owned(), way: RefCell::default(), rng })
     }

@@ -34,7 +34,7 @@ use crate::{Failure, output, progress};
 use item::Sink;
 pub use item::{Glance, Item, Out, Reader, Source, join};
 use walk::{Copy, Done, Survey, base};
-pub use walk::{Filled, copy_tree, fill, survey};
+pub use walk::{Filled, copy_out, copy_tree, fill, survey};
 
 /// Copy files into, out of and between images.
 ///
@@ -64,6 +64,11 @@ pub struct Args {
     options: Vec<String>,
     #[command(flatten)]
     reading: Reading,
+}
+
+/// All of an image that somebody else has mounted, as a source.
+pub fn whole(image: &Image) -> inside::Inside<'_> {
+    inside::Inside { image: inside::Hold::Lent(image), owners: false }
 }
 
 /// Opens what is copied from, and says where in it to begin.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -217,6 +218,16 @@ pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool
     stop.end();
     copied?;
     Ok(done.failed)
+}
+
+/// Copies a source into a directory of the host that is open. What could not be copied is noted, and not told.
+pub fn copy_out(source: &dyn Source, to: OwnedFd, named: &Path, stop: &Interrupt) -> Out<Done> {
+    let (mut done, bar) = (Done::default(), ProgressBar::hidden());
+    let sink = &below::Below::at(to, named)?;
+    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
+    let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
+    copy.tree(b"/", b"/")?;
+    Ok(done)
 }
 
 /// What came of filling a volume.

@@ -36,6 +36,16 @@ const EITHER: &[Choice] = &[
     ),
     ("commit_idle", "on|off", "off: not sooner when nothing changes; default on"),
     ("stats", "FILE", "what was written and why, at the end; JSON if FILE ends in .json"),
+    (
+        "log",
+        "FILE",
+        "messages are added to FILE, too; from the background they go to the system's log (/dev/log) in any case",
+    ),
+    (
+        "retry",
+        "SECONDS",
+        "for so long a last checkpoint that failed is tried again, every 2 seconds, and the image stays locked; default 60",
+    ),
 ];
 
 /// Of F2FS.

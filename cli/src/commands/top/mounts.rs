@@ -8,6 +8,7 @@ use device::energy::Component;
 use fuse::control::{ACCOUNT, REPORT};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
+use vfs::state::State;
 
 use super::machine::label;
 use super::screen::{seconds, watts};
@@ -24,6 +25,7 @@ struct Mount {
     /// Of the last answer.
     token: u64,
     said: Value,
+    state: State,
     /// It is a mount no more.
     gone: bool,
 }
@@ -61,6 +63,16 @@ fn ask(dir: &Path, files: usize, since: u64) -> Result<Value, No> {
     serde_json::from_slice(&bytes[..n]).map_err(|_| unread())
 }
 
+/// Whether a mount can make everything durable; nothing is known of one that does not say so.
+fn state(dir: &Path) -> State {
+    let mut bytes = vec![0; LONGEST];
+    let n = rustix::fs::getxattr(dir, REPORT, &mut bytes[..]).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..n]);
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    let report: Vec<(String, String)> = lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    State::of_report(&report).unwrap_or_default()
+}
+
 impl Mounts {
     /// Begins to ask; `files` files are named at most.
     pub fn open(dirs: &[PathBuf], files: usize) -> Result<Self, Failure> {
@@ -73,7 +85,7 @@ impl Mounts {
                 No::Gone => format!("{}: not the directory of a mounted volume of this program", dir.display()).into(),
                 No::Other(failure) => failure,
             })?;
-            all.push(Mount { dir: dir.clone(), token: token(&said), said, gone: false });
+            all.push(Mount { dir: dir.clone(), token: token(&said), said, state: state(dir), gone: false });
         }
         Ok(Mounts { all, files })
     }
@@ -82,7 +94,10 @@ impl Mounts {
     pub fn refresh(&mut self) -> Result<(), Failure> {
         for mount in self.all.iter_mut().filter(|m| !m.gone) {
             match ask(&mount.dir, self.files, mount.token) {
-                Ok(said) => (mount.token, mount.said) = (token(&said), said),
+                Ok(said) => {
+                    (mount.token, mount.said) = (token(&said), said);
+                    mount.state = state(&mount.dir);
+                }
                 Err(No::Gone) => mount.gone = true,
                 Err(No::Other(failure)) => return Err(failure),
             }
@@ -112,6 +127,8 @@ impl Mounts {
             out.remove("token");
             out.insert("mount".into(), json!(m.dir.display().to_string()));
             out.insert("mounted".into(), json!(!m.gone));
+            out.insert("failed".into(), json!(m.state.failed));
+            out.insert("durable_age_s".into(), json!(m.state.age_s));
             out.insert("watts".into(), json!(power(&said, interval)));
             out.insert("causes".into(), rows(&said, "causes"));
             out.insert("files".into(), rows(&said, "files"));
@@ -152,6 +169,9 @@ impl Mounts {
                 said["profile"].as_str().unwrap_or_default(),
                 if mount.gone { "; unmounted" } else { "" }
             );
+            if let Some(why) = &mount.state.failed {
+                out += &format!("\nits last checkpoint failed: {}", output::plain(why));
+            }
             for (what, list) in [("cause", "causes"), ("file", "files")] {
                 out += &format!("\n\n{}", table(what, &said[list], interval, self.files));
             }
@@ -173,8 +193,26 @@ impl Mounts {
             "# TYPE joulefs_mount_power_watts gauge\n# UNIT joulefs_mount_power_watts watts\n\
              # HELP joulefs_mount_power_watts Power of a mount between the last two refreshes.\n",
         );
+        let mut failed = String::from(
+            "# TYPE joulefs_mount_failed gauge\n\
+             # HELP joulefs_mount_failed 1 if its last checkpoint could not be written.\n",
+        );
+        let mut failure = String::from(
+            "# TYPE joulefs_mount_failure info\n# HELP joulefs_mount_failure Why it could not be written.\n",
+        );
+        let mut age = String::from(
+            "# TYPE joulefs_mount_durable_age_seconds gauge\n# UNIT joulefs_mount_durable_age_seconds seconds\n\
+             # HELP joulefs_mount_durable_age_seconds Time since its last checkpoint became durable.\n",
+        );
         for mount in &self.all {
             let dir = label(&mount.dir.display().to_string());
+            failed += &format!("joulefs_mount_failed{{mount=\"{dir}\"}} {}\n", u8::from(mount.state.failed.is_some()));
+            if let Some(why) = &mount.state.failed {
+                failure += &format!("joulefs_mount_failure_info{{mount=\"{dir}\",reason=\"{}\"}} 1\n", label(why));
+            }
+            if let Some(seconds) = mount.state.age_s {
+                age += &format!("joulefs_mount_durable_age_seconds{{mount=\"{dir}\"}} {seconds}\n");
+            }
             for row in mount.said["causes"].as_array().into_iter().flatten() {
                 let cause = label(row["cause"].as_str().unwrap_or_default());
                 for (component, pj) in row["components_pj"].as_object().into_iter().flatten() {
@@ -192,7 +230,7 @@ impl Mounts {
             let now = power(&mount.current(), interval);
             power_of += &format!("joulefs_mount_power_watts{{mount=\"{dir}\"}} {now}\n");
         }
-        out + &files + &power_of + "# EOF\n"
+        out + &files + &power_of + &failed + &failure + &age + "# EOF\n"
     }
 }
 

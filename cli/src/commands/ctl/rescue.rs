@@ -1,0 +1,150 @@
+//! What becomes of what a volume could not write: tried again, or copied elsewhere.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use fuse::socket::{Client, Reply, Request, Saved, SocketError, Status};
+use rustix::fs::{CWD, Mode, OFlags};
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Connects to the process that serves a mount, or that has an image in use.
+fn connect(place: &Path) -> Result<Client, Failure> {
+    let meta = fs::metadata(place).map_err(|e| format!("{}: {e}", place.display()))?;
+    let client = if meta.is_dir() { Client::of_mount(place) } else { Client::of_image(place) };
+    client.map_err(|e| match e {
+        SocketError::Nobody if meta.is_dir() => {
+            format!("{}: not the directory of a mounted volume of this program", place.display()).into()
+        }
+        SocketError::Nobody => {
+            format!("{}: neither mounted, nor kept by a process that could not write it", place.display()).into()
+        }
+        e => failed(place)(e),
+    })
+}
+
+fn failed(place: &Path) -> impl Fn(SocketError) -> Failure {
+    move |e| format!("{}: {e}", place.display()).into()
+}
+
+/// An answer that does not belong to the question.
+fn strange(place: &Path) -> Failure {
+    failed(place)(SocketError::Strange)
+}
+
+/// The report of whatever process has an image in use.
+pub fn report(image: &Path) -> Result<Vec<(String, String)>, Failure> {
+    match connect(image)?.ask(&Request::Status, None).map_err(failed(image))? {
+        Reply::Status(Status { failed, mounted, retrying_s, mut report, .. }) => {
+            // Of a process that tries again it says more than the volume knows.
+            let more = [
+                ("mounted", mounted.map(|dir| dir.display().to_string())),
+                ("last_checkpoint_failed", retrying_s.and(failed)),
+                ("retrying_s", retrying_s.map(|seconds| seconds.to_string())),
+            ];
+            let more = more.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+            report.splice(0..0, more);
+            Ok(report)
+        }
+        _ => Err(strange(image)),
+    }
+}
+
+/// Has everything made durable.
+pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
+    let mut client = connect(place)?;
+    if place.is_dir()
+        && let Err(e) = fuse::unmount::write_back(place)
+    {
+        let place = output::plain(&place.display().to_string());
+        eprintln!(
+            "joulefs: {place}: not all that was written found its place ({e}); whoever wrote it was told when it was closed or synced"
+        );
+    }
+    match client.ask(&Request::Retry, None).map_err(failed(place))? {
+        Reply::Durable(status) => {
+            output::done(as_json, &json!({ "durable": true, "durable_checkpoint": status.checkpoint }));
+            Ok(())
+        }
+        Reply::Failed(status) => {
+            let (place, what, why) = (place.display(), status.not_durable(), status.failed.unwrap_or_default());
+            Err(format!(
+                "{place}: {what} is not durable: {why}; it is kept in memory: make room and try again, or copy it elsewhere: \
+                 joulefs ctl {place} save NEW_DIR"
+            )
+            .into())
+        }
+        _ => Err(strange(place)),
+    }
+}
+
+/// Makes the directory to copy to if it is not there. True if it was made.
+fn make(to: &Path, place: &Path) -> Result<bool, Failure> {
+    let named = |e: std::io::Error| format!("{}: {e}", to.display());
+    let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
+    // Before it is made: whoever serves the mount would make it in what cannot be written.
+    let above = match to.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        _ => Path::new("."),
+    };
+    let lies = if to.exists() { to } else { above };
+    if place.is_dir() && device(lies).is_some() && device(lies) == device(place) {
+        return Err(Failure::usage(format!("{}: is in the mount itself; name a place elsewhere", to.display())));
+    }
+    match fs::create_dir(to) {
+        Ok(()) => Ok(true),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+            if fs::read_dir(to).map_err(named)?.next().is_some() {
+                return Err(Failure::usage(format!(
+                    "{}: is not empty; name a new or an empty directory",
+                    to.display()
+                )));
+            }
+            Ok(false)
+        }
+        Err(e) => Err(named(e).into()),
+    }
+}
+
+/// Has what is not durable copied into a directory.
+pub fn save(place: &Path, to: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut client = connect(place)?;
+    let made = make(to, place)?;
+    let saved = ask_to_save(&mut client, place, to);
+    if let (true, Err(_)) = (made, &saved) {
+        // Nothing was copied. It stays if something was.
+        let _ = fs::remove_dir(to);
+    }
+    let Saved { files, bytes, failed, failed_more } = saved?;
+    let whole = failed.is_empty();
+    if as_json {
+        let to = to.display().to_string();
+        let saved = json!({ "to": to, "files": files, "bytes": bytes, "failed": failed, "failed_more": failed_more });
+        output::print(&json!({ "saved": saved }));
+    } else {
+        for why in failed {
+            output::failure(&output::plain(&why), false);
+        }
+        if failed_more > 0 {
+            output::failure(&format!("{failed_more} more were not copied"), false);
+        }
+        output::line(&format!("{files} files and directories, {}, copied to {}", output::bytes(bytes), to.display()));
+    }
+    Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn ask_to_save(client: &mut Client, place: &Path, to: &Path) -> Result<Saved, Failure> {
+    let named = |e: std::io::Error| format!("{}: {e}", to.display());
+    let directory = rustix::fs::openat(CWD, to, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+    let directory = directory.map_err(|e| named(e.into()))?;
+    let to: PathBuf = std::path::absolute(to).map_err(named)?.display().to_string().into();
+    match client.ask(&Request::Save { to }, Some(directory.as_fd())).map_err(failed(place))? {
+        Reply::Saved(saved) => Ok(saved),
+        _ => Err(strange(place)),
+    }
+}

@@ -1,0 +1,93 @@
+//! `joulefs ctl DIR save OUT`: how is what is not durable copied out of a served volume?
+//!
+//! As `joulefs cp -r` copies out of an image, but by the process that has the volume in memory, into a directory that the
+//! asking process has opened. What is durable already is left out, if the volume can tell.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use fuse::socket::{Saved, Saver, Saving};
+use vfs::{FileKind, Ino};
+
+use crate::commands::cp::{Glance, Item, Out, Reader, Source, copy_out, join, whole};
+use crate::image::Image;
+use crate::interrupt::Interrupt;
+
+/// Failures that are told; the rest is counted.
+const TOLD: usize = 200;
+
+/// Who copies what of `image` is not durable.
+pub fn saver(image: Arc<Image>) -> Saver {
+    Arc::new(move |saving| save(&image, saving))
+}
+
+fn save(image: &Image, saving: Saving) -> Result<Saved, String> {
+    let stop = Interrupt::by(saving.stop);
+    let inside = whole(image);
+    let done = match image.vol.not_durable() {
+        None => copy_out(&inside, saving.to, &saving.named, &stop)?,
+        Some(inodes) => {
+            let wanted = inodes.into_iter().map(|Ino(number)| number).collect();
+            let mut part = Part { inner: &inside, kept: HashSet::new() };
+            part.keep(&wanted, b"/", &mut Vec::new(), &stop)?;
+            copy_out(&part, saving.to, &saving.named, &stop)?
+        }
+    };
+    let mut failed = done.failed;
+    let failed_more = failed.len().saturating_sub(TOLD) as u64;
+    failed.truncate(TOLD);
+    Ok(Saved { files: done.files, bytes: done.bytes, failed, failed_more })
+}
+
+/// A source of which only some paths are there.
+struct Part<'s> {
+    inner: &'s dyn Source,
+    kept: HashSet<Vec<u8>>,
+}
+
+impl Part<'_> {
+    /// Keeps what is wanted at or below a path, with the directories that lead there; says whether there is anything. What
+    /// cannot be read is kept, too: the copy says why.
+    fn keep(&mut self, wanted: &HashSet<u64>, path: &[u8], above: &mut Vec<u64>, stop: &Interrupt) -> Out<bool> {
+        if stop.came() {
+            return Err("interrupted".into());
+        }
+        let Ok(glance) = self.inner.glance(path) else {
+            self.kept.insert(path.to_vec());
+            return Ok(true);
+        };
+        let (_, number) = glance.file;
+        let mut any = wanted.contains(&number);
+        // The copy says that a directory contains itself.
+        if glance.kind == FileKind::Directory && !above.contains(&number) {
+            above.push(number);
+            let (names, read) = self.inner.names(path);
+            any |= read.is_err();
+            for name in names {
+                any |= self.keep(wanted, &join(path, &name), above, stop)?;
+            }
+            above.pop();
+        }
+        if any {
+            self.kept.insert(path.to_vec());
+        }
+        Ok(any)
+    }
+}
+
+impl Source for Part<'_> {
+    fn glance(&self, path: &[u8]) -> Out<Glance> {
+        self.inner.glance(path)
+    }
+    fn item(&self, path: &[u8]) -> Out<Item> {
+        self.inner.item(path)
+    }
+    fn names(&self, path: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
+        let (mut names, read) = self.inner.names(path);
+        names.retain(|name| self.kept.contains(&join(path, name)));
+        (names, read)
+    }
+    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>> {
+        self.inner.open(path)
+    }
+}
