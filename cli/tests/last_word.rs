@@ -341,16 +341,6 @@ fn a_process_that_was_killed_has_no_last_word_which_is_said() {
         refused(&["unmount", &m.dir()], &["unmounted, but its process has ended", "as after a power cut", "v.img"]);
         assert!(!m.is_mounted());
         m.holds("before", &bytes(1, 200_000));
-        // It dies while somebody waits for it.
-        done(&["mount", &m.image(), &m.dir(), "-o", "retry=100"]);
-        fs::write(m.path("more"), b"more").unwrap();
-        m.freeze();
-        assert!(run("umount", &["-i", &m.dir()]));
-        until("it tries", || joulefs(&["--json", "ctl", &m.image(), "stat"]).out.contains("retrying_s"));
-        m.signal(rustix::process::Signal::KILL);
-        until("it is gone", || m.process().is_none());
-        m.thaw();
-        m.holds("before", &bytes(1, 200_000));
     }
 }
 
@@ -449,7 +439,7 @@ fn the_metrics_and_the_screen_show_a_failed_volume() {
             serde_json::from_str(&done(&["--json", "top", &m.dir(), "--once", "--delay", "0.1"])).unwrap()
         };
         let ok = look();
-        assert!(ok["mounts"][0]["failed"].is_null() && ok["mounts"][0]["durable_age_s"].is_u64(), "{ok}");
+        assert!(ok["mounts"][0]["failed"].is_null(), "{ok}");
         m.dirty();
         m.freeze();
         refused(&["unmount", &m.dir()], &["not unmounted"]);
@@ -478,7 +468,8 @@ fn the_metrics_and_the_screen_show_a_failed_volume() {
         let dir = m.dir();
         assert!(text.contains(&format!("joulefs_mount_failed{{mount=\"{dir}\"}} 1\n")), "{text}");
         assert!(text.contains("joulefs_mount_failure_info{mount=") && text.contains(WHY), "{text}");
-        assert!(text.contains("joulefs_mount_durable_age_seconds{mount="), "{text}");
+        assert!(text.contains("# UNIT joulefs_mount_durable_age_seconds seconds"), "{text}");
+        assert!(kind != "f2fs" || text.contains("joulefs_mount_durable_age_seconds{mount="), "{text}");
     }
 }
 

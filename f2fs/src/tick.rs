@@ -76,8 +76,8 @@ impl Volume {
         }
         if self.commit_in() == Some(Duration::ZERO) {
             self.balance()?;
-            // Contents first, without keeping other operations out.
-            self.write_back_gently()?;
+            // Contents first, without keeping other operations out. What fails, the checkpoint meets again, and notes.
+            let _ = self.write_back_gently();
             return self.checkpoint(Reason::Commit);
         }
         if due(self.last_writeback.load(Ordering::Acquire), self.options.writeback_after) {
@@ -115,8 +115,8 @@ impl Volume {
         }
         if self.changed.load(Ordering::Acquire) {
             self.balance()?;
-            // Contents first, without keeping other operations out.
-            self.write_back_gently()?;
+            // Contents first, without keeping other operations out. What fails, the checkpoint meets again, and notes.
+            let _ = self.write_back_gently();
             self.checkpoint(Reason::Running)
         } else {
             let flushed = self.dev.flush(Cause::Checkpoint.tag());

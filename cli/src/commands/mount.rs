@@ -393,7 +393,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     };
     drop(watch);
     // Whatever ended the mount, the volume must be left clean. If it is already, this does nothing.
-    let closed = image.close();
+    let closed = image.vol.unmount();
     let mut stats = Ok(());
     if let Some(file) = parsed.stats {
         let statistics = image.statistics();
@@ -428,10 +428,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let rest = ends.into_iter().fold(out.and(stats).and(written), |out, end| out.and(end.finish()));
     let Status { checkpoint, age_s, .. } = socket.status();
-    let text = |failure: &Failure| failure.text().to_owned();
-    let word =
-        LastWord { lost: closed.as_ref().err().map(text), checkpoint, age_s, amiss: rest.as_ref().err().map(text) };
-    let lost = closed.map_err(|why| Failure::from(format!("{}; {} is lost", why.text(), word.what_is_lost())));
+    let lost = closed.err().map(|why| why.to_string());
+    let amiss = rest.as_ref().err().map(|failure| failure.text().to_owned());
+    let word = LastWord { lost, checkpoint, age_s, amiss };
+    let lost = match &word.lost {
+        Some(why) => Err(Failure::from(format!("{}: {} is lost: {why}", path.display(), word.what_is_lost()))),
+        None => Ok(()),
+    };
     let ended = lost.and(rest);
     if let (Err(failure), true) = (&ended, args.background || messages.is_some()) {
         log::error!("{failure}");
