@@ -156,7 +156,10 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     refused(&["ctl", elsewhere], &[elsewhere, "not the directory of a mounted volume"]);
     refused(&["ctl", &format!("{}/below", m.dir()), "gc=fagc"], &["below", "not the directory of a mounted volume"]);
     refused(&["ctl", &format!("{elsewhere}/missing")], &["missing", "No such file"]);
-    refused(&["ctl", &m.image()], &["v.img", "not the directory of a mounted volume"]);
+    refused(&["ctl", &m.image(), "gc=fagc"], &["v.img", "not the directory of a mounted volume"]);
+    let other = m.room.path().join("other.img");
+    done(&["mkfs", other.to_str().unwrap(), "--size", "64M"]);
+    refused(&["ctl", other.to_str().unwrap()], &["other.img", "neither mounted, nor kept"]);
     refused(&["ctl", "/proc"], &["/proc", "not the directory of a mounted volume"]);
 }
 

@@ -62,9 +62,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let wanted: Vec<&String> = what.iter().filter(|w| *w != "stat").collect();
     let mut settings = Vec::new();
     for text in &wanted {
-        let (name, value) = text
-            .split_once('=')
-            .ok_or_else(|| Failure::usage(format!("{text:?}: write NAME=VALUE, or stat; see joulefs ctl --help")))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            Failure::usage(format!("{text:?}: write NAME=VALUE, stat, retry or save OUT; see joulefs ctl --help"))
+        })?;
         let of_scherlfs = scherlfs::control::KNOBS.iter().any(|(known, ..)| *known == name);
         if let (Err(f2fs), Err(scherlfs)) = (check(name, value), scherlfs::control::check(name, value)) {
             let why = if of_scherlfs { scherlfs } else { f2fs };
