@@ -342,8 +342,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         ends.push(end);
         Ok(device)
     })?);
-    let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())));
-    let socket = Arc::new(socket.map_err(|e| format!("{}: no control socket: {e}", path.display()))?);
+    let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone()))).map(Arc::new);
+    // A kernel may have no Unix sockets: then nobody hears how it ends.
+    let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
     let idle = idle::notes(&core, &args.options, image.mounted().kind());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
@@ -386,7 +387,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
-    let out = match fuse::run_with_socket(served, &dir, &parsed.fuse, socket.clone(), ready) {
+    let served = match &socket {
+        Some(socket) => fuse::run_with_socket(served, &dir, &parsed.fuse, socket.clone(), ready),
+        None => fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready),
+    };
+    let out = match served {
         // Closing the image says whether it is lost.
         Err(MountError::Unclean(_)) => Ok(()),
         out => out.map_err(|e| Failure::from(e.to_string())),
@@ -427,7 +432,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     }
     let rest = ends.into_iter().fold(out.and(stats).and(written), |out, end| out.and(end.finish()));
-    let Status { checkpoint, age_s, .. } = socket.status();
+    let Status { checkpoint, age_s, .. } = socket.as_ref().map(|socket| socket.status()).unwrap_or_default();
     let lost = closed.err().map(|why| why.to_string());
     let amiss = rest.as_ref().err().map(|failure| failure.text().to_owned());
     let word = LastWord { lost, checkpoint, age_s, amiss };
@@ -439,7 +444,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let (Err(failure), true) = (&ended, args.background || messages.is_some()) {
         log::error!("{failure}");
     }
-    socket.last_word(&word);
+    socket.inspect(|socket| socket.last_word(&word));
     ended
 }
 
