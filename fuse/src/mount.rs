@@ -6,12 +6,14 @@
 //! while ([`MountOptions::retry_for`]): the host may get room, and what is in memory can be copied elsewhere meanwhile
 //! ([`crate::socket`]).
 
+mod last_checkpoint;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fuser::{Config, MountOption, Session, SessionACL};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -29,9 +31,6 @@ use crate::unmount;
 /// Background work is offered a turn ([`FileSystem::tick`]) at least and at most this often.
 const TICK: Duration = Duration::from_secs(1);
 const TICK_AT_LEAST: Duration = Duration::from_millis(1);
-
-/// How often a last checkpoint that failed is tried again.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// How long users of a busy mount get to close their files after a signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -440,51 +439,6 @@ impl Mounted {
         }
         clean.map_err(MountError::Unclean)?;
         ended.map_err(|error| MountError::Session { error })
-    }
-
-    /// Ends the volume's life. If its last checkpoint fails, it is tried again until [`MountOptions::retry_for`] is over, a
-    /// signal comes, or whoever unmounts wants no more attempts.
-    fn last_checkpoint(&self) -> vfs::Result<()> {
-        if let Some(socket) = &self.socket {
-            socket.detached();
-        }
-        let Err(mut why) = self.fs.unmount() else { return Ok(()) };
-        let (begun, dir) = (Instant::now(), self.dir.display());
-        let socket = self.socket.as_deref();
-        let busy = || socket.is_some_and(ControlSocket::is_busy);
-        let goes_on = || begun.elapsed() < self.retry_for && !socket.is_some_and(ControlSocket::gives_up);
-        if goes_on() {
-            let seconds = self.retry_for.as_secs();
-            log::error!(
-                "{dir}: the last checkpoint failed: {why}; what is in memory is kept, and written again for {seconds} s"
-            );
-            socket.inspect(|socket| socket.failing(&why.to_string(), begun + self.retry_for));
-        }
-        while goes_on() || busy() {
-            match self.events.recv_timeout(RETRY) {
-                Ok(Event::Signal(signal)) => {
-                    log::warn!("{dir}: signal {signal}: the last checkpoint is tried once more");
-                    socket.inspect(|socket| socket.stop());
-                    return self.fs.unmount();
-                }
-                Ok(Event::Retried | Event::Ended(_)) | Err(RecvTimeoutError::Timeout) => {}
-                // Cannot be: `sender` lives in self.
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-            match self.fs.unmount() {
-                Ok(()) => {
-                    log::warn!("{dir}: the last checkpoint was written after {} s", begun.elapsed().as_secs());
-                    return Ok(());
-                }
-                Err(error) => {
-                    if error != why {
-                        log::error!("{dir}: the last checkpoint failed again: {error}");
-                    }
-                    why = error;
-                }
-            }
-        }
-        Err(why)
     }
 
     /// Returns when the kernel has let go, or when it does not and must not be waited for any longer.
