@@ -13,7 +13,7 @@ use crate::socket::ControlSocket;
 const RETRY: Duration = Duration::from_secs(2);
 
 impl Mounted {
-    /// Ends the volume's life. If its last checkpoint fails, it is tried again until [`MountOptions::retry_for`] is over, a
+    /// Ends the volume's life. If its last checkpoint fails, it is tried again until [`super::MountOptions::retry_for`] is over, a
     /// signal comes, or whoever unmounts wants no more attempts.
     pub(super) fn last_checkpoint(&self) -> vfs::Result<()> {
         if let Some(socket) = &self.socket {
