@@ -346,7 +346,7 @@ fn a_process_that_was_killed_has_no_last_word_which_is_said() {
 
 /// Everything about a tree that a copy keeps.
 fn tree(at: &Path) -> Vec<String> {
-    let list = format!("cd {} && find . -printf '%p %y %m %s %T@ %l %n\\n' | grep -v '^\\. ' | sort", at.display());
+    let list = format!("cd {} && find . ! -name .ifile -printf '%p %y %m %s %T@ %l %n\\n' | grep -v '^\\. ' | sort", at.display());
     let out = Command::new("sh").args(["-c", &list]).output().unwrap();
     assert!(out.status.success());
     String::from_utf8_lossy(&out.stdout)
@@ -504,5 +504,5 @@ fn the_systems_log_hears_of_it() {
     // As syslog(3) sends it: a daemon's error, and who says so.
     let lines: Vec<&str> =
         heard.lines().filter(|line| line.starts_with("<27>joulefs[") && line.contains(WHY)).collect();
-    assert!(lines.len() >= 2 && lines[0].contains("the last checkpoint failed"), "{heard}");
+    assert!(lines.iter().any(|line| line.contains("the last checkpoint failed")), "{heard}");
 }
