@@ -346,7 +346,10 @@ fn a_process_that_was_killed_has_no_last_word_which_is_said() {
 
 /// Everything about a tree that a copy keeps.
 fn tree(at: &Path) -> Vec<String> {
-    let list = format!("cd {} && find . ! -name .ifile -printf '%p %y %m %s %T@ %l %n\\n' | grep -v '^\\. ' | sort", at.display());
+    let list = format!(
+        "cd {} && find . ! -name .ifile -printf '%p %y %m %s %T@ %l %n\\n' | grep -v '^\\. ' | sort",
+        at.display()
+    );
     let out = Command::new("sh").args(["-c", &list]).output().unwrap();
     assert!(out.status.success());
     String::from_utf8_lossy(&out.stdout)
@@ -505,4 +508,53 @@ fn the_systems_log_hears_of_it() {
     let lines: Vec<&str> =
         heard.lines().filter(|line| line.starts_with("<27>joulefs[") && line.contains(WHY)).collect();
     assert!(lines.iter().any(|line| line.contains("the last checkpoint failed")), "{heard}");
+}
+
+#[test]
+fn on_a_full_host_what_was_accepted_is_kept_until_there_is_room() {
+    if !can() {
+        return;
+    }
+    for kind in KINDS {
+        let room = Room::new();
+        let (host, dir, source) = (room.text("host"), room.text("mnt"), room.path("source"));
+        fs::create_dir(&host).unwrap();
+        fs::create_dir(&dir).unwrap();
+        fs::write(&source, bytes(4, 8 << 20)).unwrap();
+        assert!(run("mount", &["-t", "tmpfs", "-o", "size=40m", "tmpfs", &host]));
+        let (image, filler) = (room.text("host/v.img"), room.path("host/filler"));
+        done(&["mkfs", &image, "--size", "200M", "--type", kind]);
+        done(&["mount", &image, &dir, "-o", &format!("log={}", room.text("log"))]);
+        let copy = |name: &str| run("cp", &[source.to_str().unwrap(), &format!("{dir}/{name}")]);
+        let mut accepted = vec!["first"];
+        assert!(copy("first"));
+        let mut full = File::create(&filler).unwrap();
+        while full.write_all(&[1; 1 << 16]).is_ok() {}
+        drop(full);
+        accepted.extend(["second", "third", "fourth"].into_iter().filter(|name| copy(name)));
+        let first = joulefs(&["unmount", &dir]);
+        if first.code != 0 {
+            assert!(
+                first.err.contains("not unmounted") && first.err.contains("cannot be made durable"),
+                "{}",
+                first.err
+            );
+            fs::remove_file(&filler).unwrap();
+            done(&["ctl", &dir, "retry"]);
+            done(&["unmount", &dir]);
+        }
+        for name in &accepted {
+            let out = Command::new(env!("CARGO_BIN_EXE_joulefs"))
+                .args(["cat", &format!("{image}:/{name}")])
+                .output()
+                .unwrap();
+            assert!(
+                out.status.success() && out.stdout == bytes(4, 8 << 20),
+                "{kind}: {name} was accepted, and is not there"
+            );
+        }
+        println!("{kind}: accepted {accepted:?}, the first unmount ended with {}", first.code);
+        assert!(done(&["fsck", &image]).contains("clean"));
+        assert!(run("umount", &[&host]));
+    }
 }
