@@ -60,7 +60,6 @@ pub struct ControlSocket {
 }
 
 struct Shared {
-    saver: Option<Saver>,
     state: Mutex<Inner>,
     /// Nothing is running any more.
     idle: Condvar,
@@ -70,6 +69,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Inner {
+    /// It keeps the image open.
+    saver: Option<Saver>,
     served: Option<Arc<Served>>,
     /// The mount is gone.
     detached: bool,
@@ -100,7 +101,8 @@ impl ControlSocket {
         let token: String = device::rng::entropy()?.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{PREFIX}{image}/{token}");
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        let shared = Shared { saver, state: Mutex::default(), idle: Condvar::new(), stop: AtomicBool::new(false) };
+        let state = Mutex::new(Inner { saver, ..Inner::default() });
+        let shared = Shared { state, idle: Condvar::new(), stop: AtomicBool::new(false) };
         Ok(ControlSocket { name, listener, shared: Arc::new(shared), accepting: Mutex::new(None) })
     }
 
@@ -182,6 +184,7 @@ impl ControlSocket {
         while state.running > 0 {
             self.shared.idle.wait(&mut state);
         }
+        state.saver = None;
     }
 }
 
@@ -312,7 +315,9 @@ impl Shared {
     }
 
     fn save(&self, running: &Running<'_>, stream: &UnixStream, to: Option<OwnedFd>, named: PathBuf) -> Reply {
-        let Some(saver) = &self.saver else { return Reply::Refused("nothing can be saved of it".to_owned()) };
+        let Some(saver) = self.state.lock().saver.clone() else {
+            return Reply::Refused("nothing can be saved of it".to_owned());
+        };
         let Some(to) = to else { return Reply::Refused("no directory came with the request".to_owned()) };
         if rustix::fs::fstat(&to).is_ok_and(|stat| stat.st_dev == running.served.device) {
             return Reply::Refused(format!("{}: is in the mount itself; name a place elsewhere", named.display()));
