@@ -9,6 +9,7 @@ pub mod crash;
 pub mod damage;
 pub mod delta_nodes;
 pub mod fields;
+pub mod filling;
 pub mod forge;
 pub mod medium;
 pub mod memfs;

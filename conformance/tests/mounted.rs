@@ -2,17 +2,20 @@
 
 mod rig;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use device::{Access, FileDevice};
 use f2fs::mkfs::Options;
+use joulefs_conformance::filling;
 use joulefs_conformance::oracle::tools::locate;
 use joulefs_conformance::oracle::tree::{Listing, assert_same, of_host, of_vfs};
 use joulefs_conformance::zoo::{self, Size, on_path, plan};
+use rustix::fs::{IFlags, ioctl_setflags};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::rig::*;
@@ -94,6 +97,141 @@ fn a_full_mount_says_so_and_can_be_emptied() {
         File::open(&mount.root).expect("the root").sync_all().expect("synced");
     }
     mount.end();
+}
+
+#[test]
+fn whoever_fills_a_mount_hears_of_it_and_loses_nothing() {
+    // ScherlFS never writes in place: an overwrite takes room until the next transaction.
+    for (mount, overwrites) in [(OnFuse::new(100, &Options::default()), true), (OnFuse::scherlfs(100), false)] {
+        filling::fill_in_every_way(&mount.root, overwrites, |files| {
+            // With another file system's words: what the kernel shows is what is stored.
+            for (path, size) in files {
+                assert_eq!(fs::metadata(path).expect("stat").len(), *size);
+            }
+        });
+        mount.end();
+    }
+}
+
+#[test]
+fn what_was_told_to_be_written_before_a_volume_was_full_is_there_after_a_remount() {
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        let files = filling::fill(&mount.root, filling::Way::Buffered, 1, true);
+        let (work, image) = mount.end();
+        let mount = OnFuse::mount(work, image);
+        for (path, size) in &files {
+            assert_eq!(fs::metadata(path).expect("stat").len(), *size, "the size has changed");
+            filling::judge_contents(path, 0, filling::Way::Buffered, *size);
+        }
+        mount.end();
+    }
+}
+
+/// Opens a file in each way that can change it, and says what came of each.
+fn openings(path: &Path) -> Vec<(&'static str, Option<i32>)> {
+    let ways: [(&str, fn(&mut OpenOptions) -> &mut OpenOptions); 6] = [
+        ("to read", |o| o.read(true)),
+        ("to write", |o| o.write(true)),
+        ("to read and write", |o| o.read(true).write(true)),
+        ("to append", |o| o.append(true)),
+        ("and truncate", |o| o.write(true).truncate(true)),
+        ("or create", |o| o.write(true).create(true)),
+    ];
+    let open = |how: fn(&mut OpenOptions) -> &mut OpenOptions| {
+        how(&mut OpenOptions::new()).open(path).err().and_then(|e| e.raw_os_error())
+    };
+    ways.map(|(way, how)| (way, open(how))).to_vec()
+}
+
+#[test]
+fn an_immutable_and_an_append_only_file_are_refused_when_they_are_opened() {
+    const PERM: Option<i32> = Some(1);
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        let path = mount.path("sealed");
+        fs::write(&path, "AAAA").expect("written");
+        let seal = |flags: IFlags| {
+            let file = File::open(&path).expect("opened to read");
+            ioctl_setflags(&file, flags).expect("flags are set");
+        };
+        let mut before = OpenOptions::new().read(true).write(true).open(&path).expect("opened");
+        before.write_all_at(b"B", 3).expect("written");
+        seal(IFlags::IMMUTABLE);
+        let refused: Vec<bool> = openings(&path).iter().map(|(_, error)| *error == PERM).collect();
+        assert_eq!(refused, [false, true, true, true, true, true], "immutable: {:?}", openings(&path));
+        // Whoever had it open is refused, too, and not when it is too late.
+        assert_eq!(before.write(b"C").err().and_then(|e| e.raw_os_error()), PERM, "a file that was open");
+        assert_eq!(fs::read(&path).expect("read"), b"AAAB");
+        seal(IFlags::APPEND);
+        let refused: Vec<bool> = openings(&path).iter().map(|(_, error)| *error == PERM).collect();
+        assert_eq!(refused, [false, true, true, false, true, true], "append-only: {:?}", openings(&path));
+        for text in ["12", "345"] {
+            let mut file = OpenOptions::new().append(true).open(&path).expect("opened to append");
+            file.write_all(text.as_bytes()).expect("appended");
+            file.sync_all().expect("synced");
+        }
+        assert_eq!(fs::read(&path).expect("read"), b"AAAB12345");
+        seal(IFlags::empty());
+        assert!(openings(&path).iter().all(|(_, error)| error.is_none()), "{:?}", openings(&path));
+        before.write_all(b"D").expect("a file that is no longer sealed");
+        drop(before);
+        mount.end();
+    }
+}
+
+/// Changes a file in each way as a user who neither owns it nor is in its group.
+const CHANGES: [(&str, &str); 7] = [
+    ("write", "echo x 1<> $F"),
+    ("append", "echo x >> $F"),
+    ("truncate", "truncate -s 50 $F"),
+    ("truncating open", ": > $F"),
+    ("fallocate", "fallocate -l 200000 $F"),
+    ("punch", "fallocate -p -o 0 -l 4096 $F"),
+    (
+        "copy_file_range",
+        "python3 -c 'import os, sys; os.copy_file_range(os.open(sys.argv[1] + \"-from\", 0), os.open(sys.argv[1], 2), 100)' $F",
+    ),
+];
+
+#[test]
+fn a_stranger_who_changes_a_file_takes_the_bits_away_that_linux_takes() {
+    let here = work_dir();
+    let mounts = [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)];
+    let roots: Vec<&Path> = [here.path()].into_iter().chain(mounts.iter().map(|mount| mount.root.as_path())).collect();
+    for root in &roots {
+        let mut above = Some(*root);
+        while let Some(dir) = above.filter(|dir| *dir != Path::new("/")) {
+            fs::set_permissions(dir, Permissions::from_mode(0o777)).expect("chmod");
+            above = dir.parent().filter(|dir| *dir != std::env::temp_dir() && *dir != Path::new("/dev/shm"));
+        }
+    }
+    for groups in ["--clear-groups", "--groups=0"] {
+        for mode in [0o2666, 0o2766, 0o6666, 0o2777, 0o6777, 0o4666] {
+            for (what, script) in CHANGES {
+                let after: Vec<u32> = roots
+                    .iter()
+                    .map(|root| {
+                        let path = root.join("f");
+                        fs::write(root.join("f-from"), vec![1; 1000]).expect("written");
+                        fs::write(&path, vec![0; 100_000]).expect("written");
+                        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("chmod");
+                        let mut command = Command::new("setpriv");
+                        command.args(["--reuid=65534", "--regid=65534", groups, "--", "sh", "-c", script]);
+                        let out = command.env("F", &path).output().expect("setpriv runs (package util-linux)");
+                        assert!(out.status.success(), "{what}: {}", String::from_utf8_lossy(&out.stderr));
+                        let mode = fs::metadata(&path).expect("stat").permissions().mode() & 0o7777;
+                        fs::remove_file(&path).expect("removed");
+                        mode
+                    })
+                    .collect();
+                assert!(
+                    after.iter().all(|mode| *mode == after[0]),
+                    "{what} of {mode:o}, {groups}: the host, F2FS and ScherlFS leave {}",
+                    after.iter().map(|mode| format!("{mode:o} ")).collect::<String>()
+                );
+            }
+        }
+    }
+    mounts.into_iter().for_each(|mount| drop(mount.end()));
 }
 
 #[test]

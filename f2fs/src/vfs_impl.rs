@@ -8,7 +8,7 @@ use vfs::{
     Flags, Flow, Ino, Moving, NewNode, RenameFlags, Result, Room, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
-use format::inode::Advise;
+use format::inode::{Advise, InodeFlags};
 use format::superblock::Features;
 use format::xattr::{index, split_name};
 
@@ -172,9 +172,16 @@ impl FileSystem for Volume {
         Ok(())
     }
 
-    fn may_write(&self, ino: Ino) -> Result<()> {
+    fn may_write(&self, ino: Ino, appending: bool) -> Result<()> {
         let inode = self.outer(ino)?;
-        // In the kernel's order: of a file that is both it says that the key is missing.
+        let flags = inode.node.inode(|r| r.flags());
+        if flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(vfs::Error::NotPermitted("the file is immutable"));
+        }
+        if flags.contains(InodeFlags::APPEND) && !appending {
+            return Err(vfs::Error::NotPermitted("the file is append-only"));
+        }
+        // In the kernel's order: a file that is both has no key.
         self.check_contents_have_key(&inode)?;
         Ok(self.check_not_sealed(&inode)?)
     }

@@ -100,7 +100,7 @@ fn without_the_key_nothing_encrypted_is_changed_and_everything_can_be_deleted() 
         ("write", vol.write(file, 0, b"x", WriteFlags::empty()).map(drop)),
         ("truncate", vol.open(file, true)),
         ("open", vol.open(file, false)),
-        ("open to write", vol.may_write(file)),
+        ("open to write", vol.may_write(file, false)),
         ("read", vol.read(file, 0, &mut [0; 16]).map(drop)),
         ("punch", vol.fallocate(file, Allocate::PunchHole, 0, 4096)),
     ];
@@ -156,9 +156,9 @@ fn a_sealed_file_is_read_and_deleted_and_never_changed() {
     vol.open(sealed, false).unwrap();
     vol.release(sealed);
     let plain = new_file(&vol, vol.root(), "plain");
-    vol.may_write(plain).unwrap();
+    vol.may_write(plain, false).unwrap();
     let refused: [vfs::Result<()>; 7] = [
-        vol.may_write(sealed),
+        vol.may_write(sealed, true),
         vol.write(sealed, 0, b"x", WriteFlags::empty()).map(drop),
         vol.open(sealed, true),
         vol.setattr(sealed, &sized(1)).map(drop),

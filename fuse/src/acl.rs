@@ -20,7 +20,7 @@ pub(crate) fn drops_sgid(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u
 }
 
 /// Whether the task has `gid` among its supplementary groups; a task that is gone has none.
-fn in_group(task: u32, gid: u32) -> bool {
+pub(crate) fn in_group(task: u32, gid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{task}/status")).is_ok_and(|status| listed(&status, gid))
 }
 

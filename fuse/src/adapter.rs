@@ -5,19 +5,19 @@
 //! numbers are [`crate::errno`]'s.
 //!
 //! # Opens
-//! The kernel is told that files and directories need no opening (`FUSE_NO_OPEN_SUPPORT`,
-//! `FUSE_NO_OPENDIR_SUPPORT`): it then sends neither `OPEN` nor `RELEASE`, which saves two requests
-//! for each use of a file. A file that is unlinked while open stays alive all the same, because the
-//! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed. `O_TRUNC`
-//! arrives as a truncation. Files that are live are opened, and told of `O_TRUNC` there; so is every file of a volume on which
-//! some may not be opened.
+//! Files are opened, because a file that is immutable or append-only is refused then, as on every other file
+//! system of Linux. `O_TRUNC` arrives as a truncation of its own, except where files are live.
+//! Directories, and the files of a read-only mount on which all may be opened, need no opening
+//! (`FUSE_NO_OPEN_SUPPORT`, `FUSE_NO_OPENDIR_SUPPORT`): the kernel then sends neither `OPEN` nor `RELEASE`, which saves two
+//! requests for each use of a file. A file that is unlinked while open stays alive all the same, because the
+//! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, IoctlFlags,
@@ -29,6 +29,7 @@ use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, Xatt
 
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::errno::failed;
+use crate::notices::Job;
 use crate::operations::{Adapter, allocate, caller, new_node, perm, reply_empty, reply_xattr};
 use crate::seek::SeekJob;
 use crate::{acl, capability, control, features, listing};
@@ -41,7 +42,7 @@ thread_local! {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.agreed = features::negotiate(config, self.caching, self.fs.refuses_opening());
+        self.agreed = features::negotiate(config, self.caching, self.read_only, self.fs.refuses_opening());
         Ok(())
     }
 
@@ -64,12 +65,17 @@ impl fuser::Filesystem for Adapter {
         let count = self.ungranted.granted(ino, count);
         if count > 0 {
             self.capabilities.unknown(ino);
+            self.notices.admission.forgotten(ino);
             self.fs.forget(ino, count);
         }
     }
 
-    fn getattr(&self, req: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let (ino, _asks) = self.asked(req, ino);
+        if let Some(handle) = handle.filter(|_| self.notices.admission.watches(ino)) {
+            return self.announced(ino, handle, reply);
+        }
+        self.telling(ino);
         match self.fs.getattr(ino) {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
@@ -111,6 +117,7 @@ impl fuser::Filesystem for Adapter {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
         }
+        self.told(ino);
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -185,11 +192,20 @@ impl fuser::Filesystem for Adapter {
         self.reply_entry("link", parent, result, reply);
     }
 
-    fn create(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, _: i32, reply: ReplyCreate) {
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
         let (parent, _asks) = self.asked(req, parent);
         let new = NewNode { kind: FileKind::Regular, perm: perm(mode), umask: perm(umask), rdev: unpack(0) };
         let made = self.make(req, parent, name, &new).and_then(|entry| {
-            if !self.agreed.no_open {
+            if self.agreed.counts_opens {
                 self.fs.open(entry.attr.ino, false).inspect_err(|_| {
                     self.fs.forget(entry.attr.ino, 1);
                 })?;
@@ -198,10 +214,14 @@ impl fuser::Filesystem for Adapter {
         });
         match made {
             Ok(entry) => reply.created(
-                &self.names_ttl,
+                // Where room is short the first write, too, is to announce itself.
+                if self.watches_new(entry.attr.ino) { &Duration::ZERO } else { &self.names_ttl },
                 &self.numbers.attr(&entry.attr),
                 Generation(u64::from(entry.attr.generation)),
-                FileHandle(0),
+                match flags & libc::O_ACCMODE {
+                    libc::O_RDONLY => self.notices.admission.handle(),
+                    _ => self.notices.admission.opened(entry.attr.ino),
+                },
                 self.caching.of_open(),
             ),
             Err(error) => reply.error(failed("create", parent, &error)),
@@ -213,11 +233,8 @@ impl fuser::Filesystem for Adapter {
             return reply.error(Errno::ENOSYS);
         }
         let ino = self.ino(ino);
-        let truncate = self.agreed.truncating_open && flags.0 & libc::O_TRUNC != 0;
-        let writes = truncate || flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
-        let may = || if writes && self.fs.refuses_opening() { self.fs.may_write(ino) } else { Ok(()) };
-        match may().and_then(|()| self.fs.open(ino, truncate)) {
-            Ok(()) => reply.opened(FileHandle(0), self.caching.of_open()),
+        match self.opened(ino, flags) {
+            Ok(handle) => reply.opened(handle, self.caching.of_open()),
             Err(error) => reply.error(failed("open", ino, &error)),
         }
     }
@@ -226,17 +243,24 @@ impl fuser::Filesystem for Adapter {
         &self,
         _: &Request,
         ino: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
+        handle: FileHandle,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        // Without opens there are still releases of created files until the kernel first tries one.
-        if !self.agreed.no_open {
-            self.fs.release(self.ino(ino));
+        let ino = self.ino(ino);
+        if self.agreed.counts_opens {
+            self.fs.release(ino);
         }
+        if flags.0 & libc::O_ACCMODE != libc::O_RDONLY {
+            self.notices.admission.closed(ino, handle);
+        }
+        let cut = self.notices.admission.is_cut(ino);
         reply.ok();
+        if cut {
+            self.soon(Job::ForgetUnused(ino));
+        }
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -291,7 +315,7 @@ impl fuser::Filesystem for Adapter {
         // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
         let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
         let kills = flags.contains(WriteFlags::KILL_SUID_SGID);
-        let stored = self.clearing(ino, kills, || self.store(ino, offset, data, flags));
+        let stored = self.clearing(req, ino, kills, || self.store(ino, offset, data, flags));
         let result = stored.and_then(|length| {
             if sync {
                 self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
@@ -350,7 +374,7 @@ impl fuser::Filesystem for Adapter {
             Ok(s) => reply.statfs(
                 s.blocks,
                 s.blocks_free,
-                s.blocks_available,
+                s.blocks_available.saturating_sub(self.reserved(s.block_size)),
                 s.files,
                 s.files_free,
                 s.block_size,
@@ -427,6 +451,7 @@ impl fuser::Filesystem for Adapter {
             self.before_fallocate(req, ino)?;
             self.room.with(|| self.fs.fallocate(ino, what, offset, length))
         });
+        self.notices.admission.look_again();
         reply_empty("fallocate", ino, result, reply);
     }
 

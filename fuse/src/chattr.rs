@@ -4,9 +4,9 @@
 //! requests after it has checked who asks (the owner; for immutable and append-only `CAP_LINUX_IMMUTABLE`).
 //! Kernels before 5.13 check nothing, so the same is asked here, with the super-user for the capability.
 //!
-//! What is enforced is the file system's matter. With the writeback cache a write to a sealed file is first
-//! taken by the kernel, which learns of the refusal when it writes back; what it holds at the moment of
-//! sealing is written first.
+//! What is enforced is the file system's matter. With the writeback cache the kernel takes writes before the file system
+//! hears of them: so what it holds when a file becomes immutable or append-only is written first, and later writes by
+//! those who have it open announce themselves ([`crate::admission`]).
 
 use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{Opcode, opcode};
@@ -91,15 +91,21 @@ impl Adapter {
                 if let Err(error) = self.may_set(req, ino, now, flags, project) {
                     return reply.error(failed("ioctl", ino, &error));
                 }
+                let sealing = (flags - now.flags).intersects(SEALS);
+                let watching = (sealing && self.waiting.is_some()).then(|| (self.notices.clone(), self.numbers));
                 let set = move |asked: std::result::Result<&dyn FileSystem, Errno>| {
                     let done = asked
                         .and_then(|fs| fs.set_flags(ino, flags, project).map_err(|error| failed("ioctl", ino, &error)));
+                    if let (Ok(()), Some((notices, numbers))) = (&done, watching) {
+                        notices.admission.watch(ino);
+                        // The caller holds the inode.
+                        notices.attributes_changed(numbers.to_fuse(ino));
+                    }
                     match done {
                         Ok(()) => reply.ioctl(0, &[]),
                         Err(error) => reply.error(error),
                     }
                 };
-                let sealing = (flags - now.flags).intersects(SEALS);
                 if sealing { self.after_writeback(ino, 0, set) } else { set(Ok(&*self.fs)) }
             }
         }

@@ -60,15 +60,17 @@ impl Caching {
 pub(crate) struct Agreed {
     /// `OPEN` may be refused for good, and then `RELEASE` is not sent either.
     pub(crate) no_open: bool,
+    /// The file system is told of each handle. Elsewhere the kernel's reference on the inode keeps a file alive that is open.
+    pub(crate) counts_opens: bool,
     /// The same for `OPENDIR`.
     pub(crate) no_opendir: bool,
     /// `O_TRUNC` comes with the `OPEN`, not as a truncation before it.
     pub(crate) truncating_open: bool,
 }
 
-/// Asks for everything useful that the kernel offers. Where some files may not be opened (`refuses_opening`), the kernel asks about
-/// each.
-pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, refuses_opening: bool) -> Agreed {
+/// Asks for everything useful that the kernel offers. The kernel asks about each file that is opened, unless all may be
+/// (`refuses_opening`) and none can be changed.
+pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, read_only: bool, refuses_opening: bool) -> Agreed {
     let offered = config.capabilities();
     let mut want = |flag: InitFlags| {
         // Only refused if it is not offered.
@@ -82,10 +84,12 @@ pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, refuses_ope
     }
     let agreed = if caching == Caching::Live {
         want(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
-        Agreed { truncating_open: want(InitFlags::FUSE_ATOMIC_O_TRUNC), ..Agreed::default() }
+        let truncating_open = want(InitFlags::FUSE_ATOMIC_O_TRUNC);
+        Agreed { truncating_open, counts_opens: true, ..Agreed::default() }
     } else {
         Agreed {
-            no_open: !refuses_opening && want(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            no_open: read_only && !refuses_opening && want(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            counts_opens: refuses_opening,
             no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
             truncating_open: false,
         }

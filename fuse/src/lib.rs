@@ -4,7 +4,8 @@
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
 //! one in the background; through its [`socket`] one is asked how it is, and how it ended; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
-//! their flags, `compression` what is asked of compressed files; `shown` shows everything as belonging to one owner.
+//! their flags, `compression` what is asked of compressed files; `shown` shows everything as belonging to one owner;
+//! `admission` decides which writes the kernel's cache may take.
 //!
 //! # What a FUSE mount cannot do
 //! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not tell it to
@@ -18,9 +19,11 @@
 //!   release, does not decode; the kernel falls back or reports "not supported". `fuser`'s main line has both.
 //! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE, and passes
 //!   neither `FIEMAP` nor `FIBMAP` on: programs that ask for extents are told "not supported".
-//! * With the writeback cache a full volume is reported by `fsync` or `close`, not by `write`; so is a write to
-//!   a file that `chattr` made immutable or append-only. `chattr` cannot set what nobody here would enforce
-//!   (`S`, `D`, `F`); an owner may set the times of an append-only file.
+//! * With the writeback cache a full volume is reported to the write that does not fit only if writes are not larger
+//!   than a small reserve (`admission`): a larger one is taken, what of it does not fit is lost, and the next write, `fsync` or
+//!   `close` reports it. Pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
+//! * `chattr` cannot set what nobody here would enforce (`S`, `D`, `F`); an owner may set the times of an
+//!   append-only file.
 //! * Access times follow the rule of Linux's `relatime`, but only by what is read from here: a file read from
 //!   the kernel's cache alone does not look read, and one of which the kernel reads a page to change part
 //!   of it does.
@@ -37,12 +40,14 @@
 
 mod acl;
 mod adapter;
+mod admission;
 mod attr;
 mod capability;
 mod chattr;
 mod compression;
 pub mod control;
 pub mod daemon;
+mod dirty_limit;
 pub mod errno;
 mod features;
 pub mod gauge;

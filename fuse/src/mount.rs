@@ -9,6 +9,7 @@
 mod last_checkpoint;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -20,6 +21,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use vfs::FileSystem;
 
+use crate::dirty_limit;
 use crate::features::Caching;
 use crate::kept::Kept;
 use crate::notices::Notices;
@@ -256,9 +258,9 @@ fn mount_with(
     let read_only = options.read_only || fs.read_only();
     let config = options.config(read_only);
     let start = |error| MountError::Start { error };
-    let notices = Arc::new(Notices::default());
+    let notices = Arc::new(Notices::new(&*fs));
     let atime = !read_only && !options.noatime;
-    let mut adapter = Adapter::new(fs.clone(), options.caching, atime, notices.clone()).map_err(start)?;
+    let mut adapter = Adapter::new(fs.clone(), options.caching, read_only, atime, notices.clone()).map_err(start)?;
     adapter.socket = socket.as_ref().map(|socket| socket.name().to_owned());
     let refused = |error: io::Error| {
         let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
@@ -274,7 +276,10 @@ fn mount_with(
         Err(error) => return Err(MountError::Start { error }),
     };
 
-    notices.connect(session.notifier());
+    notices.connect(session.notifier(), session.as_fd().try_clone_to_owned().map_err(start)?);
+    if options.caching == Caching::Writeback {
+        notices.admission.kernel_may_hold(dirty_limit::lower(device));
+    }
     let (sender, events) = mpsc::channel();
     let ended = sender.clone();
     let session = thread::Builder::new()

@@ -9,39 +9,81 @@
 //!   file's pages, which makes it write the changed ones. That takes `WRITE` requests meanwhile,
 //!   so it is done by a thread that serves no others.
 //! * *May this file change?* A file that becomes immutable first gets what the kernel holds of it, in the same way.
-//!   What the kernel takes afterwards is refused when it writes back, and declared stale at the next tick, so
-//!   that it shows again what the file holds.
+//! * *What does it hold?* If a page is refused when the kernel writes it back, what the kernel holds of the file is
+//!   declared stale at the next tick, so that it shows again what is stored.
 //! * *How many blocks does it take?* The kernel learns this when it closes a file, not when it writes
 //!   pages back. Files written from the cache are noted, and their attributes declared stale at the
 //!   next tick.
+//! * *May it be written?* See [`crate::admission`].
+//! * *How long is it?* The kernel lets a file grow when a program writes, and never shortens it when what was
+//!   written could not be stored; it learns the size anew only when it has forgotten the file. So it is asked to
+//!   forget such a file once nobody has it open (Linux 6.18 and later; others forget it when they like).
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use fuser::{Errno, INodeNo, Notifier};
 use rustc_hash::FxHashSet;
 use vfs::{FileSystem, Ino};
 
+use crate::admission::Admission;
 use crate::attr::Numbers;
 
 const SHARDS: usize = 16;
 
+/// How long the kernel takes to end closing a file after it said so.
+const CLOSING: Duration = Duration::from_micros(200);
+
+/// `FUSE_NOTIFY_PRUNE` of the protocol, which `fuser` 0.18 does not know.
+const PRUNE: u32 = 9;
+
 /// The way to speak to the kernel unasked, and what there is to say.
-#[derive(Default)]
 pub(crate) struct Notices {
+    numbers: Numbers,
+    pub(crate) admission: Admission,
     notifier: OnceLock<Notifier>,
+    /// The connection itself, for what `fuser` has no word for.
+    device: OnceLock<OwnedFd>,
     stale: [Mutex<FxHashSet<u64>>; SHARDS],
     /// Files of which the kernel holds contents that were refused.
     refused: Mutex<FxHashSet<u64>>,
 }
 
 impl Notices {
+    pub(crate) fn new(fs: &dyn FileSystem) -> Self {
+        let capacity = fs.statfs().map_or(0, |s| s.blocks.saturating_mul(s.block_size.into()));
+        Notices {
+            numbers: Numbers::new(fs.root()),
+            admission: Admission::new(capacity),
+            notifier: OnceLock::new(),
+            device: OnceLock::new(),
+            stale: Default::default(),
+            refused: Mutex::default(),
+        }
+    }
+
     /// Called once, when the connection stands and before requests are served.
-    pub(crate) fn connect(&self, notifier: Notifier) {
+    pub(crate) fn connect(&self, notifier: Notifier, device: OwnedFd) {
         // A second connection cannot be: there is one session for each value.
         let _ = self.notifier.set(notifier);
+        let _ = self.device.set(device);
+    }
+
+    /// Asks the kernel to forget a file that no program has open. Must not be called by a thread that serves requests.
+    pub(crate) fn forget_unused(&self, ino: INodeNo) {
+        let Some(device) = self.device.get() else { return };
+        let mut message = [0_u8; 40];
+        let words = [40_u32, PRUNE, 0, 0, 1, 0, 0, 0];
+        for (to, word) in message.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        message[32..].copy_from_slice(&ino.0.to_ne_bytes());
+        // Refused by kernels that do not know it. An error otherwise means that the mount is ending.
+        let _ = rustix::io::write(device, &message);
     }
 
     /// A page came from the kernel's cache: the file may take more blocks than the kernel thinks.
@@ -62,9 +104,13 @@ impl Notices {
         let Some(notifier) = self.notifier.get() else {
             return;
         };
+        self.admission.look_again();
         let refused = std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner));
         for ino in refused {
             let _ = notifier.inval_inode(INodeNo(ino), 0, 0);
+        }
+        for ino in self.admission.cut() {
+            self.forget_unused(self.numbers.to_fuse(ino));
         }
         for shard in &self.stale {
             let noted = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));
@@ -93,12 +139,14 @@ impl Notices {
 /// Answers a request, or says why there is no file system to ask.
 type Answer = Box<dyn FnOnce(Result<&dyn FileSystem, Errno>) + Send>;
 
-/// A request that has to wait for writeback.
-pub(crate) struct Job {
-    pub(crate) ino: Ino,
-    /// From where on.
-    pub(crate) offset: u64,
-    pub(crate) answer: Answer,
+/// What is done apart from serving requests.
+pub(crate) enum Job {
+    /// A request that has to wait until the kernel has written back what it holds of the file from the offset on.
+    AfterWriteback(Ino, u64, Answer),
+    /// The file's attributes are stale: the kernel has just learnt them, and its next write is to announce itself.
+    Stale(Ino),
+    /// The kernel shows the file longer than it is, and a program has just closed it.
+    ForgetUnused(Ino),
 }
 
 /// Starts the thread that waits and answers; it ends when the sender is dropped.
@@ -113,13 +161,26 @@ pub(crate) fn wait_for_cache(
     let fs = Arc::downgrade(&fs);
     thread::Builder::new().name("fuse-writeback".to_owned()).spawn(move || {
         for job in jobs {
-            let written = i64::try_from(job.offset)
+            let (ino, offset, answer) = match job {
+                Job::AfterWriteback(ino, offset, answer) => (ino, offset, answer),
+                Job::Stale(ino) => {
+                    notices.attributes_changed(numbers.to_fuse(ino));
+                    continue;
+                }
+                Job::ForgetUnused(ino) => {
+                    // Closing lets go of the name only after this side was told.
+                    thread::sleep(CLOSING);
+                    notices.forget_unused(numbers.to_fuse(ino));
+                    continue;
+                }
+            };
+            let written = i64::try_from(offset)
                 .map_err(io::Error::other)
-                .and_then(|offset| notices.write_back(numbers.to_fuse(job.ino), offset));
+                .and_then(|offset| notices.write_back(numbers.to_fuse(ino), offset));
             match (written, fs.upgrade()) {
-                (Ok(()), Some(fs)) => (job.answer)(Ok(&*fs)),
-                (Ok(()), None) => (job.answer)(Err(Errno::ENOTCONN)),
-                (Err(error), _) => (job.answer)(Err(error.into())),
+                (Ok(()), Some(fs)) => answer(Ok(&*fs)),
+                (Ok(()), None) => answer(Err(Errno::ENOTCONN)),
+                (Err(error), _) => answer(Err(error.into())),
             }
         }
     })?;

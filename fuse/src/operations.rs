@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, OpenFlags, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use fuser::{
+    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+};
 use vfs::asking::{self, Asking};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
@@ -21,17 +23,20 @@ use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
 use crate::notices::{self, Job, Notices};
 use crate::room::Room;
+use crate::setid::SUID;
 
 /// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
-/// only one who changes it, so this is "as long as it likes"; a day, to keep its timer arithmetic far from
-/// any limit.
-const FOREVER: Duration = Duration::from_secs(24 * 3600);
+/// only one who changes it, so this is "as long as it likes"; ten years, to keep its timer arithmetic far from
+/// any limit. No mount lasts so long: a question about an attribute that ran out could be taken for a write
+/// ([`crate::admission`]).
+const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Serves one file system.
 pub(crate) struct Adapter {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) numbers: Numbers,
     pub(crate) caching: Caching,
+    pub(crate) read_only: bool,
     /// Whether readings change access times.
     pub(crate) atime: bool,
     /// How long the kernel may believe an attribute.
@@ -55,6 +60,7 @@ impl Adapter {
     pub(crate) fn new(
         fs: Arc<dyn FileSystem>,
         caching: Caching,
+        read_only: bool,
         atime: bool,
         notices: Arc<Notices>,
     ) -> io::Result<Self> {
@@ -69,6 +75,7 @@ impl Adapter {
             fs,
             numbers,
             caching,
+            read_only,
             atime,
             ttl,
             names_ttl,
@@ -91,7 +98,7 @@ impl Adapter {
     ) {
         match &self.waiting {
             // The thread ends only after this sender.
-            Some(waiting) => drop(waiting.send(Job { ino, offset, answer: Box::new(answer) })),
+            Some(waiting) => drop(waiting.send(Job::AfterWriteback(ino, offset, Box::new(answer)))),
             None => answer(Ok(&*self.fs)),
         }
     }
@@ -123,11 +130,14 @@ impl Adapter {
 
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => reply.entry(
-                &self.names_ttl,
-                &self.numbers.attr(&entry.attr),
-                Generation(u64::from(entry.attr.generation)),
-            ),
+            Ok(entry) => {
+                reply.entry(
+                    &self.names_ttl,
+                    &self.numbers.attr(&entry.attr),
+                    Generation(u64::from(entry.attr.generation)),
+                );
+                self.told(entry.attr.ino);
+            }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
     }
@@ -142,18 +152,20 @@ impl Adapter {
     /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's
     /// cache does not look at how much of a page was taken: there it is all or an error.
     pub(crate) fn store(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        let stored = self.store_all(ino, offset, data, flags);
+        if flags.contains(WriteFlags::FROM_CACHE) {
+            self.stored_from_cache(ino, &stored);
+        }
+        stored
+    }
+
+    fn store_all(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.capabilities.drop_from(&*self.fs, ino)?;
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
-        let refused = |error: Error| {
-            if from_cache && matches!(error, Error::NotPermitted(_) | Error::NoKey) {
-                self.notices.refused(self.numbers.to_fuse(ino));
-            }
-            error
-        };
         loop {
             let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
-            let length = self.room.with(|| self.fs.write(ino, at, rest, flags)).map_err(refused)?;
+            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
             done += length.min(rest.len());
             if done == data.len() || !from_cache {
                 break;
@@ -162,10 +174,109 @@ impl Adapter {
                 return Err(Error::NoSpace);
             }
         }
-        if from_cache {
-            self.notices.written_back(self.numbers.to_fuse(ino));
-        }
         Ok(done)
+    }
+
+    /// What follows a write from the kernel's cache: see [`crate::admission`].
+    fn stored_from_cache(&self, ino: Ino, stored: &Result<usize>) {
+        let admission = &self.notices.admission;
+        match stored {
+            Ok(length) => {
+                self.notices.written_back(self.numbers.to_fuse(ino));
+                if !self.is_short(*length) {
+                    return;
+                }
+                admission.watch(ino);
+            }
+            Err(error) => {
+                admission.not_stored(ino, error);
+                self.notices.refused(self.numbers.to_fuse(ino));
+            }
+        }
+        // Whoever closes the file waits until this write is answered, so that it is not freed by the notice.
+        self.notices.attributes_changed(self.numbers.to_fuse(ino));
+    }
+
+    /// Whether room is short after so many bytes came; when that begins, all writers' writes are to announce themselves.
+    fn is_short(&self, came: usize) -> bool {
+        let short = self.caching == Caching::Writeback && self.notices.admission.is_short(&*self.fs, came);
+        if short {
+            self.notices.admission.watch_all().into_iter().for_each(|ino| self.soon(Job::Stale(ino)));
+        }
+        short
+    }
+
+    /// The kernel is about to be told the attributes of a file that its caller holds: if the file's writes are to announce
+    /// themselves, it is not to keep them.
+    pub(crate) fn telling(&self, ino: Ino) {
+        if self.notices.admission.watches(ino) {
+            self.notices.attributes_changed(self.numbers.to_fuse(ino));
+        }
+    }
+
+    /// The kernel was told the attributes of a file whose writes are to announce themselves.
+    pub(crate) fn told(&self, ino: Ino) {
+        if self.notices.admission.watches(ino) {
+            self.soon(Job::Stale(ino));
+        }
+    }
+
+    /// Has something done by the thread that serves no requests; without a cache there is nothing to do.
+    pub(crate) fn soon(&self, job: Job) {
+        // The thread ends only after this sender.
+        drop(self.waiting.as_ref().map(|waiting| waiting.send(job)));
+    }
+
+    /// Answers a `GETATTR` with a handle: a write is about to be taken by the kernel's cache.
+    pub(crate) fn announced(&self, ino: Ino, handle: FileHandle, reply: ReplyAttr) {
+        let (notices, numbers, ttl) = (self.notices.clone(), self.numbers, self.ttl);
+        // What is sent after this notice the kernel answers with, but does not keep: the next write asks again.
+        self.after_writeback(ino, 0, move |asked| match asked {
+            Ok(fs) => match notices.admission.announced(fs, ino, handle) {
+                Ok(attr) => reply.attr(&ttl, &numbers.attr(&attr)),
+                Err(error) => reply.error(failed("write", ino, &error)),
+            },
+            Err(error) => reply.error(error),
+        });
+    }
+
+    /// Whether the writes of a file just made are to announce themselves, because room is short.
+    pub(crate) fn watches_new(&self, ino: Ino) -> bool {
+        let short = self.is_short(0);
+        if short {
+            self.notices.admission.watch(ino);
+        }
+        short
+    }
+
+    /// Free blocks that are not available.
+    pub(crate) fn reserved(&self, block_size: u32) -> u64 {
+        match self.caching {
+            Caching::Writeback if !self.read_only => self.notices.admission.reserve() / u64::from(block_size.max(1)),
+            _ => 0,
+        }
+    }
+
+    /// Whether a file may be opened, and what it is opened as.
+    pub(crate) fn opened(&self, ino: Ino, flags: OpenFlags) -> Result<FileHandle> {
+        let truncate = self.agreed.truncating_open && flags.0 & libc::O_TRUNC != 0;
+        let writes = truncate || flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
+        if writes {
+            self.fs.may_write(ino, flags.0 & libc::O_APPEND != 0)?;
+        }
+        if self.agreed.counts_opens {
+            self.fs.open(ino, truncate)?;
+        }
+        let admission = &self.notices.admission;
+        if !writes || self.caching != Caching::Writeback {
+            return Ok(admission.handle());
+        }
+        if self.is_short(0) {
+            admission.watch(ino);
+            // The caller holds the inode.
+            self.notices.attributes_changed(self.numbers.to_fuse(ino));
+        }
+        Ok(admission.opened(ino))
     }
 
     /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.
@@ -177,7 +288,15 @@ impl Adapter {
         self.capabilities.drop_from(&*self.fs, ino)?;
         // The kernel says which truncations are by an unprivileged caller (`FATTR_KILL_SUIDGID`), but
         // fuser 0.18 does not pass that on: every caller but the super-user counts as unprivileged.
-        set.kill_suid_sgid = if owning { self.fs.getattr(ino)?.kind != FileKind::Directory } else { req.uid() != 0 };
+        let privileged = req.uid() == 0;
+        if privileged && !owning {
+            return Ok(());
+        }
+        let attr = self.fs.getattr(ino)?;
+        set.kill_suid_sgid = attr.kind != FileKind::Directory;
+        if set.kill_suid_sgid && !privileged && set.perm.is_none() {
+            set.perm = self.without_sgid(req, &attr).map(|perm| perm & !SUID);
+        }
         Ok(())
     }
 }

@@ -200,8 +200,8 @@ impl FileSystem for Shown {
         self.fs.open(ino, truncate)
     }
 
-    fn may_write(&self, ino: Ino) -> Result<()> {
-        self.fs.may_write(ino)
+    fn may_write(&self, ino: Ino, appending: bool) -> Result<()> {
+        self.fs.may_write(ino, appending)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

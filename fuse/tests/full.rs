@@ -10,6 +10,9 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
+use conformance::filling;
+use vfs::FileSystem;
+
 use crate::support::{mount, options};
 
 #[test]
@@ -30,6 +33,24 @@ fn a_full_file_system_says_so_and_deleting_helps() {
         assert!((0..1000).any(|_| given_back() || (sleep(Duration::from_millis(10)), false).1), "no space came back");
         fs::write(m.path("small"), [1; 100_000]).unwrap();
         File::open(m.path("small")).unwrap().sync_all().unwrap();
+        m.end();
+    }
+}
+
+#[test]
+fn whoever_fills_the_volume_hears_of_it_and_loses_nothing() {
+    for writeback in [true, false] {
+        let Some(m) = mount(100 << 20, &options(writeback)) else {
+            return;
+        };
+        filling::fill_in_every_way(m.dir.path(), true, |files| {
+            for (path, size) in files {
+                let name = path.file_name().unwrap().as_encoded_bytes();
+                let attr = m.fs.lookup(m.fs.root(), name).unwrap().attr;
+                m.fs.forget(attr.ino, 1);
+                assert_eq!(attr.size, *size, "{} has another size than the kernel shows", path.display());
+            }
+        });
         m.end();
     }
 }

@@ -6,7 +6,7 @@ use scherlfs_format::inode::Time;
 use scherlfs_format::{FIRST_INO, ROOT};
 use vfs::{Attr, Error, FileFlags, FileKind, Result, SetAttr, SetTime, XattrFlags};
 
-use crate::inode::{ACCESSED, BORN, CHANGED, Inode, MODIFIED, SEALED, stamp};
+use crate::inode::{ACCESSED, APPEND_ONLY, BORN, CHANGED, Inode, MODIFIED, SEALED, stamp};
 use crate::volume::State;
 
 /// The access list.
@@ -33,12 +33,17 @@ pub(crate) fn check_unsealed(inode: &Inode) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what an immutable file does not allow, and an append-only one does.
+pub(crate) fn check_appendable(inode: &Inode) -> Result<()> {
+    if inode.a.flags & SEALED == APPEND_ONLY { check_own(inode) } else { check_unsealed(inode) }
+}
+
 /// As [`check_unsealed`], but the times of an append-only file may be set to now.
 fn check_settable(inode: &Inode, set: &SetAttr) -> Result<()> {
     let times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
     let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
     let touched = *set == times && !at(set.atime) && (set.ctime.is_some() || !at(set.mtime));
-    let append_only = inode.a.flags & SEALED == 0x20;
+    let append_only = inode.a.flags & SEALED == APPEND_ONLY;
     if append_only && touched { check_own(inode) } else { check_unsealed(inode) }
 }
 

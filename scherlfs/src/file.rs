@@ -11,6 +11,7 @@ use scherlfs_format::inode::{EXTENTS_LIMIT, Time};
 use scherlfs_format::{Addr, BLOCK, Block, Ino};
 use vfs::{Allocate, Error, Result, Seek, WriteFlags};
 
+use crate::attributes::check_appendable;
 use crate::cause::Cause;
 use crate::extents::Place;
 use crate::inode::Inode;
@@ -313,6 +314,21 @@ impl State {
                 Ok((block * B).max(offset).min(inode.a.size))
             }
         }
+    }
+
+    /// How many of the bytes to be written at `offset` an append-only file has already: a cache above writes whole
+    /// pages, and so repeats what was there. Whatever would change a byte is refused, as is every write to an immutable file.
+    pub fn already_appended(&self, inode: &Inode, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        check_appendable(inode)?;
+        let there = inode.a.size.saturating_sub(offset).min(data.len() as u64) as usize;
+        let mut found = vec![0; there];
+        if there > 0 && flags.contains(WriteFlags::FROM_CACHE) {
+            self.read_contents(inode, offset, &mut found)?;
+        }
+        if there > 0 && !(flags.contains(WriteFlags::FROM_CACHE) && found == data[..there]) {
+            return Err(Error::NotPermitted("the file is append-only"));
+        }
+        Ok(there)
     }
 
     /// `write`, with what it does to times and mode. `whole` are [`whole_blocks`] of the data, or of more.

@@ -18,8 +18,10 @@ pub(crate) const MODIFIED: usize = 1;
 pub(crate) const CHANGED: usize = 2;
 pub(crate) const BORN: usize = 3;
 
-/// Flags of `chattr` that are enforced.
-pub(crate) const SEALED: u32 = 0x10 | 0x20;
+/// The flag of `chattr` that lets a file only grow.
+pub(crate) const APPEND_ONLY: u32 = 0x20;
+/// Flags of `chattr` that are enforced: immutable and append-only.
+pub(crate) const SEALED: u32 = 0x10 | APPEND_ONLY;
 
 /// An inode.
 #[derive(Debug, Clone, Default)]

@@ -7,7 +7,7 @@ use scherlfs_format::{FIRST_INO, Ino, ROOT};
 use vfs::{Caller, DeviceNumber, Entry, Error, FileKind, RenameFlags, Result};
 
 use crate::attributes::{ACCESS, DEFAULT};
-use crate::inode::{Inode, SEALED};
+use crate::inode::{APPEND_ONLY, Inode, SEALED};
 use crate::known_names::Spot;
 use crate::volume::State;
 
@@ -22,8 +22,6 @@ pub(crate) struct Wish<'a> {
     pub target: &'a [u8],
 }
 
-/// `chattr`'s append-only.
-const APPEND: u32 = 0x20;
 /// Flags that children take from their directory: sync, nodump, noatime, projinherit.
 const INHERITED: u32 = 0x08 | 0x40 | 0x80 | PROJINHERIT;
 const PROJINHERIT: u32 = 0x2000_0000;
@@ -53,7 +51,7 @@ fn check_dir(dir: &Inode, adding: bool) -> Result<()> {
         return Err(Error::NotFound);
     }
     let sealed = dir.a.flags & SEALED;
-    if sealed != 0 && !(adding && sealed == APPEND) {
+    if sealed != 0 && !(adding && sealed == APPEND_ONLY) {
         return Err(Error::NotPermitted("the directory is immutable or append-only"));
     }
     Ok(())

@@ -9,9 +9,10 @@ use vfs::{
 };
 
 use crate::archive::wakes::{Why, because};
-use crate::attributes::{check_unsealed, readable};
+use crate::attributes::{check_appendable, check_unsealed, readable};
 use crate::cause::Cause;
 use crate::file::{check_file, whole_blocks};
+use crate::inode::{APPEND_ONLY, SEALED};
 use crate::names::Wish;
 use crate::volume::{State, Volume};
 
@@ -298,6 +299,10 @@ impl FileSystem for Volume {
         Ok(())
     }
 
+    fn may_write(&self, ino: vfs::Ino, appending: bool) -> Result<()> {
+        self.look(ino, |_, inode| if appending { check_appendable(inode) } else { check_unsealed(inode) })
+    }
+
     fn release(&self, ino: vfs::Ino) {
         self.forget(ino, 1);
     }
@@ -338,14 +343,18 @@ impl FileSystem for Volume {
         self.change(|st| {
             let fits = st.admit_write(ino, offset, data.len())?;
             st.with(ino, |st, inode| {
-                if inode.a.flags & crate::inode::SEALED != 0 && (offset < inode.a.size || inode.a.flags & 0x10 != 0) {
-                    return Err(Error::NotPermitted("the file is immutable or append-only"));
-                }
-                let written = st.write_file(inode, offset, (&data[..fits], whole), flags, now);
+                let (there, whole) = match inode.a.flags & SEALED {
+                    0 => (0, whole),
+                    _ => {
+                        let there = st.already_appended(inode, offset, data, flags)?.min(fits);
+                        (there, whole_blocks(offset + there as u64, &data[there..]))
+                    }
+                };
+                let written = st.write_file(inode, offset + there as u64, (&data[there..fits], whole), flags, now);
                 // What fails half way has changed something, too.
                 st.keep(inode);
                 st.user_bytes += *written.as_ref().unwrap_or(&0) as u64;
-                written
+                written.map(|written| there + written)
             })
         })
     }
@@ -355,7 +364,7 @@ impl FileSystem for Volume {
         let reserves = matches!(what, Allocate::Reserve { .. } | Allocate::Zero { .. });
         let blocks = if reserves { (len / BLOCK as u64).saturating_add(4) } else { 3 };
         self.edit(ino, blocks, what == Allocate::PunchHole, |st, inode| {
-            let grows = matches!(what, Allocate::Reserve { .. }) && inode.a.flags & crate::inode::SEALED == 0x20;
+            let grows = matches!(what, Allocate::Reserve { .. }) && inode.a.flags & SEALED == APPEND_ONLY;
             if !grows {
                 check_unsealed(inode)?;
             }

@@ -36,7 +36,7 @@ pub trait FileSystem: Send + Sync + 'static {
     fn folds(&self) -> bool {
         false
     }
-    /// True if some files may not be opened, or not for writing: then a mount must ask about each.
+    /// True if some files may not be opened even for reading: then a read-only mount must ask about each, too.
     fn refuses_opening(&self) -> bool {
         false
     }
@@ -69,10 +69,10 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Announces a handle. `truncate` empties the file first (`O_TRUNC`). [`NoKey`](crate::Error::NoKey): what is in the file
     /// nobody can read here.
     fn open(&self, ino: Ino, truncate: bool) -> Result<()>;
-    /// Asked before a file is opened for writing: what every change of its contents would be answered, for good. Linux tells that
-    /// when a file is opened; a mount with a cache of its own would tell it when it writes back. A mount asks only where
-    /// [`refuses_opening`](FileSystem::refuses_opening) says so.
-    fn may_write(&self, _ino: Ino) -> Result<()> {
+    /// Asked before a file is opened for writing (`appending`: with `O_APPEND`): the error that every change of its contents
+    /// would meet. Linux reports it when the file is opened; a mount with a cache of its own would report it when it writes
+    /// back, to nobody.
+    fn may_write(&self, _ino: Ino, _appending: bool) -> Result<()> {
         Ok(())
     }
     /// Ends a handle.

@@ -287,8 +287,8 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         opened
     }
     // Not recorded: nothing comes of asking, and of an open that is refused neither.
-    fn may_write(&self, ino: Ino) -> Result<()> {
-        self.inner.may_write(ino)
+    fn may_write(&self, ino: Ino, appending: bool) -> Result<()> {
+        self.inner.may_write(ino, appending)
     }
     fn release(&self, ino: Ino) {
         self.silent(|| self.inner.release(ino), || Call::Release { ino });

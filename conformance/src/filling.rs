@@ -1,0 +1,247 @@
+//! Does a writer that fills a mounted volume hear of it, in time, and is nothing lost that it was told is written?
+//!
+//! Judges any mount by its path alone, through the kernel's cache.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// How a file comes to fill the volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// `write(2)`, 1 MiB each.
+    Buffered,
+    /// `write(2)` with `O_APPEND`, 10,000 bytes each.
+    Appended,
+    /// A page in each MiB.
+    Sparse,
+    /// Pages of a mapping over a hole, 1 MiB between two calls of `msync`.
+    Mapped,
+}
+
+/// All of them.
+pub const WAYS: [Way; 4] = [Way::Buffered, Way::Appended, Way::Sparse, Way::Mapped];
+
+/// Writers may be told this much too late or too early.
+const TOLERANCE: u64 = 16 << 20;
+/// Between two writes of [`Way::Sparse`].
+const STRIDE: u64 = 1 << 20;
+
+impl Way {
+    fn piece(self) -> usize {
+        match self {
+            Way::Buffered | Way::Mapped => 1 << 20,
+            Way::Appended => 10_000,
+            Way::Sparse => 4096,
+        }
+    }
+}
+
+/// A file that was written until the volume was full.
+struct Filled {
+    path: PathBuf,
+    file: File,
+    /// Bytes that a call said it wrote.
+    taken: u64,
+    /// Where they end.
+    end: u64,
+    error: io::Error,
+}
+
+/// Bytes `at` and after it, different for each file.
+fn pattern(seed: u8, at: u64, into: &mut [u8]) {
+    for (byte, at) in into.iter_mut().zip(at..) {
+        *byte = (at / 509) as u8 ^ (at % 251) as u8 ^ seed | 1;
+    }
+}
+
+fn available(root: &Path) -> u64 {
+    let s = rustix::fs::statvfs(root).expect("statvfs");
+    s.f_bavail * s.f_frsize
+}
+
+/// Writes until an error, at most `most` bytes.
+fn write_until_full(path: &Path, seed: u8, way: Way, most: u64) -> Filled {
+    let mut options = OpenOptions::new();
+    options.read(true).create_new(true);
+    if way == Way::Appended {
+        options.append(true)
+    } else {
+        options.write(true)
+    };
+    let mut file = options.open(path).expect("a new file");
+    let mut piece = vec![0; way.piece()];
+    let (mut taken, mut end) = (0, 0);
+    let error = loop {
+        assert!(taken < most, "{way:?}: {taken} bytes were taken, and nobody said that there is no room");
+        let at = if way == Way::Sparse { taken / 4096 * STRIDE } else { taken };
+        pattern(seed, at, &mut piece);
+        let written = if way == Way::Sparse { file.write_at(&piece, at) } else { file.write(&piece) };
+        match written {
+            Ok(n) => (taken, end) = (taken + n as u64, at + n as u64),
+            Err(error) => break error,
+        }
+    };
+    Filled { path: path.to_owned(), file, taken, end, error }
+}
+
+/// The same by a mapping, which only a program in another language can make without unsafe code.
+fn map_until_full(path: &Path, seed: u8, most: u64) -> Filled {
+    let program = "import mmap, os, sys
+path, piece, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+file = os.open(path, os.O_RDWR)
+os.ftruncate(file, most)
+map = mmap.mmap(file, most)
+for at in range(0, most, piece):
+    map[at:at + piece] = open(sys.argv[4], 'rb').read()
+    try:
+        map.flush(at, piece)
+    except OSError as error:
+        print(at, error.errno)
+        sys.stdout.flush()
+        os._exit(0)
+print(most, 0)";
+    File::create_new(path).expect("a new file");
+    let mut piece = vec![0; Way::Mapped.piece()];
+    pattern(seed, 0, &mut piece);
+    let source = tempfile::NamedTempFile::new().expect("a temporary file");
+    fs::write(source.path(), &piece).expect("written");
+    let numbers = [piece.len() as u64, most].map(|n| n.to_string());
+    let mut command = Command::new("python3");
+    let out = command.args(["-c", program]).arg(path).args(&numbers).arg(source.path()).output();
+    let out = out.expect("python3 runs");
+    let said = String::from_utf8_lossy(&out.stdout);
+    let words: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+    let [taken, number] = words[..] else { panic!("{said}{}", String::from_utf8_lossy(&out.stderr)) };
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("opened");
+    Filled { path: path.to_owned(), file, taken, end: most, error: io::Error::from_raw_os_error(number as i32) }
+}
+
+/// What a full volume has to let pass; `overwrites`: programs that overwrite, too.
+fn judge_a_full_file(filled: &mut Filled, seed: u8, way: Way, overwrites: bool) {
+    let file = &mut filled.file;
+    for _ in 0..3 {
+        let size = file.metadata().expect("fstat on a full volume").len();
+        assert_eq!(file.seek(SeekFrom::End(0)).expect("SEEK_END on a full volume"), size);
+        assert_eq!(file.read(&mut [0; 4096]).expect("a read at the end on a full volume"), 0);
+        file.seek(SeekFrom::Start(0)).expect("back");
+        file.read_exact(&mut [0; 4096]).expect("a read on a full volume");
+    }
+    if overwrites && way != Way::Appended && filled.taken > 0 {
+        let mut piece = vec![0; 4096];
+        pattern(seed, 0, &mut piece);
+        // What was lost, if anything, is reported once, to those who had the file open.
+        let _ = file.sync_data();
+        let file = OpenOptions::new().write(true).open(&filled.path).expect("opened on a full volume");
+        for _ in 0..3 {
+            let written = file.write_all_at(&piece, 0).and_then(|()| file.sync_data());
+            written.unwrap_or_else(|e| panic!("{way:?}: an overwrite on a full volume: {e}"));
+        }
+    }
+}
+
+/// Demands that what was written before `end` is there.
+pub fn judge_contents(path: &Path, seed: u8, way: Way, end: u64) {
+    let mut file = File::open(path).expect("opened");
+    let (mut at, step) = (0, if way == Way::Sparse { STRIDE } else { way.piece() as u64 });
+    let (mut found, mut expected) = (vec![0; way.piece()], vec![0; way.piece()]);
+    while at < end {
+        let length = (end - at).min(way.piece() as u64) as usize;
+        file.seek(SeekFrom::Start(at)).expect("sought");
+        file.read_exact(&mut found[..length]).expect("read");
+        pattern(seed, if way == Way::Mapped { 0 } else { at }, &mut expected[..length]);
+        assert!(found[..length] == expected[..length], "{way:?}: {} differs after byte {at}", path.display());
+        at += step;
+    }
+}
+
+/// Fills a mounted volume, all of it, with so many writers at a time, and demands that each hears of it.
+///
+/// Returns the files' names and sizes; they are left as they are. `overwrites`: the file system needs no room to overwrite.
+pub fn fill(root: &Path, way: Way, writers: u8, overwrites: bool) -> Vec<(PathBuf, u64)> {
+    let free = available(root);
+    let most = 3 * free + TOLERANCE;
+    let mut files: Vec<Filled> = thread::scope(|scope| {
+        let start = |n| {
+            let path = root.join(format!("{way:?}-{writers}-{n}"));
+            scope.spawn(move || match way {
+                Way::Mapped => map_until_full(&path, n, most),
+                _ => write_until_full(&path, n, way, most),
+            })
+        };
+        let running: Vec<_> = (0..writers).map(start).collect();
+        running.into_iter().map(|writer| writer.join().expect("a writer")).collect()
+    });
+    for filled in &files {
+        assert_eq!(filled.error.raw_os_error(), Some(28), "{way:?}: {}, not ENOSPC", filled.error);
+    }
+    let taken: u64 = files.iter().map(|filled| filled.taken).sum();
+    let tolerance = TOLERANCE.max(free / 100);
+    assert!(taken <= free + tolerance, "{way:?}, {writers} writers: {taken} bytes were taken, {free} were free");
+    let left = available(root);
+    assert!(left <= tolerance, "{way:?}, {writers} writers: {left} bytes are left of {free}, {taken} were taken");
+    for (seed, filled) in (0..).zip(&mut files) {
+        judge_a_full_file(filled, seed, way, overwrites);
+    }
+    let ends = files.iter().map(|filled| (filled.path.clone(), filled.taken, filled.end)).collect::<Vec<_>>();
+    drop(files);
+    (0..)
+        .zip(ends)
+        .map(|(seed, (path, taken, end))| (path.clone(), judge_size(&path, seed, way, (taken, end), writers)))
+        .collect()
+}
+
+/// The size of a file that no handle is open of, once the kernel has it from the file system.
+fn judge_size(path: &Path, seed: u8, way: Way, (taken, end): (u64, u64), writers: u8) -> u64 {
+    // The kernel lets go of a file a moment after close returned.
+    thread::sleep(Duration::from_millis(300));
+    let size = fs::metadata(path).expect("stat").len();
+    match way {
+        Way::Mapped => judge_contents(path, seed, way, taken),
+        // A single writer loses nothing.
+        _ if writers == 1 => {
+            assert_eq!(size, end, "{way:?}: a call said that the bytes before {end} are written");
+            judge_contents(path, seed, way, end);
+        }
+        _ => {
+            assert!(size <= end, "{way:?}: {size} bytes, and only {end} were written");
+            judge_contents(path, seed, way, size);
+        }
+    }
+    size
+}
+
+/// Removes files and demands that their room can be used again.
+pub fn empty(root: &Path, files: &[(PathBuf, u64)], before: u64) {
+    for (path, _) in files {
+        fs::remove_file(path).expect("removed from a full volume");
+    }
+    let back = || available(root) + (1 << 20) >= before;
+    let comes_back = || (0..1000).any(|_| back() || (thread::sleep(Duration::from_millis(10)), false).1);
+    assert!(comes_back(), "no room came back");
+    let path = root.join("after");
+    let mut file = File::create_new(&path).expect("a new file");
+    for _ in 0..before.min(8 << 20) >> 20 {
+        file.write_all(&[7; 1 << 20]).expect("written where room came back");
+    }
+    file.sync_all().expect("synced");
+    drop(file);
+    fs::remove_file(path).expect("removed");
+    assert!(comes_back(), "no room came back");
+}
+
+/// Fills and empties a mounted volume in every way with one and with eight writers; calls `full` each time it is full.
+pub fn fill_in_every_way(root: &Path, overwrites: bool, mut full: impl FnMut(&[(PathBuf, u64)])) {
+    let before = available(root);
+    for way in WAYS {
+        for writers in [1, 8] {
+            let files = fill(root, way, writers, overwrites);
+            full(&files);
+            empty(root, &files, before);
+        }
+    }
+}
