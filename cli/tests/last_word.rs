@@ -2,6 +2,7 @@
 //!
 //! The image lies on an ext4 of its own, where `chattr +i` makes every write to it fail until `chattr -i`: a disk that fails,
 //! and is mended.
+#![allow(clippy::disallowed_methods, reason = "the daemon and the kernel live in real time")]
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -31,7 +32,7 @@ fn can() -> bool {
     let can =
         rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() && Path::new("/sys/fs/ext4").exists();
     if !can {
-        println!("skipped: a mount on an ext4 of its own needs root, /dev/fuse and ext4");
+        testlog::missing("root, /dev/fuse or ext4, for a mount on an ext4 of its own");
     }
     can
 }
