@@ -6,6 +6,7 @@
 //!
 //! A line has no control characters, whatever name or error it tells of. A fault that repeats without end does not fill a
 //! disk: of more than [`MOST`] lines in [`SPAN`] the rest is left out, and how many there were is said.
+#![allow(clippy::disallowed_methods, reason = "a log has the time of this machine")]
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

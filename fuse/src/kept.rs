@@ -26,14 +26,12 @@ pub(crate) struct Kept {
 
 impl Kept {
     /// For the mount of this device number at `dir`.
-    #[allow(clippy::disallowed_methods, reason = "the kernel above keeps real time")]
     pub(crate) fn new(dir: PathBuf, device: (u32, u32), every: Duration) -> Self {
         Kept { dir, device, every, asked: Instant::now(), may_ask: true }
     }
 
     /// Asks, if it is time. The threads that serve requests take what the kernel writes meanwhile, so this is no work for
     /// one of them.
-    #[allow(clippy::disallowed_methods, reason = "the kernel above keeps real time")]
     pub(crate) fn write_when_due(&mut self) {
         if !self.may_ask || self.asked.elapsed() < self.every {
             return;

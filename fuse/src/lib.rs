@@ -36,6 +36,7 @@
 //! * An asynchronous direct write (`io_submit`, `io_uring`) is made while the call waits; with
 //!   `FUSE_ASYNC_DIO` the kernel would leave stale pages in its cache.
 //! * `fuser` reads requests and writes replies by `read` and `writev`, never by `splice`.
+#![allow(clippy::disallowed_methods, reason = "the kernel above keeps real time, and people wait in it")]
 #![forbid(unsafe_code)]
 
 mod acl;

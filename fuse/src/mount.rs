@@ -340,7 +340,6 @@ enum Turn {
 }
 
 /// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until [`Turn::End`].
-#[allow(clippy::disallowed_methods, reason = "the kernel above keeps real time")]
 fn tick(
     fs: Arc<dyn FileSystem>,
     notices: Arc<Notices>,
