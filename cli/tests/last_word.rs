@@ -27,14 +27,17 @@ fn run(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).status().unwrap_or_else(|e| panic!("{program}: {e}")).success()
 }
 
-/// False, with one line that says so, where none of this can be.
+/// False, and said so, where none of this can be.
 fn can() -> bool {
-    let can =
-        rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists() && Path::new("/sys/fs/ext4").exists();
-    if !can {
-        testlog::missing("root, /dev/fuse or ext4, for a mount on an ext4 of its own");
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
+        testlog::missing("root and /dev/fuse, for a mount whose image lies on an ext4 of its own");
+        return false;
     }
-    can
+    if !Path::new("/sys/fs/ext4").exists() {
+        testlog::kernel_lacks("ext4");
+        return false;
+    }
+    true
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
