@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod churn;
+pub mod contents;
 pub mod crash;
 pub mod damage;
 pub mod delta_nodes;

@@ -4,17 +4,16 @@
 //! `JOULEFS_DEEP=1` forges a hundred times as much; `JOULEFS_REPLAY=<volume>:<n>` does one case again.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
+use device::{BlockDevice, Lba, Memory, Rng, Tag};
 use f2fs::{MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
 use format::node;
 use format::superblock::{Features, SuperBlock};
+use joulefs_conformance::contents::{Seen, contents};
 use joulefs_conformance::damage::{block, clock, unmounted, volume};
 use joulefs_conformance::forge::Forger;
-use vfs::{Attr, FileKind, FileSystem, Flow};
 
 use crate::endure::{all_end_well, change, endure, watched};
 
@@ -79,58 +78,9 @@ fn a_lie_under_a_good_checksum_on_a_volume_with_deltas_is_survived() {
     lies_are_survived(5, &with_deltas());
 }
 
-/// What every name leads to, as far as it can be read.
-fn contents(image: &Memory) -> BTreeMap<Vec<u8>, u64> {
-    let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let mut out = BTreeMap::new();
-    let Ok(vol) = Volume::mount(Arc::new(image.fork()), clock(), options) else { return out };
-    let mut known = BTreeMap::new();
-    let mut dirs = vec![(vol.root(), Vec::new())];
-    while let Some((dir, path)) = dirs.pop() {
-        let mut names = Vec::new();
-        let _ = vol.readdir(dir, 0, &mut |e| {
-            names.push(e.name.to_vec());
-            if names.len() < 1000 { Flow::Continue } else { Flow::Stop }
-        });
-        for name in names.into_iter().filter(|n| n != b"." && n != b"..") {
-            let Ok(entry) = vol.lookup(dir, &name) else { continue };
-            let path = [&path[..], b"/", &name].concat();
-            let ino = entry.attr.ino;
-            let seen = *known.entry(ino).or_insert_with(|| digest(&vol, &entry.attr));
-            if entry.attr.kind == FileKind::Directory && dirs.len() < 1000 {
-                dirs.push((ino, path.clone()));
-            }
-            out.insert(path, seen);
-            vol.forget(ino, 1);
-        }
-    }
-    out
-}
-
-fn digest(vol: &Volume, attr: &Attr) -> u64 {
-    let mut hash = DefaultHasher::new();
-    format!("{:?}", attr.kind).hash(&mut hash);
-    let mut buf = [0; 16 * BLOCK];
-    match attr.kind {
-        FileKind::Symlink => vol.readlink(attr.ino).ok().hash(&mut hash),
-        FileKind::Regular => {
-            attr.size.hash(&mut hash);
-            for block in [0, 1000, 1500, 4000, 2_500_000] {
-                let n = vol.read(attr.ino, block * BLOCK as u64, &mut buf);
-                n.map(|n| buf[..n].to_vec()).ok().hash(&mut hash);
-            }
-        }
-        _ => {}
-    }
-    for name in vol.listxattr(attr.ino).unwrap_or_default() {
-        vol.getxattr(attr.ino, &name).ok().hash(&mut hash);
-    }
-    hash.finish()
-}
-
 /// Demands that a repaired volume is clean for us, stays so when it is used, and has what it had but for
 /// the files of which something was damaged. False if it could not be repaired.
-fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, u64>) -> bool {
+fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, Seen>) -> bool {
     let clean = |image: &Memory, when: &str| {
         let report = fsck::check(image, &fsck::Options::default()).unwrap_or_else(|e| panic!("{when}: {e}"));
         assert!(report.is_clean(), "{when}: {:?}", report.errors().take(3).collect::<Vec<_>>());
@@ -149,8 +99,9 @@ fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, u64>) -> bool
     clean(image, "after repair");
     // A lie about versions, journals or copies of tables may be one about all files.
     if !name.contains("checkpoint") {
-        let after: BTreeSet<u64> = contents(image).into_values().collect();
-        let gone: BTreeSet<u64> = before.values().copied().filter(|what| !after.contains(what)).collect();
+        let after: BTreeSet<u64> = contents(image).into_values().map(|seen| seen.digest).collect();
+        let gone: BTreeSet<u64> =
+            before.values().map(|seen| seen.digest).filter(|what| !after.contains(what)).collect();
         let lies = name.matches("->").count();
         assert!(gone.len() <= lies, "{} files are lost by {lies} lies", gone.len());
     }

@@ -42,3 +42,4 @@ mod suites;
 mod their_faults;
 mod their_writer;
 mod unsettled;
+mod wiped;

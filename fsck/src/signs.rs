@@ -71,13 +71,16 @@ pub fn misplaced_marks(raw: &RawInode, features: Features) -> impl Iterator<Item
         .filter_map(|(wrong, what)| wrong.then_some(what))
 }
 
+/// True if entries begin with a `.` that leads to this inode.
+pub fn begins_as_directory(layout: &dentry::Layout, area: &[u8], ino: Ino) -> bool {
+    dentry::at(layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0)
+}
+
 /// True if an inode has a first block or inline contents, and they do not begin as a directory's do.
 fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
     let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
-    let own = |layout: &dentry::Layout, area: &[u8]| {
-        dentry::at(layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0)
-    };
+    let own = |layout: &dentry::Layout, area: &[u8]| begins_as_directory(layout, area, ino);
     if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
         let area = &block[division.inline_area()];
         return Ok(!own(&dentry::Layout::inline(area.len()), area));
@@ -148,7 +151,7 @@ fn has_inline_xattrs(features: Features, block: &Block) -> bool {
 }
 
 /// True if an inode marked as inline has a node or a block: its footer or its summary names this inode.
-fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
+pub fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
     let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
     for nid in (0..5).map(|k| raw.nid(k)).filter(|nid| nid.0 != 0) {
@@ -179,7 +182,7 @@ fn holds(img: &Image<'_>, ino: Ino, block: &Block) -> bool {
     }
     if raw.inline().contains(Inline::DENTRY) {
         let layout = dentry::Layout::inline(area.len());
-        return dentry::at(&layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0);
+        return begins_as_directory(&layout, area, ino);
     }
     let address = |word: BlockAddr| !word.is_real() || img.marked(word);
     let words = 1..division.direct_slots().min(ADDRS_PER_BLOCK);

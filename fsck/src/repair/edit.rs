@@ -13,6 +13,7 @@ use format::summary::Summary;
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, SegNo, dentry, node};
 
 use crate::FsckError;
+use crate::kind::{DIR, kind_of};
 use crate::load::Image;
 use crate::report::{Area, Slot};
 use crate::walk::Walked;
@@ -37,6 +38,8 @@ pub struct Editor<'i, 'd> {
     pub summaries: BTreeMap<SegNo, BTreeMap<u16, Summary>>,
     /// Segments whose summary footer is to be set.
     pub footers: BTreeSet<SegNo>,
+    /// Directories that record another parent than the one whose entry leads to them, and that one.
+    pub parents: BTreeMap<Ino, Ino>,
     /// Logs that must leave their segment.
     pub leave: [bool; 6],
     /// What the superblock names quota files.
@@ -61,6 +64,7 @@ impl<'i, 'd> Editor<'i, 'd> {
             orphans,
             summaries: BTreeMap::new(),
             footers: BTreeSet::new(),
+            parents: BTreeMap::new(),
             leave: img.cp.logs.map(|head| head == LogHead::NOWHERE),
             quota_inos: img.sb.quota_inos,
             keep_marked: true,
@@ -164,7 +168,7 @@ impl<'i, 'd> Editor<'i, 'd> {
     }
 
     /// True if an address slot inside a file's size leads to no block, though its kind of file could
-    /// have one there.
+    /// have one there. Of a directory every slot is inside: its size follows from its blocks.
     pub fn is_hole(&self, at: Slot) -> Result<bool, FsckError> {
         let Some(inode) = self.peek(at.ino.nid())? else { return Ok(false) };
         let raw = RawInode::of(&inode);
@@ -184,6 +188,7 @@ impl<'i, 'd> Editor<'i, 'd> {
             (first, shape.per_node, BlockAddr(node::word(&block, at.index as usize)))
         };
         let inside = (first + u64::from(at.index)).saturating_mul(BLOCK as u64) < raw.i_size.get();
+        let inside = inside || kind_of(raw.i_mode.get()) == Some(DIR);
         Ok(inside && at.index < slots && matches!(addr, BlockAddr::NULL | BlockAddr::NEW))
     }
 

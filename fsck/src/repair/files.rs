@@ -5,19 +5,20 @@ use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
 use format::node::{self, Footer};
 use format::summary::Summary;
-use format::{BLOCK, BlockAddr, Ino, Nid, bits};
+use format::{BlockAddr, Ino, Nid, bits};
 
 use super::edit::Editor;
+use super::rebuild::{holds_inode, kind_of_entry, rebuild};
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
 use crate::FsckError;
 use crate::kind::{DIR, kind_of, mode_of};
-use crate::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
+use crate::report::{Area, DentryPlace, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
 use crate::xattr;
 
 type Done = Result<(), RepairError>;
 
-fn refuse(kind: &K) -> Done {
+pub(super) fn refuse(kind: &K) -> Done {
     Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) })
 }
 
@@ -136,7 +137,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
             remove(e, session, *place, name, None)?;
         }
         K::DirectoryTwice { place, name, ino } => remove(e, session, *place, name, Some(*ino))?,
-        K::Dots { dir, which, fault } => dots(e, session, unreached, kind, *dir, which, *fault)?,
+        K::Dots { dir, which, fault } => super::dots::mend(e, session, unreached, kind, *dir, which, *fault)?,
         _ => {}
     }
     Ok(())
@@ -158,7 +159,13 @@ fn clear(e: &mut Editor<'_, '_>, session: &mut Session, at: Slot) -> Done {
     Ok(())
 }
 
-fn remove(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace, name: &Name, ino: Option<Ino>) -> Done {
+pub(super) fn remove(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    place: DentryPlace,
+    name: &Name,
+    ino: Option<Ino>,
+) -> Done {
     if e.remove_entry(place)? {
         session.lost_names.insert((place.dir, name.0.clone()));
         let ino = ino.unwrap_or(Ino(0));
@@ -202,7 +209,8 @@ fn unusable(
     }
     match fault {
         NodeFault::FooterNid { addr, .. } | NodeFault::FooterIno { addr, .. }
-            if footer_is_at_fault(e, nid, owner, addr, fault)? =>
+            if footer_is_at_fault(e, nid, owner, addr, fault)?
+                && (!leads_to_inode(from) || holds_inode(e, owner, &*e.img.block(addr)?, from)?) =>
         {
             let mut block = e.img.block(addr)?;
             let f = node::footer(&block);
@@ -226,6 +234,9 @@ fn unusable(
             }
         }
         _ => {}
+    }
+    if elsewhere && rebuild(e, session, unreached, nid.as_ino(), from)? {
+        return Ok(());
     }
     match from {
         Referrer::Dentry { place, name } => match unreached.inode_named(place.dir, &name.0) {
@@ -261,6 +272,10 @@ fn unusable(
         Referrer::Quota(k) => super::quota::restore(e, session, *k, nid, fault),
         Referrer::Root => refuse(kind),
     }
+}
+
+fn leads_to_inode(from: &Referrer) -> bool {
+    !matches!(from, Referrer::Index(_) | Referrer::Xattr(_) | Referrer::Delta { .. })
 }
 
 /// A pointer leads to a free block whose summary names another owner. If an unreached block's summary names this slot,
@@ -316,14 +331,12 @@ fn footer_is_at_fault(
 
 /// The type a name says its inode has.
 fn kind_by_name(e: &Editor<'_, '_>, from: &Referrer) -> Result<Option<u8>, FsckError> {
-    let place = match from {
-        Referrer::Dentry { place, .. } => *place,
-        Referrer::Root => return Ok(Some(DIR)),
-        Referrer::Quota(_) => return Ok(Some(1)),
-        _ => return Ok(None),
-    };
-    let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(None) };
-    Ok(dentry::at(&layout, &bytes, place.slot).map(|d| d.kind).filter(|k| (1..=7).contains(k)))
+    match from {
+        Referrer::Dentry { place, .. } => kind_of_entry(e, *place),
+        Referrer::Root => Ok(Some(DIR)),
+        Referrer::Quota(_) => Ok(Some(1)),
+        _ => Ok(None),
+    }
 }
 
 fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: XattrFault) -> Done {
@@ -431,51 +444,4 @@ fn mend_bucket(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace
         remove(e, session, place, name, Some(ino))?;
     }
     Ok(())
-}
-
-#[allow(clippy::too_many_arguments)] // the parts of one finding
-fn dots(
-    e: &mut Editor<'_, '_>,
-    session: &mut Session,
-    unreached: &mut Unreached,
-    kind: &K,
-    dir: Ino,
-    which: &str,
-    fault: DotFault,
-) -> Done {
-    let Some(block) = e.peek(dir.nid())? else { return Ok(()) };
-    let raw = RawInode::of(&block);
-    let inline = raw.inline().contains(Inline::DENTRY);
-    let area = if inline { Area::Inline } else { Area::Block(0) };
-    let parent = Ino(raw.i_pino.get());
-    let to = match (which, fault) {
-        (".", _) => dir,
-        _ if dir == e.img.sb.root => dir,
-        _ => parent,
-    };
-    if e.area(dir, area)?.is_none() && !inline {
-        let Some((at, _)) = e.slot(dir, 0)? else { return refuse(kind) };
-        if let Some(addr) = unreached.data(at) {
-            e.set_slot(at, addr)?;
-            session.actions.push(Action::DataFound { at, addr });
-            return Ok(());
-        }
-        e.data.insert((dir, 0), Box::new([0; BLOCK]));
-    }
-    let name = which.as_bytes();
-    let mut placed = true;
-    e.change_area(dir, area, |l, bytes| {
-        let slots: Vec<usize> = dentry::entries(l, bytes, 0).filter(|d| d.name == name).map(|d| d.slot).collect();
-        match slots.split_first() {
-            Some((first, more)) => {
-                dentry::redirect(l, bytes, *first, to.0, DIR);
-                more.iter().for_each(|slot| dentry::remove(l, bytes, *slot));
-            }
-            None => match dentry::room(l, bytes, 1) {
-                Some(slot) => dentry::insert(l, bytes, slot, name, 0, to.0, DIR),
-                None => placed = false,
-            },
-        }
-    })?;
-    if placed { Ok(()) } else { refuse(kind) }
 }

@@ -12,11 +12,13 @@
 
 mod commit;
 mod deltas;
+mod dots;
 mod edit;
 mod files;
 mod names;
 mod plan;
 mod quota;
+mod rebuild;
 mod rescue;
 mod sums;
 mod unreachable;
@@ -81,6 +83,12 @@ pub enum Action {
         /// The file block.
         block: u32,
     },
+    /// An inode whose block holds nothing of it was made anew of what names it. Owner, permissions, times, the exact size,
+    /// attributes and inline contents are lost.
+    InodeRebuilt {
+        /// The inode.
+        ino: Ino,
+    },
     /// Sizes of an inode's extra attributes were none, and were set anew.
     ExtraReset {
         /// The inode.
@@ -123,6 +131,11 @@ impl fmt::Display for Action {
             Action::NodeDropped { nid, ino } => write!(f, "node {nid} of inode {ino} dropped"),
             Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
             Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
+            Action::InodeRebuilt { ino } => write!(
+                f,
+                "inode {ino}: its block is lost; made anew from its name and its blocks, owned by root, without its times, \
+                 attributes and exact size"
+            ),
             Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
             Action::DeltasGivenUp { ino, block: Some(block) } if *block >= KEPT => {
                 let page = of_delta(*block);
@@ -258,6 +271,8 @@ struct Session {
     actions: Vec<Action>,
     /// Names taken out because they led nowhere: their inodes may turn up.
     lost_names: BTreeSet<(Ino, Vec<u8>)>,
+    /// Inodes made anew: of a directory, names may be missing.
+    rebuilt: BTreeSet<Ino>,
 }
 
 /// Rounds without fewer errors after which repair gives up.

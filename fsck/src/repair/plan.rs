@@ -117,6 +117,12 @@ pub fn plan<'i, 'd>(
     e.keep_marked = now < Stage::Sums;
     e.keep_error_marks = now < Stage::Tables;
     tables(&mut e, all())?;
+    e.parents = all()
+        .filter_map(|k| match k {
+            K::DirParentWrong { ino, parent, .. } => Some((*ino, *parent)),
+            _ => None,
+        })
+        .collect();
     let unknown = unreached.unknown_to_nat(img)?;
     for (nid, ino, addr) in &unknown {
         let entry = e.entry(*nid)?;

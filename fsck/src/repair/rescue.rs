@@ -82,6 +82,33 @@ impl Unreached {
         Ok(())
     }
 
+    /// True if an unreached node or data block names this inode as its owner.
+    pub fn has_any_of(&self, ino: Ino) -> bool {
+        let node = self.nodes.keys().any(|(nid, owner)| *owner == ino && *nid != ino.nid());
+        node || self.data.range((ino.nid(), 0)..=(ino.nid(), u16::MAX)).next().is_some()
+    }
+
+    /// True if an unreached inode records this one as its parent.
+    pub fn records_parent(&self, dir: Ino) -> bool {
+        self.names.range((dir, Vec::new())..).next().is_some_and(|((parent, _), _)| *parent == dir)
+    }
+
+    /// Takes the unreached blocks whose summaries name slots of this inode itself, where the SIT's counts are right.
+    pub fn blocks_of(&mut self, img: &Image<'_>, ino: Ino) -> Vec<(u16, BlockAddr)> {
+        let right = |addr: BlockAddr| img.sb.locate(addr).is_some_and(|(seg, _)| bears_out(img, seg));
+        let of = self.data.range((ino.nid(), 0)..=(ino.nid(), u16::MAX));
+        let blocks: Vec<_> = of.map(|((_, slot), addr)| (*slot, *addr)).filter(|(_, addr)| right(*addr)).collect();
+        for (slot, _) in &blocks {
+            self.data.remove(&(ino.nid(), *slot));
+        }
+        blocks
+    }
+
+    /// Unreached nodes of this inode: place in the file, as their footers have it, and address.
+    pub fn nodes_of(&self, ino: Ino) -> impl Iterator<Item = (u32, BlockAddr)> + '_ {
+        self.nodes.iter().filter(move |((_, owner), _)| *owner == ino).map(|(_, node)| (node.offset, node.addr))
+    }
+
     /// An unreached block that is this node.
     pub fn node(&mut self, nid: Nid, ino: Ino) -> Option<BlockAddr> {
         self.nodes.remove(&(nid, ino)).map(|node| node.addr)
