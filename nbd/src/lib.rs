@@ -25,5 +25,5 @@ pub mod session;
 pub mod word;
 
 pub use address::{Address, AddressError};
-pub use listen::{ListenError, Listener, Stop};
+pub use listen::{ListenError, Listener, Patience, Stop};
 pub use session::Export;

@@ -1,12 +1,17 @@
 //! Who is a client, and when does it all end?
 //!
-//! Every connection has a thread of its own. The server ends by a [`Stop`]: nobody new is let in, requests under
+//! Every connection has a thread of its own. Who connects and says nothing keeps nobody out: there is a time by which a client
+//! has settled what it wants, and if many dawdle, the one that came first makes room. Later a client may be silent between two
+//! requests for as long as it likes, and keeps its place; in the middle of one it may not.
+//!
+//! The server ends by a [`Stop`]: nobody new is let in, requests under
 //! way are answered, then connections are closed; who does not take the answer within 5 seconds is cut off.
 //!
 //! A Unix socket is its user's alone. Its file is there for as long as the [`Listener`] is, which may be longer
 //! than it serves: whoever waits for the file to go knows that everything is done. A file left behind by a
 //! server that was killed is replaced; one that somebody listens at is not.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io::{self, BufReader, ErrorKind, Read, Write};
@@ -28,11 +33,26 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::address::Address;
 use crate::session::{self, Export, Next, SessionError};
 
-/// Connections at once. Each may hold one request's data.
+/// Clients with requests at once. Each may hold one request's data.
 const CLIENTS: usize = 32;
 
-/// How long a client may be silent while it settles what it wants. Later it may for ever.
-const HANDSHAKE: Duration = Duration::from_secs(30);
+/// Clients at once that still settle what they want.
+const SETTLING: usize = 32;
+
+/// How long clients may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// From the connection to the first request, all in all.
+    pub handshake: Duration,
+    /// For the next byte, once a request has begun, and to take the next byte of an answer.
+    pub transfer: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { handshake: Duration::from_secs(10), transfer: Duration::from_secs(30) }
+    }
+}
 
 /// How long clients have to take the last answer.
 const GRACE: Duration = Duration::from_secs(5);
@@ -148,18 +168,39 @@ impl Stream {
     }
 }
 
-impl Read for &Stream {
+/// A client whose time to settle what it wants runs out at a moment.
+struct Timed<'s> {
+    stream: &'s Stream,
+    /// Time since the client came.
+    clock: RealClock,
+    until: Cell<Option<Duration>>,
+}
+
+impl Timed<'_> {
+    /// Lets the next read or write take no longer than is left.
+    fn hurry(&self) -> io::Result<()> {
+        match self.until.get().map(|until| until.saturating_sub(self.clock.monotonic())) {
+            None => Ok(()),
+            Some(Duration::ZERO) => Err(ErrorKind::TimedOut.into()),
+            left => self.stream.patience(left),
+        }
+    }
+}
+
+impl Read for &Timed<'_> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        match self {
+        self.hurry()?;
+        match self.stream {
             Stream::Unix(s) => (&mut &*s).read(buf),
             Stream::Tcp(s) => (&mut &*s).read(buf),
         }
     }
 }
 
-impl Write for &Stream {
+impl Write for &Timed<'_> {
     fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match self {
+        self.hurry()?;
+        match self.stream {
             Stream::Unix(s) => (&mut &*s).write(buf),
             Stream::Tcp(s) => (&mut &*s).write(buf),
         }
@@ -169,12 +210,20 @@ impl Write for &Stream {
     }
 }
 
-/// Everybody who is connected.
+/// A client that is connected.
+struct Connected {
+    stream: Stream,
+    /// It has settled what it wants.
+    settled: bool,
+}
+
+/// Everybody who is connected, in the order in which they came.
 #[derive(Default)]
 struct Clients {
-    connected: Mutex<BTreeMap<u64, Stream>>,
+    connected: Mutex<BTreeMap<u64, Connected>>,
     gone: Condvar,
     ending: AtomicBool,
+    patience: Patience,
 }
 
 /// Takes a client off the list, however its thread ends.
@@ -186,8 +235,8 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         let mut connected = self.clients.connected.lock();
-        if let Some(stream) = connected.remove(&self.number) {
-            stream.shutdown(Shutdown::Both);
+        if let Some(client) = connected.remove(&self.number) {
+            client.stream.shutdown(Shutdown::Both);
         }
         self.clients.gone.notify_all();
     }
@@ -197,20 +246,39 @@ impl Clients {
     fn welcome(self: &Arc<Self>, stream: Stream, number: u64, export: &Arc<Export>) -> io::Result<()> {
         {
             let mut connected = self.connected.lock();
-            if connected.len() >= CLIENTS {
-                return Err(io::Error::other(format!("{CLIENTS} clients are connected already")));
+            let settling = || connected.iter().filter(|(_, client)| !client.settled).map(|(number, _)| *number);
+            let (dawdler, count) = (settling().next(), settling().count());
+            if let Some(dawdler) = dawdler.filter(|_| count >= SETTLING) {
+                log::warn!("client {dawdler} is sent away: it has not settled what it wants, and others wait");
+                if let Some(client) = connected.remove(&dawdler) {
+                    client.stream.shutdown(Shutdown::Both);
+                }
             }
-            connected.insert(number, stream.try_clone()?);
+            connected.insert(number, Connected { stream: stream.try_clone()?, settled: false });
         }
         let leaving = Leaving { clients: self.clone(), number };
         let (clients, export) = (self.clone(), export.clone());
         thread::Builder::new().name(format!("nbd-{number}")).spawn(move || {
             let _leaving = leaving;
-            match serve(&stream, &export, || clients.ending.load(Ordering::Relaxed)) {
+            match serve(&stream, &export, &clients, number) {
                 Ok(()) => log::debug!("client {number} has ended"),
+                Err(error @ SessionError::NoPlace(_)) => log::warn!("client {number} is {error}"),
                 Err(error) => log::info!("client {number}: {error}"),
             }
         })?;
+        Ok(())
+    }
+
+    /// Gives a client that has settled what it wants a place until it leaves.
+    fn admit(&self, number: u64) -> Result<(), String> {
+        let mut connected = self.connected.lock();
+        if connected.values().filter(|client| client.settled).count() >= CLIENTS {
+            return Err(format!(
+                "{CLIENTS} clients are connected, and keep their places though they may be idle; disconnect one"
+            ));
+        }
+        let Some(client) = connected.get_mut(&number) else { return Err("came too late".to_owned()) };
+        client.settled = true;
         Ok(())
     }
 
@@ -220,8 +288,8 @@ impl Clients {
         let clock = RealClock::new();
         let mut connected = self.connected.lock();
         for how in [Shutdown::Read, Shutdown::Both] {
-            for stream in connected.values() {
-                stream.shutdown(how);
+            for client in connected.values() {
+                client.stream.shutdown(how);
             }
             let until = clock.monotonic() + GRACE;
             loop {
@@ -236,14 +304,16 @@ impl Clients {
 }
 
 /// A conversation with one client.
-fn serve(stream: &Stream, export: &Export, ending: impl Fn() -> bool) -> Result<(), SessionError> {
-    let (mut input, mut output) = (BufReader::new(stream), stream);
-    stream.patience(Some(HANDSHAKE))?;
-    if session::handshake(&mut input, &mut output, export)? == Next::End {
+fn serve(stream: &Stream, export: &Export, clients: &Clients, number: u64) -> Result<(), SessionError> {
+    let until = Cell::new(Some(clients.patience.handshake));
+    let timed = Timed { stream, clock: RealClock::new(), until };
+    let (mut input, mut output) = (BufReader::new(&timed), &timed);
+    if session::handshake(&mut input, &mut output, export, || clients.admit(number))? == Next::End {
         return Ok(());
     }
-    stream.patience(None)?;
-    session::transmission(&mut input, &mut output, export, ending)
+    timed.until.set(None);
+    stream.patience(Some(clients.patience.transfer))?;
+    session::transmission(&mut input, &mut output, export, || clients.ending.load(Ordering::Relaxed))
 }
 
 /// A place that clients can connect to.
@@ -251,6 +321,7 @@ pub struct Listener {
     socket: Socket,
     /// The socket's file, with what tells it from another of that name.
     file: Option<(PathBuf, u64, u64)>,
+    patience: Patience,
 }
 
 impl Listener {
@@ -278,12 +349,18 @@ impl Listener {
             Socket::Tcp(s) => s.set_nonblocking(true),
         };
         patient.map_err(failed)?;
-        Ok(Listener { socket, file })
+        Ok(Listener { socket, file, patience: Patience::default() })
+    }
+
+    /// The same with other times for clients.
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Serves until it is stopped; then everybody has been dismissed.
     pub fn serve(&self, export: Export, stop: &Stop) -> Result<(), ListenError> {
-        let (export, clients) = (Arc::new(export), Arc::new(Clients::default()));
+        let (export, clients) = (Arc::new(export), Arc::new(Clients { patience: self.patience, ..Clients::default() }));
         let ended = self.let_in(&export, &clients, stop);
         clients.dismiss();
         ended.map_err(ListenError::Wait)

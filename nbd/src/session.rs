@@ -38,6 +38,9 @@ pub enum SessionError {
     /// It wants an export that is not there, in words that cannot be answered.
     #[error("no export {0:?}")]
     NoExport(String),
+    /// There is no place for it.
+    #[error("sent away: {0}")]
+    NoPlace(String),
     /// It broke off, or waited for too long.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -54,8 +57,8 @@ pub enum Next {
     End,
 }
 
-/// Some bytes, or none if the other side ended just before them.
-fn next<const N: usize>(input: &mut impl Read) -> io::Result<Option<[u8; N]>> {
+/// Some bytes, or none if the other side ended just before them. Where it may be `idle`, no time runs out before the first byte.
+fn next<const N: usize>(input: &mut impl Read, idle: bool) -> io::Result<Option<[u8; N]>> {
     let mut bytes = [0; N];
     let mut filled = 0;
     while filled < N {
@@ -64,6 +67,7 @@ fn next<const N: usize>(input: &mut impl Read) -> io::Result<Option<[u8; N]>> {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(n) => filled += n,
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if idle && filled == 0 && matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             Err(e) => return Err(e),
         }
     }
@@ -92,18 +96,26 @@ fn offered(export: &Export) -> Transmission {
     }
 }
 
-/// Settles with a client what it wants.
-pub fn handshake(input: &mut impl Read, output: &mut impl Write, export: &Export) -> Result<Next> {
+/// Settles with a client what it wants. `admit` is asked for a place when it wants to go on to requests, and says why there is
+/// none.
+pub fn handshake(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    export: &Export,
+    mut admit: impl FnMut() -> std::result::Result<(), String>,
+) -> Result<Next> {
     output.write_all(&word::greeting())?;
-    let Some(flags) = next(input)? else { return Ok(Next::End) };
+    let Some(flags) = next(input, false)? else { return Ok(Next::End) };
     let flags = word::client_flags(flags)?;
     let mut buf = Vec::new();
-    while let Some(head) = next(input)? {
+    while let Some(head) = next(input, false)? {
         let head = OptionHead::decode(head)?;
         data(input, head.length, &mut buf)?;
         let mut answer = |answer, data: &[u8]| output.write_all(&word::option_reply(head.number, answer, data));
         match head.choice() {
             Choice::ExportName if buf.is_empty() => {
+                // This option has no answer that refuses.
+                admit().map_err(SessionError::NoPlace)?;
                 let fact = word::export(export.gauge.disk().bytes(), offered(export));
                 let padding = if flags.contains(Handshake::NO_ZEROES) { 0 } else { 124 };
                 output.write_all(&[&fact[2..], &vec![0; padding]].concat())?;
@@ -124,6 +136,12 @@ pub fn handshake(input: &mut impl Read, output: &mut impl Write, export: &Export
                 None => answer(Answer::Invalid, &[])?,
                 Some(wanted) if !wanted.name.is_empty() => answer(Answer::Unknown, b"the only export has no name")?,
                 Some(wanted) => {
+                    if choice == Choice::Go
+                        && let Err(why) = admit()
+                    {
+                        answer(Answer::Policy, why.as_bytes())?;
+                        return Err(SessionError::NoPlace(why));
+                    }
                     answer(Answer::Info, &word::export(export.gauge.disk().bytes(), offered(export)))?;
                     if wanted.asks(Fact::Description) {
                         answer(Answer::Info, &word::description(&export.description))?;
@@ -143,7 +161,8 @@ pub fn handshake(input: &mut impl Read, output: &mut impl Write, export: &Export
     Ok(Next::End)
 }
 
-/// Does what a client asks until it ends, or `stop` says so between two requests.
+/// Does what a client asks until it ends, or `stop` says so between two requests. Between them it may be silent for ever, as a
+/// mounted disk is that nobody uses; if `input` runs out of time within one, that ends the session.
 pub fn transmission(
     input: &mut impl Read,
     output: &mut impl Write,
@@ -151,7 +170,7 @@ pub fn transmission(
     stop: impl Fn() -> bool,
 ) -> Result<()> {
     let mut buf = Vec::new();
-    while let Some(bytes) = next(input)? {
+    while let Some(bytes) = next(input, true)? {
         let request = Request::decode(bytes)?;
         let too_long = request.length > REQUEST_LIMIT;
         if request.command == Command::Disconnect || stop() {

@@ -184,6 +184,8 @@ pub enum Answer {
     Info = 3,
     /// No such option here.
     Unsupported = (1 << 31) + 1,
+    /// Not now: all places are taken.
+    Policy = (1 << 31) + 2,
     /// The option's data make no sense.
     Invalid = (1 << 31) + 3,
     /// No such export.

@@ -8,11 +8,12 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use device::BLOCK;
 use device::energy::Operation;
 use device::gauge::Gauge;
-use nbd::{Address, ListenError, Listener, Stop};
+use nbd::{Address, ListenError, Listener, Patience, Stop};
 use tempfile::TempDir;
 
 use crate::drivers;
@@ -38,8 +39,12 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::patient(Patience::default())
+    }
+
+    fn patient(patience: Patience) -> Self {
         let dir = TempDir::new().unwrap();
-        let listener = Listener::bind(&Address::Unix(dir.path().join("socket"))).unwrap();
+        let listener = Listener::bind(&Address::Unix(dir.path().join("socket"))).unwrap().with_patience(patience);
         let (export, stop) = (drivers::export(BLOCKS), Arc::new(Stop::new().unwrap()));
         let (gauge, until) = (export.gauge.clone(), stop.clone());
         let thread = thread::spawn(move || listener.serve(export, &until));
@@ -307,13 +312,92 @@ fn a_bad_client_is_cut_off_and_the_others_go_on() {
 fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
     let server = Server::start();
     let mut clients: Vec<Client> = (0..32).map(|_| Client::ready(&server.socket())).collect();
-    Client(UnixStream::connect(server.socket()).unwrap()).closed();
+    let mut more = Client::connect(&server.socket(), 3);
+    more.option(7, &[0, 0, 0, 0, 0, 0]);
+    let (refused, why) = more.answer(7);
+    let why = String::from_utf8(why).unwrap();
+    assert_eq!(refused, (1 << 31) + 2, "{why}");
+    assert!(why.contains("32 clients are connected") && why.contains("disconnect one"), "{why}");
+    more.closed();
+    // An old client, to which nothing can be said.
+    let mut old = Client::connect(&server.socket(), 3);
+    old.option(1, &[]);
+    old.closed();
     assert_eq!(clients[31].ask(READ, 0, 0, 1), Ok(vec![0]));
     let mut last = clients.pop().unwrap();
     last.send(DISCONNECT, 0, 0, 0, &[]);
     last.closed();
     // Off the list before it is closed.
     assert_eq!(Client::ready(&server.socket()).ask(READ, 0, 0, 1), Ok(vec![0]));
+    server.end();
+}
+
+/// Times that a test can wait for, and that a busy machine keeps.
+const SHORT: Patience = Patience { handshake: Duration::from_millis(700), transfer: Duration::from_millis(700) };
+
+#[test]
+fn silent_clients_keep_nobody_out() {
+    let server = Server::start();
+    let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
+    assert_eq!(Client::ready(&server.socket()).ask(READ, 0, 0, 1), Ok(vec![0]));
+    drop(silent);
+    server.end();
+}
+
+#[test]
+fn the_time_to_settle_runs_out_though_a_byte_comes_now_and_then() {
+    let server = Server::patient(SHORT);
+    let mut slow = Client::connect(&server.socket(), 3);
+    slow.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    // A long option, of which a byte comes each time.
+    slow.0.write_all(&[&b"IHAVEOPT"[..], &[0, 0, 0, 99], &[0, 0, 0x10, 0]].concat()).unwrap();
+    let ended = (0..100).any(|_| {
+        let gone = slow.0.write_all(&[0]).is_err();
+        gone || !matches!(slow.0.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+    });
+    assert!(ended, "after ten seconds it still settles what it wants");
+    server.end();
+}
+
+#[test]
+fn a_client_may_be_silent_between_requests_and_not_within_one() {
+    let server = Server::patient(SHORT);
+    let (mut idle, mut stuck) = (Client::ready(&server.socket()), Client::ready(&server.socket()));
+    let mut half = Client::ready(&server.socket());
+    stuck.send(WRITE, 0, 0, 4096, &[1; 100]);
+    half.0.write_all(&[0x25, 0x60]).unwrap();
+    for client in [&mut stuck, &mut half] {
+        client.0.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        client.closed();
+    }
+    thread::sleep(2 * SHORT.transfer);
+    assert_eq!(idle.ask(READ, 0, 0, 2), Ok(vec![0; 2]), "an idle disk was taken away, or half a request was done");
+    server.end();
+}
+
+#[test]
+fn a_client_that_takes_no_answer_is_cut_off() {
+    let server = Server::patient(SHORT);
+    let mut deaf = Client::ready(&server.socket());
+    // More answers than a socket holds, of which none is read.
+    deaf.0.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+    for _ in 0..1000 {
+        let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
+        out.extend(b"a cookie");
+        out.extend(0_u64.to_be_bytes());
+        out.extend((BYTES as u32).to_be_bytes());
+        match deaf.0.write_all(&out) {
+            Ok(()) => {}
+            Err(e) => {
+                assert!(matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{e}");
+                break;
+            }
+        }
+    }
+    // What was answered until then, and then the end.
+    let mut left = Vec::new();
+    let _ = deaf.0.read_to_end(&mut left);
+    assert!(left.len() < 1000 * BYTES as usize, "all was answered");
     server.end();
 }
 
