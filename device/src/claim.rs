@@ -1,8 +1,10 @@
 //! Is anybody else using this image?
 //!
 //! The checks before a file or block device is touched: an advisory lock shared with other
-//! openers, the kernel's loop devices, and its mounts. The error is [`OpenError`], which names the user of the
-//! image and what to do. A loop device or mount that ignores the lock and is made later is not noticed.
+//! openers, the kernel's loop devices, and its mounts. A block device that stands on files (a loop device, its partitions, device
+//! mapper above it) is the same bytes as these files, so that they are locked with it. The error is [`OpenError`], which names the
+//! user of the image and what to do. A loop device or mount that ignores the lock and is made later is not noticed, until one
+//! of us opens it.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -66,6 +68,16 @@ pub enum OpenError {
         /// The image.
         path: PathBuf,
         /// The holder: "process 123 (name)", or "another process" where the system does not say.
+        by: String,
+    },
+    /// It stands on a file that another process has open.
+    #[error("{path}: stands on {file}, which is in use by {by}; unmount or stop that first", path = path.display(), file = file.display())]
+    BackingLocked {
+        /// The block device.
+        path: PathBuf,
+        /// The file below it.
+        file: PathBuf,
+        /// The holder of the file.
         by: String,
     },
     /// A loop device stands on it.
@@ -150,8 +162,23 @@ pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> 
     }
 }
 
-/// Claims an open image until `file` is closed: shared for reading, alone for writing.
-pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), OpenError> {
+/// What keeps others away from the files that a block device stands on, as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    below: Vec<File>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread forked keeps a copy of the descriptor for a while.
+        for file in &self.below {
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Claims an open image until `file` is closed and the claim is dropped: shared for reading, alone for writing.
+pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<Claim, OpenError> {
     let meta = file.metadata().map_err(|e| OpenError::from_io(path, access, "stat", e))?;
     if let Some(loop_device) = holding_loop(&meta, access) {
         return Err(OpenError::HeldByLoop { path: path.to_owned(), loop_device });
@@ -166,9 +193,76 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), Open
         Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
     };
     match rustix::fs::flock(file, operation) {
-        Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_owned(), by: lock_holder(&meta) }),
-        Err(e) => Err(OpenError::from_io(path, access, "lock", e.into())),
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::Locked { path: path.to_owned(), by: lock_holder(&meta) }),
+        Err(e) => return Err(OpenError::from_io(path, access, "lock", e.into())),
+    }
+    let mut below = Vec::new();
+    if meta.file_type().is_block_device() {
+        for backing in backing_files(meta.rdev()) {
+            let locked = |by| OpenError::BackingLocked { path: path.to_owned(), file: backing.clone(), by };
+            let Ok(meta) = fs::metadata(&backing) else { continue };
+            // Who may use the device need not be allowed to read the file; the system's table then says who has it.
+            let Ok(file) = File::open(&backing) else {
+                match find_lock_holder(&meta) {
+                    None => continue,
+                    Some(by) => return Err(locked(by)),
+                }
+            };
+            match rustix::fs::flock(&file, operation) {
+                Ok(()) => below.push(file),
+                Err(Errno::WOULDBLOCK) => return Err(locked(lock_holder(&meta))),
+                // A file system that knows no locks keeps nobody away.
+                Err(_) => {}
+            }
+        }
+    }
+    Ok(Claim { below })
+}
+
+/// Block devices above each other that are looked through.
+const DEEPEST: usize = 16;
+
+/// The regular files that a block device stands on, through loop devices, partitions and device mapper.
+fn backing_files(rdev: u64) -> Vec<PathBuf> {
+    let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+    let mut out = Vec::new();
+    if let Ok(device) = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) {
+        backing_of(&device, DEEPEST, &mut out);
+    }
+    out.sort();
+    out.dedup();
+    out
+}
+
+/// The same by a device's directory in sysfs.
+fn backing_of(device: &Path, deeper: usize, out: &mut Vec<PathBuf>) {
+    if deeper == 0 {
+        return;
+    }
+    if let Ok(file) = fs::read_to_string(device.join("loop/backing_file")) {
+        let file = PathBuf::from(file.strip_suffix('\n').unwrap_or(&file));
+        // A loop device may stand on a block device, too.
+        match fs::metadata(&file) {
+            Ok(meta) if meta.file_type().is_block_device() => {
+                let id = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+                if let Ok(below) = fs::canonicalize(format!("/sys/dev/block/{}:{}", id.0, id.1)) {
+                    backing_of(&below, deeper - 1, out);
+                }
+            }
+            _ => out.push(file),
+        }
+    }
+    // A partition lies in the directory of its disk.
+    if device.join("partition").exists()
+        && let Some(disk) = device.parent()
+    {
+        backing_of(disk, deeper - 1, out);
+    }
+    for below in fs::read_dir(device.join("slaves")).into_iter().flatten().flatten() {
+        if let Ok(below) = fs::canonicalize(below.path()) {
+            backing_of(&below, deeper - 1, out);
+        }
     }
 }
 
@@ -214,8 +308,13 @@ fn mount_point(meta: &Metadata) -> Option<String> {
     })
 }
 
-/// Who holds the lock, from /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
+/// Who holds the lock.
 fn lock_holder(meta: &Metadata) -> String {
+    find_lock_holder(meta).unwrap_or_else(|| "another process".to_owned())
+}
+
+/// The same if there is somebody, from /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
+fn find_lock_holder(meta: &Metadata) -> Option<String> {
     let dev = meta.dev();
     let id = format!("{:02x}:{:02x}:{}", rustix::fs::major(dev), rustix::fs::minor(dev), meta.ino());
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -225,13 +324,12 @@ fn lock_holder(meta: &Metadata) -> String {
             [_, "FLOCK", _, _, pid, at, ..] if at == id => pid.parse::<u32>().ok().filter(|pid| *pid != 0),
             _ => None,
         }
-    });
-    match pid {
-        Some(pid) if pid == std::process::id() => "this process".to_owned(),
-        Some(pid) => match fs::read_to_string(format!("/proc/{pid}/comm")) {
+    })?;
+    Some(match pid {
+        pid if pid == std::process::id() => "this process".to_owned(),
+        pid => match fs::read_to_string(format!("/proc/{pid}/comm")) {
             Ok(name) => format!("process {pid} ({})", name.trim_end()),
             Err(_) => format!("process {pid}"),
         },
-        None => "another process".to_owned(),
-    }
+    })
 }

@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::bounds::{check, check_blocks, check_parts};
-use crate::claim::{check_kind, claim, is_frozen};
+use crate::claim::{Claim, check_kind, claim, is_frozen};
 use crate::host_room::FileHost;
 use crate::stripes::Stripes;
 use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Retained, Tag};
@@ -30,6 +30,7 @@ const MAX_PARTS: usize = 1024;
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    _claim: Claim,
     path: PathBuf,
     blocks: u64,
     access: Access,
@@ -74,9 +75,9 @@ impl FileDevice {
             }
             Err(e) => return Err(failed("open", e)),
         };
-        claim(path, &file, access)?;
+        let claim = claim(path, &file, access)?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(|e| failed("find the size", e))?;
-        Self::of(file, path, bytes, access)
+        Self::of(file, claim, path, bytes, access)
     }
 
     /// Makes an image of `bytes` bytes (rounded down to whole blocks), all zeroes and taking no
@@ -103,19 +104,20 @@ impl FileDevice {
             .truncate(false)
             .open(path)
             .map_err(|e| failed("create", e))?;
-        claim(path, &file, access)?;
+        let claim = claim(path, &file, access)?;
         file.set_len(0).map_err(|e| failed("empty", e))?;
         file.set_len(bytes - bytes % BLOCK as u64).map_err(|e| failed("set the size", e))?;
-        Self::of(file, path, bytes, access)
+        Self::of(file, claim, path, bytes, access)
     }
 
-    fn of(file: File, path: &Path, bytes: u64, access: Access) -> std::result::Result<Self, OpenError> {
+    fn of(file: File, claim: Claim, path: &Path, bytes: u64, access: Access) -> std::result::Result<Self, OpenError> {
         let blocks = bytes / BLOCK as u64;
         if blocks == 0 {
             return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
         }
         Ok(Self {
             file,
+            _claim: claim,
             path: path.to_owned(),
             blocks,
             access,

@@ -51,7 +51,7 @@ pub use gate::Gate;
 pub use host_room::HostRoom;
 pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;
-pub use open::{open_image, open_to_write};
+pub use open::{Opened, open_any, open_image, open_to_write};
 pub use overlay::Overlay;
 pub use power_cut::PowerCut;
 pub use retained::Retained;

@@ -9,14 +9,23 @@ use crate::claim::check_kind;
 use crate::sparse_image::MAGIC;
 use crate::{Access, BlockDevice, FileDevice, OpenError, SparseImage};
 
+/// An image that was opened.
+#[derive(Debug)]
+pub enum Opened {
+    /// A plain file or a block device.
+    File(FileDevice),
+    /// An Android sparse image, which may lack blocks that somebody needs.
+    Sparse(SparseImage),
+}
+
 /// Opens an image whatever it is: a plain file, a block device, or an Android sparse image (which
 /// can only be read: read-write access is [`OpenError::SparseReadOnly`]).
-pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn BlockDevice>, OpenError> {
+pub fn open_any(path: impl AsRef<Path>, access: Access) -> Result<Opened, OpenError> {
     let path = path.as_ref();
     match access {
-        Access::ReadWrite => Ok(Arc::new(open_to_write(path)?)),
-        Access::ReadOnly if is_sparse(path, access)? => Ok(Arc::new(SparseImage::open(path)?)),
-        Access::ReadOnly => Ok(Arc::new(FileDevice::open(path, access)?)),
+        Access::ReadWrite => Ok(Opened::File(open_to_write(path)?)),
+        Access::ReadOnly if is_sparse(path, access)? => Ok(Opened::Sparse(SparseImage::open(path)?)),
+        Access::ReadOnly => Ok(Opened::File(FileDevice::open(path, access)?)),
     }
 }
 
@@ -27,6 +36,14 @@ pub fn open_to_write(path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
         true => Err(OpenError::SparseReadOnly { path: path.to_owned() }),
         false => FileDevice::open(path, Access::ReadWrite),
     }
+}
+
+/// The same for a caller that knows that a sparse image is whole: what it lacks reads as zeroes.
+pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn BlockDevice>, OpenError> {
+    Ok(match open_any(path, access)? {
+        Opened::File(file) => Arc::new(file),
+        Opened::Sparse(sparse) => Arc::new(sparse),
+    })
 }
 
 /// True if the file starts as a sparse image does.

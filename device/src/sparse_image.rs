@@ -1,6 +1,7 @@
 //! What does an Android sparse image hold once expanded?
 //!
-//! Reads `simg` files in place, as the expanded image, without writing it anywhere. Format: the
+//! Reads `simg` files in place, as the expanded image, without writing it anywhere; those that `simg2simg` split together, if they
+//! lie beside each other. Format: the
 //! public header of Android's libsparse (`sparse_format.h`), version 1. All numbers little-endian.
 //!
 //! | header, 28 bytes or more | chunk header, 12 bytes or more |
@@ -8,6 +9,7 @@
 //! | magic u32, major u16, minor u16, header size u16, chunk header size u16, block size u32, blocks u32, chunks u32, checksum u32 | type u16, reserved u16, blocks of output u32, bytes in the file with this header u32 |
 
 mod error;
+mod pieces;
 mod write;
 
 pub use error::SparseError;
@@ -15,11 +17,12 @@ pub use write::write_sparse;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::bounds::check;
-use crate::claim::{check_kind, claim};
+use crate::claim::{Claim, check_kind, claim};
 use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
 
 /// First four bytes of a sparse image.
@@ -39,6 +42,8 @@ enum Content {
     Raw(u64),
     /// This, over and over.
     Fill([u8; 4]),
+    /// Nothing ("don't care"): reads as zeroes.
+    Absent,
 }
 
 /// A run of the expanded image, up to the start of the next.
@@ -49,16 +54,32 @@ struct Run {
     content: Content,
 }
 
-/// An Android sparse image, read-only. What no chunk stores reads as zeroes.
+/// One file of a sparse image.
 #[derive(Debug)]
-pub struct SparseImage {
+struct Piece {
     file: File,
+    /// Keeps others away until the image is closed.
+    _claim: Option<Claim>,
     /// Ascending; the first starts at 0.
     runs: Vec<Run>,
     /// (bytes covered, CRC-32) of the checksum chunks and the header.
     checksums: Vec<(u64, u32)>,
     /// Bytes of the expanded image.
     size: u64,
+    /// Bytes of a block of its chunks.
+    block: u64,
+}
+
+/// An Android sparse image, read-only. What no chunk stores reads as zeroes, unless it is [asked](Self::refuse_absent) to fail.
+#[derive(Debug)]
+pub struct SparseImage {
+    /// As many as it was split into.
+    pieces: Vec<Piece>,
+    /// Which piece has what of the image, by where that begins: ascending, the first starts at 0. Empty for a single piece.
+    joined: Vec<(u64, usize)>,
+    /// Bytes of the expanded image.
+    size: u64,
+    refuses_absent: bool,
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -100,22 +121,89 @@ impl Table {
     }
 }
 
+/// Opens one file, and checks its header and every chunk's header.
+fn open_piece(path: &Path) -> std::result::Result<Piece, OpenError> {
+    let access = Access::ReadOnly;
+    let failed = |action, e| OpenError::from_io(path, access, action, e);
+    check_kind(path, &std::fs::metadata(path).map_err(|e| failed("stat", e))?)?;
+    let file = File::open(path).map_err(|e| failed("open", e))?;
+    let claim = claim(path, &file, access)?;
+    let mut piece = Piece::parse(file).map_err(|source| OpenError::Sparse { path: path.to_owned(), source })?;
+    piece._claim = Some(claim);
+    Ok(piece)
+}
+
 impl SparseImage {
-    /// Opens and checks an image: header and every chunk's header, not the data.
+    /// Opens and checks an image: header and every chunk's header, not the data. If it is a piece of one that was split, the
+    /// other pieces are looked for beside it, by the number at the end of its name, and read with it.
     pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
         let path = path.as_ref();
-        let access = Access::ReadOnly;
-        let failed = |action, e| OpenError::from_io(path, access, action, e);
-        check_kind(path, &std::fs::metadata(path).map_err(|e| failed("stat", e))?)?;
-        let file = File::open(path).map_err(|e| failed("open", e))?;
-        claim(path, &file, access)?;
-        let image = Self::parse(file).map_err(|source| OpenError::Sparse { path: path.to_owned(), source })?;
-        if image.blocks() == 0 {
-            return Err(OpenError::TooSmall { path: path.to_owned(), bytes: image.size });
+        let piece = open_piece(path)?;
+        let size = piece.size;
+        if size < BLOCK as u64 {
+            return Err(OpenError::TooSmall { path: path.to_owned(), bytes: size });
         }
-        Ok(image)
+        let (pieces, joined) = pieces::with_others(path, piece);
+        Ok(Self { pieces, joined, size, refuses_absent: false })
     }
 
+    /// How many files it is made of.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// From now on reading what no chunk stores fails, where it must not pass for zeroes.
+    pub fn refuse_absent(&mut self) {
+        self.refuses_absent = true;
+    }
+
+    /// The blocks of which no chunk stores all, as ranges in ascending order.
+    pub fn absent(&self) -> impl Iterator<Item = Range<u64>> {
+        let block = BLOCK as u64;
+        let whole = self.size / block;
+        self.runs().filter(|(_, _, content)| *content == Content::Absent).filter_map(move |(start, end, _)| {
+            let range = start / block..end.div_ceil(block).min(whole);
+            (!range.is_empty()).then_some(range)
+        })
+    }
+
+    /// Every run, by where it begins and ends.
+    fn runs(&self) -> impl Iterator<Item = (u64, u64, Content)> {
+        let single = self.pieces.first().filter(|_| self.joined.is_empty());
+        let alone = single.into_iter().flat_map(|piece| piece.within(0, self.size));
+        let ends = self.joined.iter().skip(1).map(|(start, _)| *start).chain([self.size]);
+        let stretches = self.joined.iter().zip(ends);
+        let joined = stretches.filter_map(|((start, n), end)| Some(self.pieces.get(*n)?.within(*start, end)));
+        alone.chain(joined.flatten())
+    }
+
+    /// Reads everything and compares with the checksums recorded in the files, if any.
+    pub fn verify(&self) -> std::result::Result<(), SparseError> {
+        self.pieces.iter().try_for_each(Piece::verify)
+    }
+
+    /// Fills `buf` with the expanded image from byte `at`, both inside it.
+    fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        let refuses = self.refuses_absent;
+        if self.joined.is_empty() {
+            return self.pieces.first().ok_or(io::ErrorKind::UnexpectedEof)?.fill(at, buf, refuses);
+        }
+        let mut index = self.joined.partition_point(|(start, _)| *start <= at).saturating_sub(1);
+        while !buf.is_empty() {
+            let Some((_, piece)) = self.joined.get(index) else { return Err(io::ErrorKind::UnexpectedEof.into()) };
+            index += 1;
+            let end = self.joined.get(index).map_or(self.size, |(next, _)| *next);
+            let len = end.saturating_sub(at).min(buf.len() as u64) as usize;
+            let (here, rest) = buf.split_at_mut(len);
+            self.pieces.get(*piece).ok_or(io::ErrorKind::UnexpectedEof)?.fill(at, here, refuses)?;
+            buf = rest;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+impl Piece {
     fn parse(file: File) -> std::result::Result<Self, SparseError> {
         let end = file.metadata().map_err(|source| SparseError::Io { at: 0, source })?.len();
         let header: [u8; HEADER as usize] = bytes_at(&file, 0, end, "the header")?;
@@ -160,18 +248,30 @@ impl SparseImage {
         if checksum != 0 {
             table.checksums.push((size, checksum));
         }
-        Ok(Self { file, runs: table.runs, checksums: table.checksums, size })
+        Ok(Self { file, _claim: None, runs: table.runs, checksums: table.checksums, size, block })
+    }
+
+    /// What it says of a part of the image.
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Content)> {
+        let first = self.runs.partition_point(|run| run.start <= from).saturating_sub(1);
+        let runs = self.runs.get(first..).unwrap_or(&[]);
+        let ends = runs.iter().skip(1).map(|run| run.start).chain([self.size]);
+        runs.iter()
+            .zip(ends)
+            .take_while(move |(run, _)| run.start < to)
+            .map(move |(run, end)| (run.start.max(from), end.min(to), run.content))
+            .filter(|(start, end, _)| start < end)
     }
 
     /// Reads everything and compares with the checksums recorded in the file, if any.
-    pub fn verify(&self) -> std::result::Result<(), SparseError> {
+    fn verify(&self) -> std::result::Result<(), SparseError> {
         let mut crc = crc32fast::Hasher::new();
         let mut buf = vec![0; 1 << 20];
         let mut at = 0;
         for &(bytes, recorded) in &self.checksums {
             while at < bytes {
                 let len = (bytes - at).min(buf.len() as u64) as usize;
-                self.fill(at, &mut buf[..len]).map_err(|source| SparseError::Io { at, source })?;
+                self.fill(at, &mut buf[..len], false).map_err(|source| SparseError::Io { at, source })?;
                 crc.update(&buf[..len]);
                 at += len as u64;
             }
@@ -184,7 +284,7 @@ impl SparseImage {
     }
 
     /// Fills `buf` with the expanded image from byte `at`, both inside it.
-    fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> io::Result<()> {
+    fn fill(&self, mut at: u64, mut buf: &mut [u8], refuses_absent: bool) -> io::Result<()> {
         let mut index = self.runs.partition_point(|run| run.start <= at).saturating_sub(1);
         while !buf.is_empty() {
             let Some(run) = self.runs.get(index) else {
@@ -201,6 +301,10 @@ impl SparseImage {
                     // Runs start at multiples of 4, and so do requests.
                     here.chunks_mut(4).for_each(|b| b.copy_from_slice(&word[..b.len()]));
                 }
+                Content::Absent if refuses_absent => {
+                    return Err(io::Error::other("no chunk of the sparse image stores it"));
+                }
+                Content::Absent => here.fill(0),
             }
             buf = rest;
             at += len as u64;
@@ -251,7 +355,7 @@ fn read_chunk(
         _ if blocks == 0 => {}
         RAW => table.push(start, Content::Raw(data)),
         FILL => table.push(start, Content::Fill(bytes_at(file, data, end, "a chunk")?)),
-        _ => table.push(start, Content::Fill([0; 4])),
+        _ => table.push(start, Content::Absent),
     }
     Ok(blocks)
 }

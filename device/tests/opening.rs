@@ -195,6 +195,45 @@ fn an_image_under_a_loop_device_is_refused_and_the_loop_device_itself_is_not() {
 }
 
 #[test]
+fn an_image_that_is_open_is_refused_through_loop_devices_above_it_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    made(&path, 1 << 20);
+    let open = FileDevice::open(&path, Access::ReadWrite).unwrap();
+    let Some(above) = Loop::on(&path, false) else {
+        eprintln!("skipped: no loop devices here");
+        return;
+    };
+    let higher = Loop::on(Path::new(&above.0), false).unwrap();
+    for device in [&above.0, &higher.0] {
+        for access in [Access::ReadWrite, Access::ReadOnly] {
+            match FileDevice::open(device, access) {
+                Err(e @ OpenError::BackingLocked { .. }) => {
+                    let text = e.to_string();
+                    assert!(text.contains("this process") && text.contains(path.to_str().unwrap()), "{text}");
+                }
+                other => panic!("{device}, {access}: {other:?}"),
+            }
+        }
+    }
+    drop(open);
+    // Two devices above one file are the same bytes, too.
+    let other = Loop::on(&path, false).unwrap();
+    let one = FileDevice::open(&above.0, Access::ReadWrite).unwrap();
+    for device in [&other.0, &higher.0] {
+        assert!(
+            matches!(FileDevice::open(device, Access::ReadWrite), Err(OpenError::BackingLocked { .. })),
+            "{device}"
+        );
+    }
+    drop(one);
+    let readers = [&above.0, &other.0].map(|device| FileDevice::open(device, Access::ReadOnly).unwrap());
+    assert!(matches!(FileDevice::open(&other.0, Access::ReadWrite), Err(OpenError::Locked { .. })));
+    drop(readers);
+    FileDevice::open(&higher.0, Access::ReadWrite).unwrap();
+}
+
+#[test]
 fn a_mounted_block_device_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (path, at) = (dir.path().join("image"), dir.path().join("mounted here"));
