@@ -144,7 +144,7 @@ impl From<PlanError> for Failure {
 /// This process fails as its background process did: with its line, and for a wrong command line with its exit code.
 impl From<DaemonError> for Failure {
     fn from(e: DaemonError) -> Self {
-        let text = e.to_string();
+        let text = one_line(&e.to_string());
         let text = text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned();
         match e {
             DaemonError::Failed { status, .. } if status.code() == Some(2) => Self::Usage(text),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::host_room::Turn;
-use device::{Access, BlockDevice, Clock, Counting, FileDevice, HostRoom, OpenError, RealClock};
+use device::{Access, BLOCK, BlockDevice, Clock, Counting, FileDevice, HostRoom, OpenError, RealClock};
 use serde_json::{Value, json};
 use volume::{Kind, MountOptions, Mounted};
 
@@ -158,6 +158,11 @@ impl Image {
     /// The room that its host has for it, if it is a file that is written.
     pub fn host_room(&self) -> Option<&Arc<HostRoom>> {
         self.room.as_ref()
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.dev.blocks().saturating_mul(BLOCK as u64)
     }
 
     /// What it is.

@@ -7,6 +7,7 @@
 
 mod account;
 mod beside;
+mod bounded;
 mod commands;
 #[cfg(test)]
 mod examples;
@@ -27,6 +28,7 @@ mod meant;
 mod metered;
 mod of_devices;
 mod output;
+mod pieces;
 mod place;
 mod power;
 mod program;

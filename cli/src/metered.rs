@@ -14,7 +14,7 @@ use vfs::{Look, Owner, Volume};
 
 use crate::account::{self, Moment, Moments};
 use crate::spent::{self, Spent, Words};
-use crate::{Failure, joules, whole};
+use crate::{Failure, joules, output, whole};
 
 /// A metered device under a volume.
 pub struct Metered {
@@ -152,9 +152,9 @@ impl Metered {
     /// A ledger as a file holds it: JSON if its name ends in `.json`, else tables.
     fn text(spent: &Spent, file: &Path) -> String {
         if file.extension().is_some_and(|e| e == "json") {
-            format!("{:#}\n", serde_json::Value::Object(spent.json()))
+            output::shown_json(&format!("{:#}\n", serde_json::Value::Object(spent.json())))
         } else {
-            format!("{}\n", Self::table(spent))
+            output::shown(&format!("{}\n", Self::table(spent)))
         }
     }
 

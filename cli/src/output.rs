@@ -11,16 +11,27 @@ use crate::schema;
 /// Prints a failure: one line, or an object with `error`.
 pub fn failure(text: &str, as_json: bool) {
     if as_json {
-        line(&schema::error(text));
+        put(&schema::error(text));
     }
     if !as_json || LOST.get().is_some() {
-        eprintln!("joulefs: {text}");
+        warn(text);
     }
+}
+
+/// Prints one line on standard error: what a person should know, and is no answer.
+pub fn warn(text: &str) {
+    aside(&format!("joulefs: {}", plain(text)));
+}
+
+/// Prints lines on standard error.
+pub fn aside(text: &str) {
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(std::io::stderr(), "{}", shown(text));
 }
 
 /// Prints a JSON value on standard output, with its schema.
 pub fn print(value: &Value) {
-    line(&schema::text(value));
+    put(&schema::text(value));
 }
 
 /// The first failure to print.
@@ -30,6 +41,15 @@ static LOST: OnceLock<String> = OnceLock::new();
 /// silence, so that it leaves volumes clean. After any other failure to print it goes on too, and [`lost`] tells at the
 /// end.
 pub fn line(text: &str) {
+    put(&escaped(text, |c| c != '\t'));
+}
+
+/// The same of several lines, whose names are [`plain`] already: a table.
+pub fn lines(text: &str) {
+    put(&shown(text));
+}
+
+fn put(text: &str) {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => _ = LOST.set(e.to_string()),
         _ => {}
@@ -48,9 +68,56 @@ pub fn done(as_json: bool, what: &Value) {
     }
 }
 
-/// A name from somebody else's file, without what would move a terminal's cursor.
+/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown: control
+/// characters, separators of lines and paragraphs, and what turns the direction of writing.
+fn is_hidden(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// Writes a hidden character as Rust and the shell's `$'...'` write it.
+fn escape(c: char, out: &mut String) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        '\0'..='\u{7f}' => *out += &format!("\\x{:02x}", c as u32),
+        _ => *out += &format!("\\u{{{:x}}}", c as u32),
+    }
+}
+
+fn escaped(text: &str, also: impl Fn(char) -> bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_hidden(c) && also(c) { escape(c, &mut out) } else { out.push(c) }
+    }
+    out
+}
+
+/// A name, label or other text from an image or a file, as it may be printed: hidden characters are written as escapes
+/// (`\x1b`, `\n`, `\u{202e}`), so that it stays in its line and moves no cursor.
 pub fn plain(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    escaped(name, |_| true)
+}
+
+/// The same of bytes, which may be no text.
+pub fn name(bytes: &[u8]) -> String {
+    plain(&String::from_utf8_lossy(bytes))
+}
+
+/// What is printed: the last look at every line before it goes to a terminal. Only ends of lines and tabs pass as they are.
+pub fn shown(text: &str) -> String {
+    escaped(text, |c| c != '\n' && c != '\t')
+}
+
+/// JSON as it is printed or written to a file: its strings say the same, in escapes of JSON.
+pub fn shown_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Line ends and indents lie between values, where nothing else is hidden. All these are in the first plane.
+        if is_hidden(c) && c != '\n' { out += &format!("\\u{:04x}", c as u32) } else { out.push(c) }
+    }
+    out
 }
 
 /// A text in lines of at most so many columns, of which each but the first begins with so many blanks.
@@ -75,4 +142,31 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
 /// Bytes as people write them.
 pub fn bytes(n: u64) -> String {
     lab::report::words::bytes(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NASTY: &str = "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}z";
+
+    #[test]
+    fn what_is_hidden_is_written_out_and_what_is_shown_stays() {
+        let escaped = "a\\x1b[31mb\\x07c\\u{9b}2Jd\\u{202e}e\\u{2066}f\\x7fg\\r\\u{2028}\\t\\n\\u{200e}z";
+        assert_eq!(plain(NASTY), escaped);
+        assert_eq!(plain(escaped), escaped);
+        let letters = "photo \u{76f8}\u{7247}, e\u{301}, \u{5e9}\u{5dc}, a\\b, \u{1f468}\u{200d}\u{1f33e}";
+        assert_eq!((plain(letters), shown(letters)), (letters.into(), letters.into()));
+        assert_eq!(shown("a\tb\n\u{1b}c"), "a\tb\n\\x1bc");
+        assert_eq!(name(b"\x1b\xff"), "\\x1b\u{fffd}");
+    }
+
+    #[test]
+    fn json_says_the_same_and_hides_nothing() {
+        for text in [serde_json::to_string(NASTY).unwrap(), serde_json::to_string_pretty(&[NASTY]).unwrap()] {
+            let shown = shown_json(&text);
+            assert!(!shown.chars().any(|c| is_hidden(c) && c != '\n'), "{shown}");
+            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), serde_json::from_str::<Value>(&text).unwrap());
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use crate::Failure;
+use crate::{Failure, output};
 
 /// What a person names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +55,13 @@ impl std::str::FromStr for Place {
 }
 
 impl Place {
-    /// The place as a person wrote it.
+    /// The place as it is shown to a person.
     pub fn text(&self) -> String {
+        output::plain(&self.raw())
+    }
+
+    /// The place as a person wrote it.
+    pub fn raw(&self) -> String {
         match self {
             Place::Host(p) => p.display().to_string(),
             Place::Inside { image, path } => {

@@ -14,6 +14,8 @@ use std::time::Duration;
 use vfs::FileSystem;
 use victim::Power;
 
+use crate::output;
+
 /// The directory Linux keeps its power supplies in.
 pub const SUPPLIES: &str = "/sys/class/power_supply";
 
@@ -63,7 +65,7 @@ impl Watch {
                 let source = now();
                 if last != Some(source) {
                     if let Err(why) = fs.tune("power", source.name()) {
-                        eprintln!("joulefs: power {why}");
+                        output::warn(&format!("power {why}"));
                     }
                     last = Some(source);
                 }

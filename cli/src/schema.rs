@@ -10,6 +10,8 @@ use clap::ArgMatches;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
+use crate::output::shown_json;
+
 /// Commands whose answer is an object, and the version of its form.
 pub const SCHEMAS: &[(&str, u32)] = &[
     ("age", 1),
@@ -94,18 +96,18 @@ fn marked(value: &Value) -> Marked<'_> {
 /// The answer as people read JSON.
 pub fn text(value: &Value) -> String {
     // Objects of values with keys of text are always JSON.
-    serde_json::to_string_pretty(&marked(value)).unwrap_or_default()
+    shown_json(&serde_json::to_string_pretty(&marked(value)).unwrap_or_default())
 }
 
 /// The answer in one line.
 pub fn line(value: &Value) -> String {
-    serde_json::to_string(&marked(value)).unwrap_or_default()
+    shown_json(&serde_json::to_string(&marked(value)).unwrap_or_default())
 }
 
 /// What is said in place of an answer.
 pub fn error(text: &str) -> String {
     let value = json!({ "error": text });
-    serde_json::to_string_pretty(&Marked { value: &value, name: "error", version: 1 }).unwrap_or_default()
+    shown_json(&serde_json::to_string_pretty(&Marked { value: &value, name: "error", version: 1 }).unwrap_or_default())
 }
 
 #[cfg(test)]

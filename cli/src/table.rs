@@ -15,6 +15,8 @@ use std::io::IsTerminal;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width, presets};
 use unicode_width::UnicodeWidthStr;
 
+use crate::output::plain;
+
 /// Places that a column of text has at the least, if it has so much to say.
 const NARROWEST: usize = 12;
 
@@ -45,17 +47,17 @@ pub struct Column {
 
 /// A column of numbers with their units, to the right.
 pub fn number(head: impl Into<String>) -> Column {
-    Column { head: head.into(), kind: Kind::Number, least: 0 }
+    Column { head: plain(&head.into()), kind: Kind::Number, least: 0 }
 }
 
 /// A column of short words, to the left, which are never wrapped.
 pub fn word(head: impl Into<String>) -> Column {
-    Column { head: head.into(), kind: Kind::Word, least: 0 }
+    Column { head: plain(&head.into()), kind: Kind::Word, least: 0 }
 }
 
 /// A column of names, paths or sentences, to the left, which are wrapped where the terminal is too narrow.
 pub fn text(head: impl Into<String>) -> Column {
-    Column { head: head.into(), kind: Kind::Text, least: 0 }
+    Column { head: plain(&head.into()), kind: Kind::Text, least: 0 }
 }
 
 impl Column {
@@ -90,7 +92,7 @@ impl Table {
 
     /// The same, of as many cells as there are.
     pub fn cells(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut row: Vec<String> = cells.into_iter().collect();
+        let mut row: Vec<String> = cells.into_iter().map(|cell| plain(&cell)).collect();
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }

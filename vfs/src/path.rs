@@ -26,7 +26,12 @@ impl<F: FileSystem + ?Sized> Drop for Found<'_, F> {
 
 /// Walks `path` (components separated by `/`, empty ones ignored) from the root.
 pub fn walk<'a, F: FileSystem + ?Sized>(fs: &'a F, path: &[u8]) -> Result<Found<'a, F>> {
-    let mut at = Found { fs, ino: fs.root(), counted: false };
+    walk_from(fs, fs.root(), path)
+}
+
+/// The same from a directory on, to which the caller holds a reference, or which has a name.
+pub fn walk_from<'a, F: FileSystem + ?Sized>(fs: &'a F, dir: Ino, path: &[u8]) -> Result<Found<'a, F>> {
+    let mut at = Found { fs, ino: dir, counted: false };
     for part in path.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
         let entry = fs.lookup(at.ino, part)?;
         at = Found { fs, ino: entry.attr.ino, counted: true };

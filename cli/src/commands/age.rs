@@ -125,7 +125,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     }
     for recipe in all {
         let columns = table::columns();
-        output::line(&output::wrapped(
+        output::lines(&output::wrapped(
             &format!("{}: {}", recipe.name, recipe.summary),
             0,
             columns.unwrap_or(usize::MAX),
@@ -143,7 +143,7 @@ fn source(text: &str, columns: Option<usize>) {
     for (n, paragraph) in text.split("\nAssumed:").enumerate() {
         let begin = if n > 0 { "Assumed:" } else { "" };
         let paragraph = format!("{begin}{}", paragraph.replace('\n', " "));
-        output::line(&format!("    {}", output::wrapped(&paragraph, 4, columns)));
+        output::lines(&format!("    {}", output::wrapped(&paragraph, 4, columns)));
     }
 }
 
@@ -366,7 +366,7 @@ impl Aged {
             output::line(&format!("contents took {} of memory", output::bytes(held)));
         }
         output::line(&format!("free space in {} pieces:", self.free.total()));
-        output::line(&fragments::table(&self.free));
+        output::lines(&fragments::table(&self.free));
     }
 }
 
@@ -392,7 +392,7 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
         return Ok(());
     }
     output::line(&format!("pieces of free space on {}, seed {seed}:", output::bytes(bytes)));
-    output::line(&fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>()));
+    output::lines(&fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>()));
     let columns =
         [table::text("ratios").least(38), table::number("published").least(10), table::number("ours").least(10)];
     let mut table = Table::new(columns).between(1);
@@ -401,6 +401,6 @@ fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failu
         let what = format!("  {} : {}, {}", r.of, r.to, r.level_name());
         table.row(&[&what, &format!("{:.2}", r.published), &ours]);
     }
-    output::line(&table.text());
+    output::lines(&table.text());
     Ok(())
 }

@@ -3,13 +3,18 @@
 //! Contents go to standard output as they are read, a mebibyte at a time. With --json a file is held whole, since JSON has
 //! no end before its last byte.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 use base64::engine::general_purpose::STANDARD;
 use base64::write::EncoderStringWriter;
+use rustix::fs::OFlags;
 use serde_json::json;
-use vfs::{FileKind, FileSystem, Ino, path};
+use vfs::{Attr, FileKind, FileSystem, Seek, path};
 
+use crate::bounded::{Allowance, HostReserve};
 use crate::image::Image;
 use crate::place::Place;
 use crate::reading::Reading;
@@ -19,6 +24,9 @@ use crate::{Failure, output};
 ///
 /// With --json: a list of objects, one for each file, with its path as given, its size in bytes and its
 /// contents in Base64; the files should then fit in memory.
+///
+/// If standard output is a new file, holes stay holes. Elsewhere they are written as zeros, and a file longer than its volume is
+/// refused unless --really is given. Output to a file stops while 1 % of its file system is free (at most 256 MiB).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cat disk.img:/etc/fstab\n  \
     joulefs --json cat disk.img:/photo.jpg | jq -r .[0].base64 | base64 -d > photo.jpg")]
@@ -28,11 +36,14 @@ pub struct Args {
     places: Vec<Place>,
     #[command(flatten)]
     reading: Reading,
+    /// Write more than the volume can hold: of long files with holes, or files that share blocks or are compressed.
+    #[arg(long)]
+    really: bool,
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let out = Out::new().map_err(|e| format!("standard output: {e}"))?;
     let mut list = Vec::new();
     for place in &args.places {
         let fail = |e: vfs::Error| format!("{}: {e}", place.text());
@@ -40,23 +51,39 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let image = Image::open_to_read(image, args.reading)?;
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
-        if fs.getattr(found.ino()).map_err(fail)?.kind == FileKind::Directory {
+        let attr = fs.getattr(found.ino()).map_err(fail)?;
+        if attr.kind == FileKind::Directory {
             return Err(fail(vfs::Error::IsDirectory).into());
         }
-        if as_json {
-            let mut text = EncoderStringWriter::new(&STANDARD);
-            // Writing into memory does not fail.
-            let size = contents(fs, found.ino(), |bytes| text.write_all(bytes).is_ok()).map_err(fail)?;
-            list.push(json!({ "path": place.text(), "size": size, "base64": text.into_inner() }));
-            continue;
+        let mut allowance = Allowance::new(Some(image.bytes()), args.really);
+        let begin = if as_json { None } else { out.end() };
+        if begin.is_none() && allowance.left().is_some_and(|left| attr.size > left) {
+            return Err(format!(
+                "{0}: is {1} long, more than its volume ({2}), and its holes would be written as zeros: write to a new file, \
+                 which keeps holes (joulefs cat {0} > FILE), or give --really",
+                place.text(),
+                output::bytes(attr.size),
+                output::bytes(image.bytes()),
+            )
+            .into());
         }
-        let mut failed = None;
-        contents(fs, found.ino(), |bytes| out.write_all(bytes).map_err(|e| failed = Some(e)).is_ok()).map_err(fail)?;
-        match failed {
-            None => {}
+        let written = match (as_json, begin) {
+            (true, _) => {
+                let mut text = EncoderStringWriter::new(&STANDARD);
+                // Writing into memory does not fail.
+                let size = all(fs, &attr, |bytes| Ok(text.write_all(bytes)?));
+                size.map(|size| list.push(json!({ "path": place.raw(), "size": size, "base64": text.into_inner() })))
+            }
+            (false, Some(begin)) => out.write_data(fs, &attr, begin, &mut allowance),
+            (false, None) => all(fs, &attr, |bytes| out.write(bytes)).map(drop),
+        };
+        match written {
+            Ok(()) => {}
             // Whoever reads our output has closed it, as `head` does: no failure.
-            Some(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            Some(e) => return Err(format!("standard output: {e}").into()),
+            Err(Stopped::Write(e)) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            Err(Stopped::Write(e)) => return Err(format!("standard output: {e}").into()),
+            Err(Stopped::Read(e)) => return Err(fail(e).into()),
+            Err(Stopped::Refused(why)) => return Err(format!("{}: {why}", place.text()).into()),
         }
     }
     if as_json {
@@ -65,15 +92,132 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Passes a file's bytes in order to `take`, until there are no more or `take` returns false; returns how many it passed.
-fn contents(fs: &dyn FileSystem, ino: Ino, mut take: impl FnMut(&[u8]) -> bool) -> vfs::Result<u64> {
-    let mut buf = vec![0; 1 << 20];
+/// Why not all of a file was written.
+enum Stopped {
+    Read(vfs::Error),
+    Write(io::Error),
+    /// It would have been too much.
+    Refused(String),
+}
+
+impl From<vfs::Error> for Stopped {
+    fn from(e: vfs::Error) -> Self {
+        Stopped::Read(e)
+    }
+}
+
+impl From<io::Error> for Stopped {
+    fn from(e: io::Error) -> Self {
+        Stopped::Write(e)
+    }
+}
+
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 20;
+
+/// Passes a file's bytes in order to `take`, holes as zeros; returns how many there are.
+fn all(fs: &dyn FileSystem, attr: &Attr, mut take: impl FnMut(&[u8]) -> Result<(), Stopped>) -> Result<u64, Stopped> {
+    let mut buf = vec![0; CHUNK];
     let mut offset = 0;
     loop {
-        let n = fs.read(ino, offset, &mut buf)?;
-        offset += n as u64;
-        if n == 0 || !take(&buf[..n]) {
+        let n = fs.read(attr.ino, offset, &mut buf)?;
+        if n == 0 {
             return Ok(offset);
+        }
+        take(&buf[..n])?;
+        offset += n as u64;
+    }
+}
+
+/// Standard output.
+struct Out {
+    file: File,
+    /// It is a file of the host.
+    regular: bool,
+    reserve: HostReserve,
+}
+
+impl Out {
+    fn new() -> io::Result<Self> {
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let regular = file.metadata()?.is_file();
+        Ok(Out { file, regular, reserve: HostReserve::default() })
+    }
+
+    fn check_room(&self, bytes: usize) -> Result<(), Stopped> {
+        match self.regular {
+            true => self.reserve.check(&self.file, bytes as u64).map_err(Stopped::Refused),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> Result<(), Stopped> {
+        self.check_room(bytes.len())?;
+        Ok((&self.file).write_all(bytes)?)
+    }
+
+    /// Where the next byte goes, if what is left out from there on is a hole: at the end of a file that is not only
+    /// appended to.
+    fn end(&self) -> Option<u64> {
+        let appends = rustix::fs::fcntl_getfl(&self.file).map_or(true, |flags| flags.contains(OFlags::APPEND));
+        if !self.regular || appends {
+            return None;
+        }
+        let at = (&self.file).stream_position().ok()?;
+        (self.file.metadata().ok()?.len() <= at).then_some(at)
+    }
+
+    /// Writes a file from `begin` on without its holes. If that is too much, nothing of it is left.
+    fn write_data(
+        &self,
+        fs: &dyn FileSystem,
+        attr: &Attr,
+        begin: u64,
+        allowance: &mut Allowance,
+    ) -> Result<(), Stopped> {
+        let written = self.data(fs, attr, begin, allowance);
+        let end = match &written {
+            Ok(size) => {
+                self.file.set_len(begin + size)?;
+                begin + size
+            }
+            Err(Stopped::Refused(_)) => {
+                self.file.set_len(begin)?;
+                begin
+            }
+            Err(_) => self.file.metadata()?.len(),
+        };
+        // Whoever writes next to the same file goes on there.
+        (&self.file).seek(SeekFrom::Start(end))?;
+        written.map(drop)
+    }
+
+    fn data(&self, fs: &dyn FileSystem, attr: &Attr, begin: u64, allowance: &mut Allowance) -> Result<u64, Stopped> {
+        let mut buf = vec![0; CHUNK];
+        let mut at = 0;
+        loop {
+            let mut end = attr.size;
+            if attr.kind == FileKind::Regular {
+                at = match fs.seek(attr.ino, at, Seek::Data) {
+                    Err(vfs::Error::PastEnd) => return Ok(attr.size),
+                    found => found?,
+                };
+                end = fs.seek(attr.ino, at, Seek::Hole)?;
+            }
+            while at < end {
+                let want = (end - at).min(CHUNK as u64) as usize;
+                let n = fs.read(attr.ino, at, &mut buf[..want])?;
+                if n == 0 {
+                    return Ok(at);
+                }
+                allowance.take(n as u64).map_err(Stopped::Refused)?;
+                self.check_room(n)?;
+                self.file.write_all_at(&buf[..n], begin + at)?;
+                at += n as u64;
+            }
+            if at >= attr.size {
+                return Ok(attr.size);
+            }
         }
     }
 }

@@ -109,7 +109,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let at = r.mounted.as_ref().map_or(String::new(), |dir| format!(" on {dir}"));
         table.row(&[&size, &used, &available, &percent, &r.inodes_free, &format!(" {}{at}", r.volume)]);
     }
-    output::line(&table.text());
+    output::lines(&table.text());
     Ok(())
 }
 

@@ -47,7 +47,7 @@ struct Count<'a> {
     /// Inodes with several names that were counted.
     seen: BTreeSet<u64>,
     /// Directories on the way: on a damaged volume one may contain itself, and is not followed for ever.
-    above: Vec<Ino>,
+    above: BTreeSet<u64>,
     rows: &'a mut Vec<Value>,
     /// What cannot be read, of which somebody was told.
     failed: &'a mut u64,
@@ -56,7 +56,7 @@ struct Count<'a> {
 impl Count<'_> {
     fn failed(&mut self, at: &str, why: &dyn std::fmt::Display) {
         *self.failed += 1;
-        eprintln!("joulefs: {}: {why}", output::plain(at));
+        output::warn(&format!("{}: {why}", output::plain(at)));
     }
 
     fn say(&mut self, at: &str, bytes: u64, depth: usize, dir: bool) {
@@ -72,46 +72,77 @@ impl Count<'_> {
         output::line(&format!("{size:>12}  {}", output::plain(at)));
     }
 
-    /// Bytes of an inode and all below it.
-    fn count(&mut self, at: &str, attr: &Attr, depth: usize) -> u64 {
-        let dir = attr.kind == FileKind::Directory;
-        if !dir && attr.nlink > 1 && !self.seen.insert(attr.ino.0) {
-            return 0;
+    /// Counts an inode and all below it.
+    fn count(&mut self, place: &str, attr: &Attr) {
+        let (mut at, mut open) = (place.to_owned(), Vec::new());
+        open.extend(self.one(&at, attr, 0).1);
+        while let Some(dir) = open.last_mut() {
+            at.truncate(dir.path);
+            if let Some((name, ino, _)) = dir.names.next() {
+                if !at.ends_with('/') {
+                    at.push('/');
+                }
+                at += &String::from_utf8_lossy(&name);
+                match self.fs.getattr(ino) {
+                    Ok(attr) => {
+                        let (bytes, below) = self.one(&at, &attr, dir.depth + 1);
+                        dir.bytes = dir.bytes.saturating_add(bytes);
+                        open.extend(below);
+                    }
+                    Err(e) => self.failed(&at, &e),
+                }
+            } else if let Some(dir) = open.pop() {
+                self.above.remove(&dir.ino.0);
+                self.say(&at, dir.bytes, dir.depth, true);
+                if let Some(above) = open.last_mut() {
+                    above.bytes = above.bytes.saturating_add(dir.bytes);
+                }
+            }
         }
-        let mut bytes = attr.blocks512 * 512;
-        if dir {
-            bytes += self.below(at, attr.ino, depth);
-        }
-        self.say(at, bytes, depth, dir);
-        bytes
     }
 
-    fn below(&mut self, at: &str, dir: Ino, depth: usize) -> u64 {
-        if self.above.contains(&dir) {
-            self.failed(at, &"a directory contains itself; run joulefs fsck");
-            return 0;
+    /// Counts one inode: its bytes, and of a directory that can be read, where to go on; its bytes are counted there.
+    fn one(&mut self, at: &str, attr: &Attr, depth: usize) -> (u64, Option<Inside>) {
+        let is_dir = attr.kind == FileKind::Directory;
+        if !is_dir && attr.nlink > 1 && !self.seen.insert(attr.ino.0) {
+            return (0, None);
         }
-        let mut found = match names(self.fs, dir) {
-            Ok(found) => found,
+        let bytes = attr.blocks512.saturating_mul(512);
+        if is_dir && let Some(names) = self.names_in(at, attr.ino) {
+            return (0, Some(Inside { ino: attr.ino, names, path: at.len(), depth, bytes }));
+        }
+        self.say(at, bytes, depth, is_dir);
+        (bytes, None)
+    }
+
+    fn names_in(&mut self, at: &str, dir: Ino) -> Option<std::vec::IntoIter<(Vec<u8>, Ino, FileKind)>> {
+        if self.above.contains(&dir.0) {
+            self.failed(at, &"a directory contains itself; run joulefs fsck");
+            return None;
+        }
+        match names(self.fs, dir) {
+            Ok(mut found) => {
+                found.sort_by(|a, b| a.0.cmp(&b.0));
+                self.above.insert(dir.0);
+                Some(found.into_iter())
+            }
             Err(e) => {
                 self.failed(at, &e);
-                return 0;
-            }
-        };
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        self.above.push(dir);
-        let mut bytes = 0;
-        for (name, ino, _) in found {
-            let slash = if at.ends_with('/') { "" } else { "/" };
-            let below = format!("{at}{slash}{}", String::from_utf8_lossy(&name));
-            match self.fs.getattr(ino) {
-                Ok(attr) => bytes += self.count(&below, &attr, depth + 1),
-                Err(e) => self.failed(&below, &e),
+                None
             }
         }
-        self.above.pop();
-        bytes
     }
+}
+
+/// A directory that is being counted. Those on the way are in a list, not on the stack: an image may nest them a million deep.
+struct Inside {
+    ino: Ino,
+    names: std::vec::IntoIter<(Vec<u8>, Ino, FileKind)>,
+    /// Bytes of its path.
+    path: usize,
+    depth: usize,
+    /// Bytes of it and of all that was counted below it.
+    bytes: u64,
 }
 
 /// Runs it.
@@ -124,8 +155,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
         let attr = fs.getattr(found.ino()).map_err(fail)?;
-        let (seen, above, rows, failed) = (BTreeSet::new(), Vec::new(), &mut rows, &mut failed);
-        Count { fs, args, as_json, seen, above, rows, failed }.count(&place.text(), &attr, 0);
+        let (seen, above, rows, failed) = (BTreeSet::new(), BTreeSet::new(), &mut rows, &mut failed);
+        Count { fs, args, as_json, seen, above, rows, failed }.count(&place.raw(), &attr);
     }
     if as_json {
         output::print(&rows.into());

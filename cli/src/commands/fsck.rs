@@ -96,7 +96,7 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
                     output::print(&json!({ "error": why, "repaired": actions }));
                     return Ok(8);
                 }
-                actions.iter().for_each(|action| output::line(&format!("repaired: {action}")));
+                actions.iter().for_each(|action| output::line(&format!("repaired: {}", output::plain(action))));
                 return Err(why.into());
             }
         },
@@ -154,9 +154,9 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
             "counts": { "inodes": report.inodes, "directories": report.directories, "blocks": report.used },
         }));
     } else {
-        repaired.iter().for_each(|action| output::line(&format!("repaired: {action}")));
-        findings.iter().for_each(|f| output::line(f));
-        notes.iter().for_each(|n| output::line(&format!("note: {n}")));
+        repaired.iter().for_each(|action| output::line(&format!("repaired: {}", output::plain(action))));
+        findings.iter().for_each(|f| output::line(&output::plain(f)));
+        notes.iter().for_each(|n| output::line(&format!("note: {}", output::plain(n))));
         let state = if findings.is_empty() { "clean".to_owned() } else { format!("{} errors", findings.len()) };
         output::line(&format!(
             "{path}: {state} ({} inodes, {} directories, {} blocks; {} transactions behind the checkpoint)",
@@ -220,10 +220,10 @@ fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
         return;
     }
     for action in actions {
-        output::line(&format!("repaired: {action}"));
+        output::line(&format!("repaired: {}", output::plain(action)));
     }
     for f in &report.findings {
-        output::line(&format!("{f}"));
+        output::line(&output::plain(&f.to_string()));
     }
     if report.unlisted > 0 {
         output::line(&format!("and {} more", report.unlisted));

@@ -41,6 +41,11 @@ fn hexadecimal(uuid: &[u8]) -> String {
     uuid.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// A label for people.
+fn label(label: &str) -> String {
+    if label.is_empty() { "none".to_owned() } else { output::plain(label) }
+}
+
 /// Where inodes are put, in words.
 fn placed(placement: Placement) -> &'static str {
     match placement {
@@ -75,7 +80,7 @@ fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) 
     }
     output::line(&format!("image              {}", args.image.display()));
     output::line("file system        ScherlFS");
-    output::line(&format!("label              {}", if sb.label.is_empty() { "none" } else { &sb.label }));
+    output::line(&format!("label              {}", label(&sb.label)));
     output::line(&format!("uuid               {uuid}"));
     output::line(&format!("size               {}", output::bytes(sb.blocks * 4096)));
     let [all, free] = [st.blocks, st.blocks_free].map(|n| output::bytes(n * 4096));
@@ -136,7 +141,7 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
         }));
         return Ok(());
     }
-    let label = if sb.label.is_empty() { "none" } else { &sb.label };
+    let label = label(&sb.label);
     output::line(&format!("image              {}", args.image.display()));
     output::line("file system        F2FS");
     output::line(&format!("label              {label}"));
@@ -193,6 +198,6 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
         output::line(&format!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}")));
     }
     output::line(&format!("free space         in {} pieces:", free.total()));
-    output::line(&fragments::table(&free));
+    output::lines(&fragments::table(&free));
     Ok(())
 }

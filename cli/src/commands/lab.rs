@@ -151,7 +151,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
     }
     let mut table = Table::new([table::word(""), table::text("")]);
     all.iter().for_each(|e| table.row(&[&e.name, &e.plan.title]));
-    output::line(&table.text());
+    output::lines(&table.text());
     Ok(())
 }
 
@@ -291,13 +291,13 @@ fn run_each(
             let dir = if experiments.len() > 1 { dir.join(&experiment.name) } else { dir.clone() };
             rows::write(experiment, changes, &outcome, &dir)?;
             if !as_json {
-                output::line(&format!("rows: {}\n", dir.display()));
+                output::lines(&format!("rows: {}\n", output::plain(&dir.display().to_string())));
             }
         }
         if args.keep {
             let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
             if !as_json {
-                output::line(&format!("kept: {}\n", kept.display()));
+                output::lines(&format!("kept: {}\n", output::plain(&kept.display().to_string())));
             }
         }
         if let Some(took) = took {
@@ -307,7 +307,7 @@ fn run_each(
                 false => "not kept: how long it took, for variants were skipped\n".to_owned(),
             };
             if !as_json {
-                output::line(&said);
+                output::lines(&said);
             }
         }
         outcomes.push(json!({ "file": file, "outcome": outcome }));
@@ -330,7 +330,7 @@ fn print_outcome(outcome: &Outcome, file: &Path) {
         let place = &c.claim.place;
         compared.row(&[&c.claim.quantity, &c.paper_text(), &c.ours_text(), &c.difference_text(), place]);
     }
-    output::line(&compared.text());
+    output::lines(&compared.text());
     let numbers = ["energy", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
     let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
     for (v, p) in outcome.phases() {
@@ -338,18 +338,18 @@ fn print_outcome(outcome: &Outcome, file: &Path) {
         let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
         spent.cells([v.name.clone(), p.name.clone(), p.total().to_string()].into_iter().chain(parts).chain([time]));
     }
-    output::line(&format!("\n{}", spent.text()));
+    output::lines(&format!("\n{}", spent.text()));
     let costs = lab::cost::rows(outcome);
     if !costs.is_empty() {
         let [variant, numbers @ ..] = lab::cost::HEADS;
         let mut table = Table::new([table::text(variant)].into_iter().chain(numbers.map(table::number)));
         costs.into_iter().for_each(|row| table.cells(row));
-        output::line(&format!("\nwhat cleaning cost, and the work after it:\n{}", table.text()));
+        output::lines(&format!("\nwhat cleaning cost, and the work after it:\n{}", table.text()));
     }
     for s in &outcome.skipped {
         output::line(&format!("skipped: {}: {}", s.variant, s.why));
     }
-    output::line(&format!("\nresults: {}\n", file.display()));
+    output::lines(&format!("\nresults: {}\n", output::plain(&file.display().to_string())));
 }
 
 fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {

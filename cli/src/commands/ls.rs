@@ -2,9 +2,12 @@
 //!
 //! A name is listed though its inode cannot be read: on a damaged volume that is what a person wants to know.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 use vfs::{Attr, FileKind, FileSystem, Flow, Ino, path};
 
+use super::cp::join;
 use crate::image::Image;
 use crate::place::Place;
 use crate::reading::Reading;
@@ -62,7 +65,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let row = Row { name, attr: Ok(attr), target: fs.readlink(found.ino()).ok() };
         show(args, as_json, b"", &[row], &mut json_rows);
     } else {
-        list(fs, args, as_json, &mut vec![found.ino()], at, &mut json_rows).map_err(fail)?;
+        list(fs, args, as_json, (at, found.ino()), &mut json_rows).map_err(fail)?;
     }
     if as_json {
         output::print(&Value::Array(json_rows));
@@ -70,19 +73,47 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the last directory of `above`, and those below it. The others in `above` are the way to it: on a damaged volume a
-/// directory may contain itself, and is not followed for ever.
+/// Directories to list, the next one last: where each is, and how deep.
+type Waiting = Vec<(Vec<u8>, Ino, usize)>;
+
+/// Lists a directory, and with `-R` those below it, each after the one that it is in. On a damaged volume a directory may contain
+/// itself, and is not followed for ever; or they may be nested a million deep, so that those on the way are in a list.
 fn list(
     fs: &dyn FileSystem,
     args: &Args,
     as_json: bool,
-    above: &mut Vec<Ino>,
-    at: &[u8],
+    (at, dir): (&[u8], Ino),
     json_rows: &mut Vec<Value>,
 ) -> vfs::Result<()> {
-    let Some(&dir) = above.last() else {
-        return Ok(());
-    };
+    let mut waiting: Waiting = vec![(at.to_vec(), dir, 0)];
+    let (mut way, mut above) = (Vec::new(), HashSet::new());
+    let mut first = true;
+    while let Some((at, dir, depth)) = waiting.pop() {
+        way.drain(depth..).for_each(|left| _ = above.remove(&left));
+        if !as_json && !first {
+            output::line("");
+        }
+        first = false;
+        if !above.insert(dir) {
+            return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
+        }
+        way.push(dir);
+        let below = list_one(fs, args, as_json, (&at, dir), json_rows)?;
+        if args.recursive {
+            waiting.extend(below.into_iter().rev().map(|(name, ino)| (join(&at, &name), ino, depth + 1)));
+        }
+    }
+    Ok(())
+}
+
+/// Lists one directory, and returns the directories in it.
+fn list_one(
+    fs: &dyn FileSystem,
+    args: &Args,
+    as_json: bool,
+    (at, dir): (&[u8], Ino),
+    json_rows: &mut Vec<Value>,
+) -> vfs::Result<Vec<(Vec<u8>, Ino)>> {
     let mut rows = Vec::new();
     for (name, ino, kind) in names(fs, dir)? {
         if !args.all && name.starts_with(b".") {
@@ -99,41 +130,22 @@ fn list(
         .collect();
     let rows: Vec<Row> = rows.into_iter().map(|(r, _)| r).collect();
     if args.recursive && !as_json {
-        output::line(&format!("{}:", String::from_utf8_lossy(at)));
+        output::line(&format!("{}:", output::name(at)));
     }
     show(args, as_json, at, &rows, json_rows);
-    if args.recursive {
-        for (name, ino) in dirs {
-            let mut below = at.to_vec();
-            if !below.ends_with(b"/") {
-                below.push(b'/');
-            }
-            below.extend_from_slice(&name);
-            if !as_json {
-                output::line("");
-            }
-            if above.contains(&ino) {
-                return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
-            }
-            above.push(ino);
-            list(fs, args, as_json, above, &below, json_rows)?;
-            above.pop();
-        }
-    }
-    Ok(())
+    Ok(dirs)
 }
 
 fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec<Value>) {
     let width = rows.iter().filter_map(|r| r.attr.as_ref().ok()).map(|a| a.size.to_string().len()).max().unwrap_or(1);
     for row in rows {
-        let name = String::from_utf8_lossy(&row.name);
+        let name = output::name(&row.name);
         if as_json {
             json_rows.push(as_value(at, row));
         } else if args.long {
             match &row.attr {
                 Ok(a) => {
-                    let arrow =
-                        row.target.as_ref().map_or(String::new(), |t| format!(" -> {}", String::from_utf8_lossy(t)));
+                    let arrow = row.target.as_ref().map_or(String::new(), |t| format!(" -> {}", output::name(t)));
                     let size = match a.kind {
                         FileKind::CharDevice | FileKind::BlockDevice => {
                             format!("{},{}", a.rdev.major, a.rdev.minor)
@@ -152,7 +164,7 @@ fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec
                 Err(e) => output::line(&format!("?????????? {name}: {e}")),
             }
         } else {
-            output::line(&format!("{name}"));
+            output::line(&name);
         }
     }
 }

@@ -282,7 +282,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         // The daemon gets the same arguments, without --json: this process answers.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
-        let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
+        let pid = fuse::daemon::start(again, output::warn)?;
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
@@ -351,7 +351,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let text = format!("{}: {text}", path.display());
         match args.background {
             true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,
-            false => eprintln!("joulefs: {text}"),
+            false => output::warn(&text),
         }
     }
     let mut served: Arc<dyn FileSystem> = image.vol.clone();
@@ -383,7 +383,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if args.background
             && let Err(e) = fuse::daemon::ready()
         {
-            eprintln!("joulefs: cannot leave the terminal: {e}");
+            output::warn(&format!("cannot leave the terminal: {e}"));
         }
     };
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
@@ -403,7 +403,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(file) = parsed.stats {
         let statistics = image.statistics();
         let text = if file.extension().is_some_and(|e| e == "json") {
-            format!("{:#}\n", statistics.json())
+            output::shown_json(&format!("{:#}\n", statistics.json()))
         } else {
             statistics.table() + "\n"
         };
@@ -427,7 +427,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if args.foreground {
             match as_json {
                 true => output::print(&serde_json::Value::Object(spent.json())),
-                false => output::line(&Metered::table(&spent)),
+                false => output::lines(&Metered::table(&spent)),
             }
         }
     }

@@ -85,7 +85,7 @@ fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -
 }
 
 fn texts(places: &[Place]) -> Vec<Value> {
-    places.iter().map(|p| json!(p.text())).collect()
+    places.iter().map(|p| json!(p.raw())).collect()
 }
 
 /// Runs `rm`.
@@ -187,6 +187,6 @@ pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     .map_err(|e: vfs::Error| format!("{} to {}: {e}", args.from.text(), args.to.text()));
     image.close()?;
     out?;
-    output::done(as_json, &json!({ "from": args.from.text(), "to": args.to.text() }));
+    output::done(as_json, &json!({ "from": args.from.raw(), "to": args.to.raw() }));
     Ok(())
 }

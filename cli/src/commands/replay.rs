@@ -11,7 +11,7 @@ use device::clock::{Clock, RealClock, VirtualClock};
 use device::energy::profile::Profile;
 use device::energy::{Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
-use device::{Access, BlockDevice, Fingerprint, Lba, Overlay, open_image};
+use device::{Access, BlockDevice, Fingerprint, Lba, Overlay};
 use f2fs::delta::Costs;
 use lab::flame::Flame;
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
@@ -23,7 +23,7 @@ use crate::flame::{Files, FlameArgs, Graph, names};
 use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
 use crate::spent::{self, Cause, FileLine, Spent, Words};
-use crate::{Failure, held, joules, output, recorded, size};
+use crate::{Failure, held, joules, output, pieces, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
 ///
@@ -192,7 +192,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         // A recording that ends early still tells what happened until then.
         Err(e @ RecordError::CutShort { .. }) => {
             if !as_json {
-                eprintln!("joulefs: {}", named(&e));
+                output::warn(&named(&e));
             }
             Ok(())
         }
@@ -260,7 +260,7 @@ fn of_calls(
     let mut kind = args.fs.unwrap_or_default().into();
     let contents: Arc<dyn BlockDevice> = match &args.image {
         Some(path) => {
-            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            let image = pieces::open(path, Access::ReadOnly)?;
             kind = kind_of(&image, path, args.fs)?;
             held = held::runs(&image, path)?;
             Arc::new(Overlay::new(image))
@@ -383,7 +383,7 @@ fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), Recor
         all.insert("recorded_ns".into(), json!(recorded));
         output::print(&Value::Object(all));
     } else {
-        output::line(&format!(
+        output::lines(&format!(
             "{}: {} in {} (recorded in {})\n{text}\n\n{}",
             spent.profile,
             spent.ledger.total(),

@@ -40,9 +40,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         };
         let target = target.map(|t| output::plain(&String::from_utf8_lossy(&t)));
         if as_json {
-            list.push(as_value(&place.text(), &attr, target.as_deref()));
+            list.push(as_value(&place.raw(), &attr, target.as_deref()));
         } else {
-            output::line(&as_text(&output::plain(&place.text()), &attr, target.as_deref()));
+            output::lines(&as_text(&place.text(), &attr, target.as_deref()));
         }
     }
     if as_json {

@@ -44,12 +44,18 @@ struct Drawing<'a> {
     failed: u64,
 }
 
+/// Levels that are drawn: no terminal is wide enough for more, and an image may have a million.
+const DEEPEST: usize = 1000;
+
 impl Drawing<'_> {
     /// Draws what a directory holds, each line behind `indent`.
     fn below(&mut self, dir: Ino, indent: &str) -> vfs::Result<Vec<Value>> {
         let depth = self.above.len();
         if self.args.level.is_some_and(|most| depth >= most) {
             return Ok(Vec::new());
+        }
+        if depth >= DEEPEST {
+            return Err(vfs::Error::Invalid("more levels than a tree is drawn of: 1000; joulefs ls -R lists all"));
         }
         if self.above.contains(&dir) {
             return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
@@ -64,7 +70,7 @@ impl Drawing<'_> {
         self.above.push(dir);
         for (n, (name, ino, _)) in found.into_iter().enumerate() {
             let (branch, trunk) = if n + 1 == last { ("└── ", "    ") } else { ("├── ", "│   ") };
-            let name = output::plain(&String::from_utf8_lossy(&name));
+            let name = String::from_utf8_lossy(&name);
             children.push(self.one(&name, ino, &format!("{indent}{branch}"), &format!("{indent}{trunk}")));
         }
         self.above.pop();
@@ -80,7 +86,7 @@ impl Drawing<'_> {
         let mut value = json!({ "name": name, "kind": kind(attr.kind), "size": attr.size });
         let behind = self.behind(&attr, &mut value);
         if !self.as_json {
-            output::line(&format!("{before}{name}{behind}"));
+            output::line(&format!("{before}{}{behind}", output::plain(name)));
         }
         if attr.kind != FileKind::Directory {
             self.files += 1;
@@ -102,9 +108,9 @@ impl Drawing<'_> {
             FileKind::Directory => "/".to_owned(),
             FileKind::Symlink => {
                 let target = self.fs.readlink(attr.ino).unwrap_or_default();
-                let target = output::plain(&String::from_utf8_lossy(&target));
+                let target = String::from_utf8_lossy(&target);
                 value["target"] = json!(target);
-                format!(" -> {target}")
+                format!(" -> {}", output::plain(&target))
             }
             FileKind::Regular => format!("  ({})", output::bytes(attr.size)),
             other => format!("  ({})", kind(other)),
@@ -114,7 +120,7 @@ impl Drawing<'_> {
     fn unreadable(&mut self, before: &str, name: &str, e: &vfs::Error) -> Value {
         self.failed += 1;
         if !self.as_json {
-            output::line(&format!("{before}{name}: {e}"));
+            output::line(&format!("{before}{}: {e}", output::plain(name)));
         }
         json!({ "name": name, "error": e.to_string() })
     }
@@ -131,18 +137,18 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         return Err(fail(vfs::Error::NotDirectory).into());
     }
     if !as_json {
-        output::line(&output::plain(&args.place.text()));
+        output::line(&args.place.text());
     }
     let mut drawing = Drawing { fs, args, as_json, above: Vec::new(), directories: 0, files: 0, failed: 0 };
     let children = drawing.below(found.ino(), "").map_err(fail)?;
     let Drawing { directories, files, failed, .. } = drawing;
     if as_json {
-        let place = args.place.text();
+        let place = args.place.raw();
         output::print(&json!({ "path": place, "directories": directories, "files": files, "children": children }));
     } else if args.directories {
-        output::line(&format!("\n{directories} directories"));
+        output::lines(&format!("\n{directories} directories"));
     } else {
-        output::line(&format!("\n{directories} directories, {files} files"));
+        output::lines(&format!("\n{directories} directories, {files} files"));
     }
     match failed {
         0 => Ok(()),

@@ -77,7 +77,7 @@ fn close(image: Image) -> Result<(), Failure> {
 fn one(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
     let (image, volume) = open(path, true)?;
     let names: Vec<&[u8]> = inside.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
-    let shown = String::from_utf8_lossy(inside).into_owned();
+    let shown = output::name(inside);
     let done = volume.undo_file(&names).map_err(|e| match e {
         vfs::Error::NotFound => {
             format!("{shown}: nothing of it can be undone; joulefs undo {} --list shows what can", path.display())
@@ -87,7 +87,9 @@ fn one(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
     close(image)?;
     done?;
     match as_json {
-        true => output::print(&json!({ "image": path.display().to_string(), "path": shown, "undone": true })),
+        true => output::print(
+            &json!({ "image": path.display().to_string(), "path": String::from_utf8_lossy(inside), "undone": true }),
+        ),
         false => output::line(&format!("{shown}: is as it was before its last change")),
     }
     Ok(())
@@ -152,6 +154,6 @@ fn list(path: &Path, as_json: bool) -> Result<(), Failure> {
         table.row(&[&(n + 1), &date(event.secs), &what, &name]);
         all.for_each(|(what, name)| table.row(&[&"", &"", &what, &name]));
     }
-    output::line(&table.text());
+    output::lines(&table.text());
     Ok(())
 }

@@ -15,13 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::{
-    Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_image, open_to_write,
-};
+use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_to_write};
 use parking_lot::Mutex;
 use report::Zone;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+
+use crate::pieces;
 
 /// Memory for copies of what was written since the last flush.
 const MOST_COPIES: u64 = 64 << 20;
@@ -63,7 +63,7 @@ fn open_as(
 ) -> std::result::Result<Arc<dyn BlockDevice>, String> {
     let is_disk = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
     let opened = match access {
-        Access::ReadOnly if !is_disk => return open_image(path, access).map_err(|e| e.to_string()),
+        Access::ReadOnly if !is_disk => return pieces::open(path, access),
         Access::ReadWrite if !is_disk => open_to_write(path),
         _ => FileDevice::open(path, access),
     };

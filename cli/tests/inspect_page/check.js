@@ -49,7 +49,11 @@
       expect(!/\d/.test(fixed), `a number of no origin: ${node.data}`);
     }
     const told = JSON.stringify(report);
-    for (const e of document.querySelectorAll('[data-text]')) expect(told.includes(JSON.stringify(e.textContent).slice(1, -1)) || /\ufffd/.test(e.textContent), `not in the report: ${e.textContent}`);
+    const short = { '\n': '\\n', '\t': '\\t', '\r': '\\r' };
+    const code = c => c.codePointAt(0).toString(16);
+    const plain = text => text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g,
+      c => short[c] || (c < '\u0080' ? `\\x${code(c).padStart(2, '0')}` : `\\u{${code(c)}}`));
+    for (const e of document.querySelectorAll('[data-text]')) expect(told.includes(JSON.stringify(e.textContent).slice(1, -1)) || /\ufffd|\\x[0-9a-f]{2}|\\u\{|\\[ntr]/.test(e.textContent), `not in the report: ${e.textContent}`);
     expect(document.images.length === 0 && document.scripts.length <= 7, 'a name became an element');
     expect(document.documentElement.scrollWidth <= innerWidth, `wider than the window: ${document.documentElement.scrollWidth} of ${innerWidth}`);
 
@@ -105,7 +109,7 @@
         row.click();
         const file = report.worst[i], said = at('chosen').textContent;
         expect(rows.every((r, j) => r.getAttribute('aria-selected') === String(i === j)), `row ${i} alone is selected`);
-        expect(!at('chosen').hidden && said.includes(file.path.replace(/[\u0000-\u001f\u007f]/g, '\ufffd')), `row ${i}: ${said}`);
+        expect(!at('chosen').hidden && said.includes(plain(file.path)), `row ${i}: ${said}`);
         expect(said.includes(`in ${file.extents} extents, ${file.min_extents} would do`), `row ${i}: ${said}`);
         expect(said.includes(text.joules(file.read_pj)) && said.includes(text.joules(file.ideal_read_pj)), `row ${i}: ${said}`);
         if (given.shows === 'valid' && file.segments) expect(said.includes(`in ${file.segments} of ${report.space.segments} segments`), `row ${i}: ${said}, not ${file.segments}`);

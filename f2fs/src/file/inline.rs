@@ -5,7 +5,7 @@ use std::sync::Arc;
 use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
 use crate::volume::Volume;
 
@@ -20,7 +20,20 @@ impl Volume {
         })
     }
 
-    /// Reads inline contents; bytes past the area read as zeroes.
+    /// Refuses inline contents that are longer than their area: nothing can tell what the file holds, and whoever copies it
+    /// would write that many zeros.
+    pub(crate) fn check_inline_size(&self, inode: &Inode, room: u64) -> Result<()> {
+        let size = inode.size();
+        if size <= room {
+            return Ok(());
+        }
+        Err(Error::corrupt(format_args!(
+            "inode {}: i_size is {size}, but its contents are inline, with room for {room} bytes; run joulefs fsck --repair",
+            inode.ino
+        )))
+    }
+
+    /// Reads inline contents.
     pub(crate) fn read_inline(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = inode.node.read();
         let area = &bytes[self.division(RawInode::of(&bytes))?.inline_area()];

@@ -45,7 +45,8 @@ impl Volume {
         }
         let n = (size - offset).min(buf.len() as u64) as usize;
         let buf = &mut buf[..n];
-        if self.inline_room(inode)?.is_some() {
+        if let Some(room) = self.inline_room(inode)? {
+            self.check_inline_size(inode, room)?;
             self.read_inline(inode, offset, buf)?;
         } else if let Some(method) = self.clusters(inode)? {
             self.read_clusters(inode, content, method, offset, buf)?;
@@ -204,7 +205,11 @@ impl Volume {
             }
             let clusters = self.clusters(inode)?;
             let noted = self.deltas(&inode.node)?;
-            if self.inline_room(inode)?.is_some() || inode.kind != FileKind::Regular {
+            if let Some(room) = self.inline_room(inode)? {
+                self.check_inline_size(inode, room)?;
+                return Ok(if what == Seek::Data { offset } else { size });
+            }
+            if inode.kind != FileKind::Regular {
                 return Ok(if what == Seek::Data { offset } else { size });
             }
             let end = size.div_ceil(BLOCK);

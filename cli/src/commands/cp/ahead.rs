@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Out, Reader, Source, join};
+use super::item::{Glance, Item, Out, Reader, Source, push};
+use super::survey::Met;
 
 /// Contents of so many bytes are read ahead.
 const SMALL: u64 = 256 << 10;
@@ -52,7 +53,7 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
         scope.spawn(move || {
             let mut out = Heap { give, found: Vec::new(), bytes: 0 };
             // It ends early when the copy does.
-            let _ = walk(inner, root.to_vec(), &mut Vec::new(), &mut out).and_then(|()| out.send());
+            let _ = walk(inner, root, &mut out).and_then(|()| out.send());
         });
         let ahead = Ahead { inner, coming, here: RefCell::default(), last: RefCell::default() };
         work(&ahead)
@@ -81,26 +82,48 @@ impl Heap {
     }
 }
 
-fn walk(source: &dyn Source, path: Vec<u8>, above: &mut Vec<(u64, u64)>, out: &mut Heap) -> Result<(), Ended> {
+/// A directory in which the walk is.
+struct Inside {
+    file: (u64, u64),
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Bytes of its path.
+    path: usize,
+}
+
+fn walk(source: &dyn Source, root: &[u8], out: &mut Heap) -> Result<(), Ended> {
+    let (mut path, mut met, mut open) = (root.to_vec(), Met::new(source), Vec::new());
+    open.extend(look(source, &path, &mut met, out)?);
+    while let Some(dir) = open.last_mut() {
+        path.truncate(dir.path);
+        let Some(name) = dir.names.next() else {
+            met.leave(dir.file);
+            open.pop();
+            continue;
+        };
+        push(&mut path, &name);
+        open.extend(look(source, &path, &mut met, out)?);
+    }
+    Ok(())
+}
+
+/// Looks at something; a directory is returned, to be walked.
+fn look(source: &dyn Source, path: &[u8], met: &mut Met, out: &mut Heap) -> Result<Option<Inside>, Ended> {
     // Who copies asks again, and says what is wrong.
-    let Ok(item) = source.item(&path) else { return Ok(()) };
+    let Ok(item) = source.item(path) else { return Ok(None) };
     if item.kind != FileKind::Directory {
         let small = item.kind == FileKind::Regular && item.identity.is_none() && item.size <= SMALL;
-        let contents = if small { contents(source, &path, item.size).ok() } else { None };
-        return out.add(Found { path, item, inside: None, contents });
+        let contents = if small { contents(source, path, item.size).ok() } else { None };
+        out.add(Found { path: path.to_vec(), item, inside: None, contents })?;
+        return Ok(None);
     }
-    let Ok(glance) = source.glance(&path) else { return Ok(()) };
-    if above.contains(&glance.file) {
-        return Ok(());
+    let Ok(glance) = source.glance(path) else { return Ok(None) };
+    if !met.enter(glance.file) {
+        return Ok(None);
     }
-    let names = source.names(&path);
-    let all = names.0.clone();
-    let inside = Some((glance, names));
-    out.add(Found { path: path.clone(), item, inside, contents: None })?;
-    above.push(glance.file);
-    all.iter().try_for_each(|name| walk(source, join(&path, name), above, out))?;
-    above.pop();
-    Ok(())
+    let names = source.names(path);
+    let walked = Inside { file: glance.file, names: names.0.clone().into_iter(), path: path.len() };
+    out.add(Found { path: path.to_vec(), item, inside: Some((glance, names)), contents: None })?;
+    Ok(Some(walked))
 }
 
 fn contents(source: &dyn Source, path: &[u8], size: u64) -> Out<Contents> {
@@ -169,6 +192,12 @@ impl Source for Ahead<'_> {
             None => self.inner.open(path),
         }
     }
+    fn holds(&self) -> Option<u64> {
+        self.inner.holds()
+    }
+    fn names_directories_once(&self) -> bool {
+        self.inner.names_directories_once()
+    }
 }
 
 /// Contents that were read ahead.
@@ -196,6 +225,7 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use super::super::host::Host;
+    use super::super::item::join;
     use super::*;
 
     /// Everything that a copy asks of a source, in its order, but for what lies below `skipped`.
@@ -250,8 +280,8 @@ mod tests {
         let root = dir.path().as_os_str().as_bytes();
         for skipped in [&b"/none"[..], b"/skipped", b"/a", b"/z"] {
             let (mut plain, mut ahead) = (Vec::new(), Vec::new());
-            told(&Host, root, skipped, &mut plain);
-            with(&Host, root, |source| told(source, root, skipped, &mut ahead));
+            told(&Host::new(root), root, skipped, &mut plain);
+            with(&Host::new(root), root, |source| told(source, root, skipped, &mut ahead));
             assert!(plain.len() > 20, "{plain:?}");
             assert_eq!(ahead, plain);
         }

@@ -10,26 +10,24 @@
 //!
 //! Left out: the way to the directory itself. Whoever runs the copy has named it, and means its symlinks too.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use device::Rng;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timestamps, XattrFlags};
 use rustix::io::Errno;
 use vfs::{FileKind, Timestamp};
 
+use super::descent::{Descent, check_name, open_directory, split};
 use super::item::{ACCESS_LISTS, Item, Made, Out, Sink};
-
-/// Directories that are kept open on the way to the last place.
-const OPEN: usize = 64;
+use crate::bounded::HostReserve;
 
 /// The bits of a mode that are the group's.
 const GROUP: u16 = 0o070;
@@ -39,37 +37,18 @@ fn is_root() -> bool {
 }
 
 /// Where something is or will be: the directory and the name in it.
-type Spot = (Rc<OwnedFd>, OsString);
-
-/// The way from the top to the directory where something was made last.
-#[derive(Default)]
-struct Way {
-    names: Vec<Vec<u8>>,
-    /// The last of these directories: few are kept open, however deep a tree is.
-    open: VecDeque<Rc<OwnedFd>>,
-}
+type Spot = (Arc<OwnedFd>, OsString);
 
 /// A directory of the host. Paths of the sink begin there.
 pub struct Below {
-    top: Rc<OwnedFd>,
+    top: Arc<OwnedFd>,
     /// What it is called where something fails.
     named: PathBuf,
-    way: RefCell<Way>,
+    descent: RefCell<Descent>,
     rng: RefCell<Rng>,
-}
-
-/// The names in a path of the sink.
-fn names(at: &[u8]) -> io::Result<Vec<&[u8]>> {
-    let names: Vec<_> = at.split(|&b| b == b'/').filter(|n| !n.is_empty()).collect();
-    match names.iter().any(|n| *n == b"." || *n == b"..") {
-        true => Err(io::Error::other("no name that a copy can have")),
-        false => Ok(names),
-    }
-}
-
-fn open_directory(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(above, name, flags, Mode::empty())
+    reserve: HostReserve,
+    /// The host has no more room to give.
+    full: Cell<bool>,
 }
 
 /// Device and inode of what a name stands for, be it a symlink.
@@ -91,47 +70,42 @@ impl Below {
     pub fn at(top: OwnedFd, named: &Path) -> Out<Self> {
         let seed = device::rng::entropy().map_err(|e| format!("{}: {e}", named.display()))?;
         let rng = RefCell::new(Rng::new(u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]))));
-        Ok(Below { top: Rc::new(top), named: named.to_owned(), way: RefCell::default(), rng })
+        let (reserve, full) = (HostReserve::default(), Cell::new(false));
+        let top = Arc::new(top);
+        let descent = RefCell::new(Descent::from(top.clone()));
+        Ok(Below { top, named: named.to_owned(), descent, rng, reserve, full })
+    }
+
+    /// Fails if the host has no room for so many bytes more where an open file lies.
+    fn check_room(&self, at: &[u8], file: impl AsFd, bytes: u64) -> Out<()> {
+        self.reserve.check(file, bytes).map_err(|why| {
+            self.full.set(true);
+            self.fail(at)(why)
+        })
     }
 
     fn fail<E: std::fmt::Display>(&self, at: &[u8]) -> impl FnOnce(E) -> String {
-        let below = at.strip_prefix(b"/").unwrap_or(at);
-        let at = if below.is_empty() { self.named.clone() } else { self.named.join(OsStr::from_bytes(below)) };
-        move |e| format!("{}: {e}", at.display())
-    }
-
-    /// A directory below the top.
-    fn directory(&self, names: &[&[u8]]) -> Result<Rc<OwnedFd>, Errno> {
-        let way = &mut *self.way.borrow_mut();
-        let same = way.names.iter().zip(names).take_while(|(had, wanted)| had == wanted).count();
-        let left = way.names.len() - same;
-        way.names.truncate(same);
-        way.open.truncate(way.open.len().saturating_sub(left));
-        if way.open.is_empty() {
-            way.names.clear();
+        move |e| {
+            let below = at.strip_prefix(b"/").unwrap_or(at);
+            let at = if below.is_empty() { self.named.clone() } else { self.named.join(OsStr::from_bytes(below)) };
+            format!("{}: {e}", at.display())
         }
-        for name in &names[way.names.len()..] {
-            let above = way.open.back().unwrap_or(&self.top);
-            let next = open_directory(above, OsStr::from_bytes(name))?;
-            way.names.push(name.to_vec());
-            way.open.push_back(Rc::new(next));
-            if way.open.len() > OPEN {
-                way.open.pop_front();
-            }
-        }
-        Ok(way.open.back().unwrap_or(&self.top).clone())
     }
 
     fn spot(&self, at: &[u8]) -> Out<Spot> {
-        let spot = || match names(at)?.split_last() {
-            None => Ok((self.top.clone(), ".".into())),
-            Some((name, above)) => Ok((self.directory(above)?, OsStr::from_bytes(name).to_owned())),
+        let (dir, name) = split(at);
+        let spot = || match name {
+            b"" => Ok((self.top.clone(), ".".into())),
+            name => {
+                check_name(name)?;
+                Ok((self.descent.borrow_mut().directory(dir)?, OsStr::from_bytes(name).to_owned()))
+            }
         };
         spot().map_err(|e: io::Error| self.fail(at)(e))
     }
 
     /// Makes something in a directory under a name that nobody else has.
-    fn beside<T>(&self, dir: Rc<OwnedFd>, make: impl Fn(&OwnedFd, &OsStr) -> io::Result<T>) -> io::Result<(Temp, T)> {
+    fn beside<T>(&self, dir: Arc<OwnedFd>, make: impl Fn(&OwnedFd, &OsStr) -> io::Result<T>) -> io::Result<(Temp, T)> {
         loop {
             let name = OsString::from(format!(".joulefs-{:016x}", self.rng.borrow_mut().next_u64()));
             match make(&dir, &name) {
@@ -144,7 +118,7 @@ impl Below {
 
 /// What lies in a directory under a name of ours. Dropped before it is placed, it is gone.
 struct Temp {
-    dir: Rc<OwnedFd>,
+    dir: Arc<OwnedFd>,
     name: Option<OsString>,
 }
 
@@ -287,6 +261,7 @@ struct Beside<'b> {
 
 impl Made for Beside<'_> {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
+        self.below.check_room(&self.at, &self.held.file, data.len() as u64)?;
         self.held.file.write_all_at(data, offset).map_err(self.below.fail(&self.at))
     }
     fn set_size(&mut self, size: u64) -> Out<()> {
@@ -319,6 +294,7 @@ impl Sink for Below {
     }
     fn make_directory(&self, at: &[u8]) -> Out<()> {
         let (dir, name) = self.spot(at)?;
+        self.check_room(at, &dir, 0)?;
         match rustix::fs::mkdirat(&dir, &name, Mode::RWXU) {
             Err(Errno::EXIST) if open_directory(&dir, &name).is_ok() => Ok(()),
             other => other.map_err(self.fail(at)),
@@ -326,6 +302,7 @@ impl Sink for Below {
     }
     fn make<'s>(&'s self, at: &[u8], item: &Item) -> Out<Box<dyn Made + 's>> {
         let (dir, name) = self.spot(at)?;
+        self.check_room(at, &dir, 0)?;
         let private = Mode::RUSR | Mode::WUSR;
         let dev = rustix::fs::makedev(item.rdev.major, item.rdev.minor);
         let made = self.beside(dir, |dir, there| {
@@ -366,6 +343,9 @@ impl Sink for Below {
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
         let (dir, name) = self.spot(at)?;
         Held::directory(&dir, &name).and_then(|held| held.finish(item)).map_err(self.fail(at))
+    }
+    fn is_full(&self) -> bool {
+        self.full.get()
     }
 }
 

@@ -1,22 +1,33 @@
-//! The host's file system as source.
+//! A tree of the host as source.
 //!
-//! A copy leaves no trace in what it reads. Files are found by their paths: who may rename a directory above them decides
-//! what is read.
+//! A copy leaves no trace in what it reads. Below the root, which a person has named, no symlink is followed: files are found from
+//! the directory that they are in ([`Descent`]), however long their paths are.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{CWD, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
+use super::descent::{Descent, split};
 use super::item::{Glance, Item, Out, Reader, Source};
 
-/// The host.
-pub struct Host;
+/// A tree of the host.
+pub struct Host {
+    root: Vec<u8>,
+    /// The way into it, if it is a directory.
+    descent: Option<Mutex<Descent>>,
+}
+
+/// Where something is: the directory and the name in it.
+type Spot = (Option<Arc<OwnedFd>>, OsString);
 
 fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
@@ -26,26 +37,43 @@ fn fail<E: std::fmt::Display>(at: &[u8]) -> impl FnOnce(E) -> String {
     move |e| format!("{}: {e}", path(at).display())
 }
 
-fn kind_of(at: &[u8], m: &fs::Metadata) -> Out<FileKind> {
-    FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))
+fn kind_of(at: &[u8], m: &Stat) -> Out<FileKind> {
+    FileKind::from_mode(m.st_mode as u16).ok_or_else(|| fail(at)("of no known kind"))
 }
 
-fn xattrs(at: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn stat((dir, name): &Spot) -> Result<Stat, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW;
+    match dir {
+        Some(dir) => rustix::fs::statat(dir, name, flags),
+        None => rustix::fs::statat(CWD, name, flags),
+    }
+}
+
+/// A path that leads to it, for calls that take nothing else.
+fn reached((dir, name): &Spot) -> PathBuf {
+    match dir {
+        Some(dir) => Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name),
+        None => name.into(),
+    }
+}
+
+fn xattrs(spot: &Spot) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let at = reached(spot);
     // Most files have few, if any.
     let (mut few, mut many) = ([0u8; 512], Vec::new());
     let mut list = &mut few[..];
-    let mut listed = rustix::fs::llistxattr(path(at), &mut *list);
+    let mut listed = rustix::fs::llistxattr(&at, &mut *list);
     if listed == Err(Errno::RANGE) {
         many.resize(65536, 0u8);
         list = &mut many;
-        listed = rustix::fs::llistxattr(path(at), &mut *list);
+        listed = rustix::fs::llistxattr(&at, &mut *list);
     }
     // A file system without attributes has none to copy.
     let Ok(n) = listed else { return Vec::new() };
     let mut out = Vec::new();
     for name in list[..n].split(|&b| b == 0).filter(|n| !n.is_empty()) {
         let mut value = vec![0u8; 65536];
-        if let Ok(n) = rustix::fs::lgetxattr(path(at), OsStr::from_bytes(name), &mut value[..]) {
+        if let Ok(n) = rustix::fs::lgetxattr(&at, OsStr::from_bytes(name), &mut value[..]) {
             value.truncate(n);
             out.push((name.to_vec(), value));
         }
@@ -55,61 +83,95 @@ fn xattrs(at: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 /// Opens for reading without leaving a trace: the access time is copied, not changed. Only root and the
 /// owner may.
-fn open_unseen(at: &[u8], more: OFlags) -> Out<File> {
-    let open = |flags| rustix::fs::openat(CWD, path(at), OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty());
+fn open_unseen((dir, name): &Spot, more: OFlags) -> Result<File, Errno> {
+    let open = |flags| {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
+        match dir {
+            Some(dir) => rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty()),
+            None => rustix::fs::openat(CWD, name, flags, Mode::empty()),
+        }
+    };
     let fd = match open(more | OFlags::NOATIME) {
         Err(Errno::PERM) => open(more),
         other => other,
     };
-    Ok(fd.map_err(fail(at))?.into())
+    Ok(fd?.into())
 }
 
-fn read_names(at: &[u8], out: &mut Vec<Vec<u8>>) -> Out<()> {
-    let dir = open_unseen(at, OFlags::DIRECTORY)?;
-    for e in rustix::fs::Dir::read_from(dir).map_err(fail(at))? {
-        let name = e.map_err(fail(at))?.file_name().to_bytes().to_vec();
-        if name != b"." && name != b".." {
-            out.push(name);
+impl Host {
+    /// What lies at a path, and below it.
+    pub fn new(root: &[u8]) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(CWD, path(root), flags, Mode::empty()).ok();
+        let descent = top.map(|top| Mutex::new(Descent::from(Arc::new(top))));
+        Host { root: root.to_vec(), descent }
+    }
+
+    fn find(&self, at: &[u8]) -> io::Result<Spot> {
+        let below = at.strip_prefix(&self.root[..]).map(split).filter(|(_, name)| !name.is_empty());
+        match (&self.descent, below) {
+            (Some(descent), Some((dir, name))) => {
+                let dir = descent.lock().unwrap_or_else(PoisonError::into_inner).directory(dir)?;
+                Ok((Some(dir), OsStr::from_bytes(name).to_owned()))
+            }
+            // The root itself.
+            _ => Ok((None, OsStr::from_bytes(at).to_owned())),
         }
     }
-    Ok(())
+
+    fn spot(&self, at: &[u8]) -> Out<Spot> {
+        self.find(at).map_err(fail(at))
+    }
+
+    fn read_names(&self, at: &[u8], out: &mut Vec<Vec<u8>>) -> Out<()> {
+        let dir = open_unseen(&self.spot(at)?, OFlags::DIRECTORY).map_err(fail(at))?;
+        for e in rustix::fs::Dir::read_from(dir).map_err(fail(at))? {
+            let name = e.map_err(fail(at))?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                out.push(name);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Source for Host {
     fn glance(&self, at: &[u8]) -> Out<Glance> {
-        let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
-        Ok(Glance { kind: kind_of(at, &m)?, size: m.size(), file: (m.dev(), m.ino()) })
+        let m = stat(&self.spot(at)?).map_err(fail(at))?;
+        Ok(Glance { kind: kind_of(at, &m)?, size: m.st_size as u64, file: (m.st_dev, m.st_ino) })
     }
     fn item(&self, at: &[u8]) -> Out<Item> {
-        let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
+        let spot = self.spot(at)?;
+        let m = stat(&spot).map_err(fail(at))?;
         let kind = kind_of(at, &m)?;
         let target = match kind {
-            FileKind::Symlink => fs::read_link(path(at)).map_err(fail(at))?.into_os_string().into_vec(),
+            FileKind::Symlink => fs::read_link(reached(&spot)).map_err(fail(at))?.into_os_string().into_vec(),
             _ => Vec::new(),
         };
         Ok(Item {
             kind,
-            perm: m.mode() as u16 & 0o7777,
-            uid: m.uid(),
-            gid: m.gid(),
-            size: m.size(),
-            atime: Timestamp { sec: m.atime(), nsec: m.atime_nsec() as u32 },
-            mtime: Timestamp { sec: m.mtime(), nsec: m.mtime_nsec() as u32 },
-            rdev: DeviceNumber { major: rustix::fs::major(m.rdev()), minor: rustix::fs::minor(m.rdev()) },
-            identity: (m.nlink() > 1 && kind != FileKind::Directory).then(|| (m.dev(), m.ino())),
+            perm: m.st_mode as u16 & 0o7777,
+            uid: m.st_uid,
+            gid: m.st_gid,
+            size: m.st_size as u64,
+            atime: Timestamp { sec: m.st_atime, nsec: m.st_atime_nsec as u32 },
+            mtime: Timestamp { sec: m.st_mtime, nsec: m.st_mtime_nsec as u32 },
+            rdev: DeviceNumber { major: rustix::fs::major(m.st_rdev), minor: rustix::fs::minor(m.st_rdev) },
+            identity: (m.st_nlink > 1 && kind != FileKind::Directory).then_some((m.st_dev, m.st_ino)),
             target,
-            xattrs: xattrs(at),
+            xattrs: xattrs(&spot),
             amiss: None,
         })
     }
     fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
         let mut out = Vec::new();
-        let read = read_names(at, &mut out);
+        let read = self.read_names(at, &mut out);
         out.sort();
         (out, read)
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
-        Ok(Box::new(Open { file: open_unseen(at, OFlags::empty())?, at: at.to_vec() }))
+        let file = open_unseen(&self.spot(at)?, OFlags::empty()).map_err(fail(at))?;
+        Ok(Box::new(Open { file, at: at.to_vec() }))
     }
 }
 

@@ -1,16 +1,19 @@
 //! An image as source and sink.
 
-use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
+use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags};
 
 use super::item::{Glance, Item, Made, Out, Reader, Sink, Source};
+use super::way::Way;
 use crate::commands::names::caller;
 use crate::image::Image;
+use crate::output;
 
 /// A mounted image.
 pub struct Inside<'i> {
     pub image: Hold<'i>,
     /// Who owns a copy is who owns the original, whoever copies.
     pub owners: bool,
+    way: Way,
 }
 
 /// An image that is owned, or somebody else's.
@@ -29,56 +32,66 @@ impl std::ops::Deref for Hold<'_> {
     }
 }
 
-fn fail(place: &str) -> impl Fn(vfs::Error) -> String {
-    move |e| format!("{place}: {e}")
-}
-
 struct Open<'i> {
-    fs: &'i dyn FileSystem,
+    inside: &'i Inside<'i>,
     ino: Ino,
     size: u64,
-    /// As a person writes it.
-    place: String,
+    at: Vec<u8>,
+}
+
+impl Open<'_> {
+    fn fs(&self) -> &dyn FileSystem {
+        self.inside.fs()
+    }
+    fn fail(&self) -> impl Fn(vfs::Error) -> String {
+        self.inside.fail(&self.at)
+    }
 }
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        self.fs.release(self.ino);
+        self.fs().release(self.ino);
     }
 }
 
 impl Inside<'static> {
     /// An image of one's own.
     pub fn own(image: Image) -> Self {
-        Inside { image: Hold::Own(image), owners: false }
+        Inside { image: Hold::Own(image), owners: false, way: Way::default() }
+    }
+}
+
+impl<'i> Inside<'i> {
+    /// Somebody else's.
+    pub fn lent(image: &'i Image, owners: bool) -> Self {
+        Inside { image: Hold::Lent(image), owners, way: Way::default() }
     }
 }
 
 impl Inside<'_> {
     /// A path as a person writes it.
     fn place(&self, at: &[u8]) -> String {
-        format!("{}:{}", self.image.path().display(), String::from_utf8_lossy(at))
+        format!("{}:{}", self.image.path().display(), output::name(at))
     }
-    fn fail(&self, at: &[u8]) -> impl Fn(vfs::Error) -> String + use<> {
-        let place = self.place(at);
-        move |e| format!("{place}: {e}")
+    fn fail(&self, at: &[u8]) -> impl Fn(vfs::Error) -> String {
+        move |e| format!("{}: {e}", self.place(at))
     }
     fn fs(&self) -> &dyn FileSystem {
         &*self.image.vol
     }
     fn handle(&self, at: &[u8]) -> Out<Open<'_>> {
-        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let found = self.way.walk(self.fs(), at).map_err(self.fail(at))?;
         let size = self.fs().getattr(found.ino()).map_err(self.fail(at))?.size;
         self.fs().open(found.ino(), false).map_err(self.fail(at))?;
-        Ok(Open { fs: self.fs(), ino: found.ino(), size, place: self.place(at) })
+        Ok(Open { inside: self, ino: found.ino(), size, at: at.to_vec() })
     }
     fn xattrs(&self, ino: Ino) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let names = self.fs().listxattr(ino)?;
         names.into_iter().map(|name| Ok((name.clone(), self.fs().getxattr(ino, &name)?))).collect()
     }
     fn give_way(&self, at: &[u8]) -> Out<()> {
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
-        match self.fs().unlink(dir.ino(), name) {
+        let (dir, name) = self.way.walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        match self.fs().unlink(dir, name) {
             Ok(()) | Err(vfs::Error::NotFound) => Ok(()),
             Err(e) => Err(self.fail(at)(e)),
         }
@@ -87,13 +100,13 @@ impl Inside<'_> {
 
 impl Source for Inside<'_> {
     fn glance(&self, at: &[u8]) -> Out<Glance> {
-        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let found = self.way.walk(self.fs(), at).map_err(self.fail(at))?;
         let a = self.fs().getattr(found.ino()).map_err(self.fail(at))?;
         Ok(Glance { kind: a.kind, size: a.size, file: (0, a.ino.0) })
     }
     fn item(&self, at: &[u8]) -> Out<Item> {
         let fs = self.fs();
-        let found = path::walk(fs, at).map_err(self.fail(at))?;
+        let found = self.way.walk(fs, at).map_err(self.fail(at))?;
         let a = fs.getattr(found.ino()).map_err(self.fail(at))?;
         let target = match a.kind {
             FileKind::Symlink => fs.readlink(found.ino()).map_err(self.fail(at))?,
@@ -124,7 +137,7 @@ impl Source for Inside<'_> {
     }
     fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
         let mut out = Vec::new();
-        let read = path::walk(self.fs(), at).and_then(|found| {
+        let read = self.way.walk(self.fs(), at).and_then(|found| {
             self.fs().readdir(found.ino(), 0, &mut |e| {
                 if e.name != b"." && e.name != b".." {
                     out.push(e.name.to_vec());
@@ -138,39 +151,47 @@ impl Source for Inside<'_> {
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
         Ok(Box::new(self.handle(at)?))
     }
+    fn place(&self, at: &[u8]) -> String {
+        Inside::place(self, at)
+    }
+    fn holds(&self) -> Option<u64> {
+        Some(self.image.bytes())
+    }
+    fn names_directories_once(&self) -> bool {
+        true
+    }
 }
 
 impl Reader for Open<'_> {
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
-        match self.fs.seek(self.ino, offset, Seek::Data) {
+        match self.fs().seek(self.ino, offset, Seek::Data) {
             Err(vfs::Error::PastEnd) => Ok(None),
-            Err(e) => Err(fail(&self.place)(e)),
+            Err(e) => Err(self.fail()(e)),
             Ok(start) => {
-                let end = self.fs.seek(self.ino, start, Seek::Hole).map_err(fail(&self.place))?;
+                let end = self.fs().seek(self.ino, start, Seek::Hole).map_err(self.fail())?;
                 Ok(Some((start, end)))
             }
         }
     }
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize> {
-        self.fs.read(self.ino, offset, buf).map_err(fail(&self.place))
+        self.fs().read(self.ino, offset, buf).map_err(self.fail())
     }
 }
 
 /// A file being made in the image. It has its name from the beginning: what had it gave its room for this one.
 struct New<'i> {
-    inside: &'i Inside<'i>,
     open: Open<'i>,
-    at: Vec<u8>,
     placed: bool,
 }
 
 impl Made for New<'_> {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
-        let Open { fs, ino, place, .. } = &self.open;
+        let Open { ino, .. } = self.open;
         let mut done = 0;
         while done < data.len() {
             let rest = &data[done..];
-            done += fs.write(*ino, offset + done as u64, rest, WriteFlags::empty()).map_err(fail(place))?;
+            let written = self.open.fs().write(ino, offset + done as u64, rest, WriteFlags::empty());
+            done += written.map_err(self.open.fail())?;
         }
         self.open.size = self.open.size.max(offset + data.len() as u64);
         Ok(())
@@ -180,10 +201,10 @@ impl Made for New<'_> {
             return Ok(());
         }
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.open.fs.setattr(self.open.ino, &set).map(drop).map_err(fail(&self.open.place))
+        self.open.fs().setattr(self.open.ino, &set).map(drop).map_err(self.open.fail())
     }
     fn finish(&mut self, item: &Item) -> Out<()> {
-        self.inside.finish_inode(self.open.ino, &self.at, item)
+        self.open.inside.finish_inode(self.open.ino, &self.open.at, item)
     }
     fn place(mut self: Box<Self>) -> Out<()> {
         self.placed = true;
@@ -198,14 +219,14 @@ impl Drop for New<'_> {
     fn drop(&mut self) {
         if !self.placed {
             // That it was not copied is said already.
-            let _ = self.inside.give_way(&self.at);
+            let _ = self.open.inside.give_way(&self.open.at);
         }
     }
 }
 
 impl Sink for Inside<'_> {
     fn kind(&self, at: &[u8]) -> Out<Option<FileKind>> {
-        match path::walk(self.fs(), at) {
+        match self.way.walk(self.fs(), at) {
             Ok(found) => Ok(Some(self.fs().getattr(found.ino()).map_err(self.fail(at))?.kind)),
             Err(vfs::Error::NotFound) => Ok(None),
             Err(e) => Err(self.fail(at)(e)),
@@ -215,19 +236,19 @@ impl Sink for Inside<'_> {
         if self.kind(at)? == Some(FileKind::Directory) {
             return Ok(());
         }
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
-        let e = self.fs().mkdir(caller(), dir.ino(), name, 0o700, 0).map_err(self.fail(at))?;
+        let (dir, name) = self.way.walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        let e = self.fs().mkdir(caller(), dir, name, 0o700, 0).map_err(self.fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
     fn make<'s>(&'s self, at: &[u8], item: &Item) -> Out<Box<dyn Made + 's>> {
         self.give_way(at)?;
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        let (dir, name) = self.way.walk_parent(self.fs(), at).map_err(self.fail(at))?;
         let entry = match item.kind {
-            FileKind::Symlink => self.fs().symlink(caller(), dir.ino(), name, &item.target),
+            FileKind::Symlink => self.fs().symlink(caller(), dir, name, &item.target),
             kind => {
                 let new = NewNode { kind, perm: 0o600, umask: 0, rdev: item.rdev };
-                self.fs().mknod(caller(), dir.ino(), name, &new)
+                self.fs().mknod(caller(), dir, name, &new)
             }
         };
         let ino = entry.map_err(self.fail(at))?.attr.ino;
@@ -238,19 +259,19 @@ impl Sink for Inside<'_> {
             let _ = self.give_way(at);
         }
         opened?;
-        let open = Open { fs: self.fs(), ino, size: 0, place: self.place(at) };
-        Ok(Box::new(New { inside: self, open, at: at.to_vec(), placed: false }))
+        let open = Open { inside: self, ino, size: 0, at: at.to_vec() };
+        Ok(Box::new(New { open, placed: false }))
     }
     fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
         self.give_way(at)?;
-        let found = path::walk(self.fs(), existing).map_err(self.fail(existing))?;
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
-        let e = self.fs().link(found.ino(), dir.ino(), name).map_err(self.fail(at))?;
+        let found = self.way.walk(self.fs(), existing).map_err(self.fail(existing))?;
+        let (dir, name) = self.way.walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        let e = self.fs().link(found.ino(), dir, name).map_err(self.fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
-        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let found = self.way.walk(self.fs(), at).map_err(self.fail(at))?;
         self.finish_inode(found.ino(), at, item)
     }
 }

@@ -2,6 +2,8 @@
 
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
+use crate::output;
+
 /// What is copied of a file beside its contents.
 #[derive(Debug, Clone)]
 pub struct Item {
@@ -89,11 +91,16 @@ pub trait Reader {
 /// The path of a name in a directory.
 pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     let mut out = dir.to_vec();
-    if !out.ends_with(b"/") {
-        out.push(b'/');
-    }
-    out.extend_from_slice(name);
+    push(&mut out, name);
     out
+}
+
+/// Makes of a directory's path that of a name in it.
+pub fn push(path: &mut Vec<u8>, name: &[u8]) {
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
 }
 
 /// Where things come from. Paths are bytes with `/` between the names.
@@ -103,6 +110,18 @@ pub trait Source {
     /// The names in a directory, sorted. Where reading it fails: those read until then, and why.
     fn names(&self, path: &[u8]) -> (Vec<Vec<u8>>, Out<()>);
     fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
+    /// A path as a person writes it.
+    fn place(&self, path: &[u8]) -> String {
+        output::name(path)
+    }
+    /// How many bytes all contents together can have, if a volume of known size holds them.
+    fn holds(&self) -> Option<u64> {
+        None
+    }
+    /// True if each directory has one name, so that one that is met again is damage.
+    fn names_directories_once(&self) -> bool {
+        false
+    }
 }
 
 /// Where things go.
@@ -116,6 +135,10 @@ pub trait Sink {
     fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
     /// Gives a directory its owner, attributes, mode and times, last of all.
     fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
+    /// True once something was refused so that the host keeps room free: the copy ends.
+    fn is_full(&self) -> bool {
+        false
+    }
 }
 
 /// A file being made. Dropped before it is placed, it is gone.

@@ -7,12 +7,15 @@
 
 mod ahead;
 mod below;
+mod descent;
 pub mod host;
 mod inside;
 mod item;
+mod survey;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod way;
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -25,6 +28,7 @@ use serde_json::json;
 use vfs::FileKind;
 use volume::{MountOptions, OptionError};
 
+use crate::bounded::Allowance;
 use crate::commands::mount::options::{meant_by, meant_by_name};
 use crate::image::Image;
 use crate::interrupt::Interrupt;
@@ -33,8 +37,10 @@ use crate::reading::Reading;
 use crate::{Failure, output, progress};
 use item::Sink;
 pub use item::{Glance, Item, Out, Reader, Source, join};
-use walk::{Copy, Done, Survey, base};
-pub use walk::{Filled, copy_out, copy_tree, fill, survey};
+use survey::Survey;
+pub use survey::survey;
+use walk::{Copy, Done, base};
+pub use walk::{Filled, copy_out, copy_tree, fill};
 
 /// Copy files into, out of and between images.
 ///
@@ -42,6 +48,9 @@ pub use walk::{Filled, copy_out, copy_tree, fill, survey};
 /// one copy, device nodes and holes; owners too when run by root. A copy that has another owner or group is not
 /// set-uid or set-gid. A file of the host that is there is replaced when its copy is whole. What cannot be read or written is named
 /// in a line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
+///
+/// Of an image, no more is written than its volume can hold; --really lifts that. On the host, a copy stops while 1 % of the file
+/// system is free (at most 256 MiB), and leaves no half of a file.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
     joulefs cp a.img:/x b.img:/y\n  \
@@ -64,17 +73,23 @@ pub struct Args {
     options: Vec<String>,
     #[command(flatten)]
     reading: Reading,
+    /// Copy more than the volume that is copied from can hold: for files that share blocks or are compressed.
+    #[arg(long)]
+    really: bool,
 }
 
 /// All of an image that somebody else has mounted, as a source.
 pub fn whole(image: &Image) -> inside::Inside<'_> {
-    inside::Inside { image: inside::Hold::Lent(image), owners: false }
+    inside::Inside::lent(image, false)
 }
 
 /// Opens what is copied from, and says where in it to begin.
 fn open_source(place: &Place, reading: Reading) -> Result<(Box<dyn Source>, Vec<u8>), Failure> {
     Ok(match place {
-        Place::Host(p) => (Box::new(host::Host), p.as_os_str().as_bytes().to_vec()),
+        Place::Host(p) => {
+            let root = p.as_os_str().as_bytes().to_vec();
+            (Box::new(host::Host::new(&root)), root)
+        }
         Place::Inside { image, path } => {
             (Box::new(inside::Inside::own(Image::open_to_read(image, reading)?)), path.clone())
         }
@@ -180,7 +195,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let Done { files, bytes, failed, .. } = &done;
         output::print(&json!({ "files": files, "bytes": bytes, "failed": failed, "written": written }));
     } else if let Some(s) = statistics.filter(|_| args.stats) {
-        output::line(&s.table());
+        output::lines(&s.table());
     }
     Ok(if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -229,12 +244,13 @@ fn copy_place(
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
         return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
     }
-    Survey { each: &mut |_, _, _| Ok(()), source, bar, stop, written, above: Vec::new() }.of(&from)?;
+    Survey { each: &mut |_, _, _| Ok(()), source, bar, stop, written }.of(&from)?;
     // A root has no name of its own: its contents go where they shall.
     let target = match base(&from) {
         Some(name) if into_dir => join(to, name),
         _ => to.to_vec(),
     };
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    Ok(Copy { source, sink, links, above: Vec::new(), bar, stop, buf, done }.tree(&from, &target)?)
+    let allowance = Allowance::new(source.holds(), args.really);
+    Ok(Copy { source, sink, links, bar, stop, allowance, buf, done }.tree(&from, &target)?)
 }

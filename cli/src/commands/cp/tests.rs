@@ -53,7 +53,7 @@ fn a_file_is_not_replaced_by_a_copy_that_could_not_be_finished() {
             source,
             sink,
             links,
-            above: Vec::new(),
+            allowance: crate::bounded::Allowance::new(None, false),
             bar: &bar,
             stop: &stop,
             buf: vec![0; 4096],
@@ -109,7 +109,7 @@ fn a_directory_of_a_copy_that_is_replaced_by_a_link_meanwhile_is_not_followed() 
             std::os::unix::fs::symlink(&roots, out.join("dir")).unwrap();
         },
     };
-    let failed = copy_tree(&source, &out, &Interrupt::catch().unwrap(), true).unwrap();
+    let failed = copy_tree(&source, &out, &Interrupt::catch().unwrap(), false, true).unwrap();
     assert_eq!(fs::read_dir(&roots).unwrap().count(), 0, "the copy went where the link leads to");
     assert_eq!(fs::metadata(&roots).unwrap().permissions().mode() & 0o7777, 0o711);
     assert!(fs::read_link(out.join("dir")).is_ok());
@@ -121,7 +121,7 @@ fn a_directory_of_a_copy_that_is_replaced_by_a_link_meanwhile_is_not_followed() 
 fn nobody_else_looks_into_a_directory_before_it_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     let to = dir.path().join("out");
-    let failed = copy_tree(&Odd, &to, &Interrupt::catch().unwrap(), true).unwrap();
+    let failed = copy_tree(&Odd, &to, &Interrupt::catch().unwrap(), false, true).unwrap();
     assert_eq!(failed, ["unreadable"]);
     assert_eq!(fs::metadata(&to).unwrap().permissions().mode() & 0o7777, 0o700);
 }

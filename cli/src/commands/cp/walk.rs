@@ -9,8 +9,10 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Made, Out, Sink, Source, join};
+use super::item::{Item, Made, Out, Sink, Source, push};
+use super::survey::{Met, Survey};
 use super::{ahead, below, inside};
+use crate::bounded::Allowance;
 use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
@@ -21,9 +23,10 @@ pub struct Copy<'c> {
     pub source: &'c dyn Source,
     pub sink: &'c dyn Sink,
     pub links: HashMap<(u64, u64), Vec<u8>>,
-    pub above: Vec<(u64, u64)>,
     pub bar: &'c ProgressBar,
     pub stop: &'c Interrupt,
+    /// How much may still be written.
+    pub allowance: Allowance,
     pub buf: Vec<u8>,
     pub done: &'c mut Done,
 }
@@ -54,87 +57,80 @@ pub fn base(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Copying ends early if somebody asks for it.
-fn go_on(stop: &Interrupt) -> Out<()> {
+pub fn go_on(stop: &Interrupt) -> Out<()> {
     if stop.came() { Err("interrupted".into()) } else { Ok(()) }
 }
 
 /// Why a tree has no end.
-const CONTAINS_ITSELF: &str = "this directory contains itself; run joulefs fsck";
+const CONTAINS_ITSELF: &str = "this directory contains itself, or has a second name; run joulefs fsck";
 
-/// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
-/// read. What cannot be read counts nothing: the copy says so in its place.
-pub struct Survey<'s> {
-    /// Hears of everything in the tree: its path, what it is, and of a directory the names in it.
-    pub each: &'s mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
-    pub source: &'s dyn Source,
-    pub bar: &'s ProgressBar,
-    pub stop: &'s Interrupt,
-    pub written: Option<(u64, u64)>,
-    pub above: Vec<(u64, u64)>,
-}
-
-/// Adds up what will be copied of a tree; `each` hears of everything in it.
-pub fn survey(
-    source: &dyn Source,
-    written: Option<(u64, u64)>,
-    stop: &Interrupt,
-    each: &mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
-) -> Out<u64> {
-    let bar = progress::bytes(0, "looking");
-    Survey { each, source, bar: &bar, stop, written, above: Vec::new() }.of(b"/")?;
-    Ok(bar.length().unwrap_or(0))
-}
-
-impl Survey<'_> {
-    pub fn of(&mut self, path: &[u8]) -> Out<()> {
-        go_on(self.stop)?;
-        let Ok(item) = self.source.glance(path) else { return Ok(()) };
-        match item.kind {
-            FileKind::Directory if self.above.contains(&item.file) => Ok(()),
-            FileKind::Directory => {
-                self.above.push(item.file);
-                let names = self.source.names(path).0;
-                (self.each)(path, &item, &names)?;
-                for name in names {
-                    self.of(&join(path, &name))?;
-                }
-                self.above.pop();
-                Ok(())
-            }
-            FileKind::Regular if self.written == Some(item.file) => {
-                Err(format!("{}: is the image being written; move it elsewhere", String::from_utf8_lossy(path)))
-            }
-            FileKind::Regular => {
-                self.bar.inc_length(item.size);
-                (self.each)(path, &item, &[])
-            }
-            _ => (self.each)(path, &item, &[]),
-        }
-    }
+/// A directory in which a copy is.
+struct Inside {
+    file: (u64, u64),
+    item: Item,
+    /// Whether its names are all.
+    read: Out<()>,
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Bytes of its paths, from and to.
+    paths: (usize, usize),
 }
 
 impl Copy<'_> {
     /// Copies a tree but for what fails, which is noted. Fails if it was told to stop.
     pub fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
-        let copied = self.one(from, to);
-        go_on(self.stop)?;
-        if let Err(why) = copied {
-            self.done.fail(self.bar, &why);
+        let (mut from, mut to) = (from.to_vec(), to.to_vec());
+        let (mut met, mut open) = (Met::new(self.source), Vec::new());
+        open.extend(self.copied(&from, &to, &mut met)?);
+        while let Some(dir) = open.last_mut() {
+            from.truncate(dir.paths.0);
+            to.truncate(dir.paths.1);
+            if let Some(name) = dir.names.next().filter(|_| !self.is_ended()) {
+                push(&mut from, &name);
+                push(&mut to, &name);
+                open.extend(self.copied(&from, &to, &mut met)?);
+            } else if let Some(dir) = open.pop() {
+                met.leave(dir.file);
+                let left = self.leave(dir, &to);
+                self.note(left)?;
+            }
         }
         Ok(())
     }
 
-    fn one(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
+    /// True if nothing more may be written.
+    fn is_ended(&self) -> bool {
+        self.allowance.is_reached() || self.sink.is_full()
+    }
+
+    /// Fails if it was told to stop; notes any other failure.
+    fn note<T>(&mut self, copied: Out<T>) -> Out<Option<T>> {
+        go_on(self.stop)?;
+        match copied {
+            Ok(copied) => Ok(Some(copied)),
+            Err(why) => {
+                self.done.fail(self.bar, &why);
+                Ok(None)
+            }
+        }
+    }
+
+    fn copied(&mut self, from: &[u8], to: &[u8], met: &mut Met) -> Out<Option<Inside>> {
+        let copied = self.one(from, to, met);
+        Ok(self.note(copied)?.flatten())
+    }
+
+    /// Copies one file; a directory is made, and returned to be walked.
+    fn one(&mut self, from: &[u8], to: &[u8], met: &mut Met) -> Out<Option<Inside>> {
         go_on(self.stop)?;
         let item = self.source.item(from)?;
         if item.kind == FileKind::Directory {
-            return self.directory(from, to, &item);
+            return self.enter(from, to, item, met).map(Some);
         }
         if let Some(first) = item.identity.and_then(|id| self.links.get(&id)) {
             self.bar.inc(item.size);
             self.sink.link(first, to)?;
             self.done.files += 1;
-            return Ok(());
+            return Ok(None);
         }
         let mut made = self.sink.make(to, &item)?;
         if item.kind == FileKind::Regular {
@@ -144,33 +140,33 @@ impl Copy<'_> {
         if finished.is_ok() {
             made.place()?;
         } else if !made.keep() {
-            return finished;
+            return finished.map(|()| None);
         }
         if let Some(id) = item.identity {
             self.links.insert(id, to.to_vec());
         }
         self.done.files += 1;
-        finished
+        finished.map(|()| None)
     }
 
-    fn directory(&mut self, from: &[u8], to: &[u8], item: &Item) -> Out<()> {
+    fn enter(&mut self, from: &[u8], to: &[u8], item: Item, met: &mut Met) -> Out<Inside> {
         let file = self.source.glance(from)?.file;
-        if self.above.contains(&file) {
-            return Err(format!("{}: {CONTAINS_ITSELF}", String::from_utf8_lossy(from)));
+        if !met.enter(file) {
+            return Err(format!("{}: {CONTAINS_ITSELF}", self.source.place(from)));
         }
         let (names, read) = self.source.names(from);
         if names.is_empty() {
             read.clone()?;
         }
         self.sink.make_directory(to)?;
-        self.above.push(file);
-        for name in names {
-            self.tree(&join(from, &name), &join(to, &name))?;
-        }
-        self.above.pop();
+        Ok(Inside { file, item, read, names: names.into_iter(), paths: (from.len(), to.len()) })
+    }
+
+    /// Finishes a directory when all in it is copied.
+    fn leave(&mut self, dir: Inside, to: &[u8]) -> Out<()> {
         self.done.files += 1;
-        let known = item.amiss.clone().map_or(Ok(()), Err);
-        self.sink.finish(to, item).and(read).and(known)
+        let known = dir.item.amiss.clone().map_or(Ok(()), Err);
+        self.sink.finish(to, &dir.item).and(dir.read).and(known)
     }
 
     fn contents(&mut self, from: &[u8], writer: &mut dyn Made, size: u64) -> Out<()> {
@@ -189,6 +185,7 @@ impl Copy<'_> {
                 if n == 0 {
                     return writer.set_size(at); // it shrank meanwhile
                 }
+                self.allowance.take(n as u64).map_err(|why| format!("{}: {why}", self.source.place(from)))?;
                 writer.write_at(at, &self.buf[..n])?;
                 at += n as u64;
                 self.done.bytes += n as u64;
@@ -203,16 +200,23 @@ impl Copy<'_> {
 
 /// Copies a tree that is neither the host's nor a volume's into a directory of the host. What could not be copied is
 /// returned, and told unless the answer is for machines.
-pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool) -> Result<Vec<String>, Failure> {
+pub fn copy_tree(
+    source: &dyn Source,
+    to: &Path,
+    stop: &Interrupt,
+    really: bool,
+    as_json: bool,
+) -> Result<Vec<String>, Failure> {
     let mut done = Done { told: !as_json, ..Done::default() };
     let bar = progress::bytes(0, "copying");
     // Nobody else looks in before it is finished.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
     let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
-    Survey { each: &mut |_, _, _| Ok(()), source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
+    Survey { each: &mut |_, _, _| Ok(()), source, bar: &bar, stop, written: None }.of(b"/")?;
     let sink = &below::Below::open(&to)?;
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
+    let allowance = Allowance::new(source.holds(), really);
+    let mut copy = Copy { source, sink, links, bar: &bar, stop, allowance, buf, done: &mut done };
     let copied = copy.tree(b"/", b"/");
     bar.finish_and_clear();
     stop.end();
@@ -225,7 +229,9 @@ pub fn copy_out(source: &dyn Source, to: OwnedFd, named: &Path, stop: &Interrupt
     let (mut done, bar) = (Done::default(), ProgressBar::hidden());
     let sink = &below::Below::at(to, named)?;
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
+    // What is in memory and on the device may be more than the device can hold.
+    let allowance = Allowance::new(None, false);
+    let mut copy = Copy { source, sink, links, bar: &bar, stop, allowance, buf, done: &mut done };
     copy.tree(b"/", b"/")?;
     Ok(done)
 }
@@ -245,11 +251,11 @@ pub struct Filled {
 pub fn fill(source: &(dyn Source + Sync), image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
     let mut done = Done::default();
     let bar = progress::bytes(bytes, "copying");
-    let sink = inside::Inside { image: inside::Hold::Lent(image), owners: true };
+    let sink = inside::Inside::lent(image, true);
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     let copied = ahead::with(source, b"/", |source| {
-        let above = Vec::new();
-        Copy { source, sink: &sink, links, above, bar: &bar, stop, buf, done: &mut done }.tree(b"/", b"/")
+        let allowance = Allowance::new(source.holds(), false);
+        Copy { source, sink: &sink, links, allowance, bar: &bar, stop, buf, done: &mut done }.tree(b"/", b"/")
     });
     bar.finish_and_clear();
     copied?;

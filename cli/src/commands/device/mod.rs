@@ -123,7 +123,7 @@ fn table(report: &Report) -> String {
 /// The ledger as a file of this name holds it.
 fn text(report: &Report, file: &Path) -> String {
     match file.extension().is_some_and(|e| e == "json") {
-        true => format!("{:#}\n", report.json()),
+        true => output::shown_json(&format!("{:#}\n", report.json())),
         false => table(report) + "\n",
     }
 }
@@ -228,7 +228,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if args.background
             && let Err(e) = fuse::daemon::ready()
         {
-            eprintln!("joulefs: cannot leave the terminal: {e}");
+            output::warn(&format!("cannot leave the terminal: {e}"));
         }
     };
     let shown = face.show(&gauge, source, ready);
@@ -241,7 +241,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if args.foreground {
         match as_json {
             true => output::print(&report.json()),
-            false => output::line(&table(&report)),
+            false => output::lines(&table(&report)),
         }
     }
     shown.and(written).and(recorded)
@@ -252,7 +252,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut again = Command::new(me);
     // The background part gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
-    let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
+    let pid = fuse::daemon::start(again, output::warn)?;
     if let Some(place) = &args.nbd {
         let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
         let uri = place.uri();

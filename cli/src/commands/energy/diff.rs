@@ -89,12 +89,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 fn people(plan: &Plan, answer: &Answer) {
     if !plan.title.is_empty() {
-        output::line(&format!("{}\n", plan.title));
+        output::lines(&format!("{}\n", output::plain(&plan.title)));
     }
     // Both tables alike.
     let names = answer.parts.iter().map(|p| p.name.width());
     let width = names.chain(answer.runs.iter().map(|r| r.name.width())).max().unwrap_or(0).max(9);
-    output::line(&format!("of {} ({} J):\n", answer.of, with_bar(&answer.total, 3)));
+    output::lines(&format!("of {} ({} J):\n", output::plain(&answer.of), with_bar(&answer.total, 3)));
     let numbers = [table::number("J").least(22), table::number("%").least(18)];
     let columns = [table::text("component").least(width)].into_iter().chain(numbers);
     let mut table = Table::new(columns.chain([table::text("price")]));
@@ -102,7 +102,7 @@ fn people(plan: &Plan, answer: &Answer) {
         let (joules, percent) = (with_bar(&p.joules, 3), with_bar(&p.percent, 2));
         table.row(&[&p.name, &joules, &percent, &format!("{} {}", exact(&p.price), p.per.unit())]);
     }
-    output::line(&table.text());
+    output::lines(&table.text());
     let numbers = [("repeats", 7), ("measured J", 22), ("computed J", 12), ("residual J", 12)];
     let numbers = numbers.map(|(head, least)| table::number(head).least(least));
     let columns = [table::text("run").least(width)].into_iter().chain(numbers);
@@ -112,8 +112,8 @@ fn people(plan: &Plan, answer: &Answer) {
         let (measured, computed) = (with_bar(&r.measured, 3), format!("{:.3}", r.computed));
         table.row(&[&r.name, &r.repeats, &measured, &computed, &residual(r.residual()), &mark]);
     }
-    output::line(&format!("\n{}", table.text()));
-    output::line("\n+- is the half of a 95 % interval");
+    output::lines(&format!("\n{}", table.text()));
+    output::lines("\n+- is the half of a 95 % interval");
     if answer.parts.iter().any(|p| p.percent.bar.is_none()) {
         let once: Vec<_> = answer.runs.iter().filter(|r| r.measured.bar.is_none()).map(|r| r.name.as_str()).collect();
         output::line(&format!("no +-: measured once only, so that nobody knows how far off: {}", once.join(", ")));

@@ -86,8 +86,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let error = fit.errors.map_or("-".into(), |e| format!("{:.1}", e[i]));
         table.row(&[&p.name, &format!("{v:.5}"), &p.unit, &error, &format!(" {}", p.meaning)]);
     }
-    output::line(&table.text());
-    output::line(&format!(
+    output::lines(&table.text());
+    output::lines(&format!(
         "\n{} numbers, {} parameters, differences of {:.1} % (root mean square)",
         fit.numbers,
         Parameters::ALL.len(),
@@ -95,7 +95,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     ));
     comparisons("fitted", &fit.comparisons);
     for (file, list) in &predicted {
-        output::line(&format!("\nnot fitted to, {file}:"));
+        output::lines(&format!("\nnot fitted to, {}:", output::plain(file)));
         comparisons("predicted", list);
     }
     Ok(())
@@ -109,7 +109,7 @@ fn comparisons(computed: &str, list: &[Comparison]) {
         let [measured, computed] = [c.measured, c.computed].map(|n| format!("{n:.3}"));
         table.row(&[&c.workload, &c.quality.text(), &measured, &computed, &format!("{:+.1}", c.percent())]);
     }
-    output::line(&format!("\n{}", table.text()));
+    output::lines(&format!("\n{}", table.text()));
 }
 
 fn as_value(fit: &Fit, predicted: &[(String, Vec<Comparison>)]) -> Value {

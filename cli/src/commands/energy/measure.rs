@@ -186,7 +186,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if as_json {
         output::print(&as_value(args, &names, &spent, idle.as_ref(), status));
     } else {
-        eprintln!("{}", table(&names, &spent, idle.as_ref()));
+        output::aside(&table(&names, &spent, idle.as_ref()));
     }
     Ok(code(status))
 }

@@ -103,7 +103,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let [entry, exit] = [s.entry, s.exit].map(time);
         table.row(&[&format!("ps{n}"), &power(s.most), &power(s.idle), &entry, &exit, &linux]);
     }
-    output::line(&table.text());
+    output::lines(&table.text());
     made.notes.iter().for_each(|note| output::line(&format!("note: {note}")));
     if let Some(out) = out {
         output::line(&format!("{}: written, all else as in {}", out.display(), args.base));

@@ -119,17 +119,18 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let cleared = recorded::cleared(&requests).into_iter().chain(session::said(&timing));
     let cleared = cleared.chain(of_devices::said(&left_out));
     let cleared: String = cleared.map(|what| format!("; {what}")).collect();
-    output::line(&format!(
-        "{}: {} requests of device {} in {} on {}{cleared}\n\nby the table, as Mohan et al. do: {}",
-        file.display(),
+    output::lines(&format!(
+        "{}: {} requests of device {} in {} on {}{}\n\nby the table, as Mohan et al. do: {}",
+        output::plain(&file.display().to_string()),
         run.done.requests,
         plan.of,
         joules::time(run.done.span_ns),
         profile.name,
-        prices.source
+        output::plain(&cleared),
+        output::plain(&prices.source.to_string())
     ));
-    output::line(&table(&priced, by_table));
-    output::line("\nby simulation of every request:");
+    output::lines(&table(&priced, by_table));
+    output::lines("\nby simulation of every request:");
     let operations = [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard];
     let mut table = priced_table(["operation", "requests", "", "", "energy"]);
     for operation in operations.into_iter().filter(|o| run.ledger.operation(*o).operations > 0) {
@@ -138,11 +139,11 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         table.row(&[&name, &spent.operations, &"", &"", &spent.energy]);
     }
     table.row(&[&"all", &"", &"", &"", &simulated]);
-    output::line(&table.text());
+    output::lines(&table.text());
     if idle > Energy::ZERO {
         output::line(&format!("and {idle} while nothing was asked, which the table does not know"));
     }
-    output::line(&format!("\nthe table says {difference:+.2} J, {percent:+.1} % of the simulation"));
+    output::lines(&format!("\nthe table says {difference:+.2} J, {percent:+.1} % of the simulation"));
     Ok(recorded::end(run.damage.as_ref(), false))
 }
 

@@ -43,7 +43,7 @@ pub fn list(as_json: bool) -> Result<(), Failure> {
     }
     let mut table = Table::new([table::word("").least(20), table::word("").least(6), table::text("")]).between(1);
     all.iter().for_each(|p| table.row(&[&p.name, &p.kind(), &p.title]));
-    output::line(&table.text());
+    output::lines(&table.text());
     Ok(())
 }
 
@@ -77,7 +77,7 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     numbers("", file.as_item(), &mut rows);
     let mut table = Table::new([table::text(""), table::number(""), table::word(""), table::text("")]);
     rows.into_iter().for_each(|row| table.cells(row));
-    output::line(&format!("\n{}", table.text()));
+    output::lines(&format!("\n{}", table.text()));
     Ok(())
 }
 

@@ -118,11 +118,11 @@ fn names(jobs: &[Job]) -> Vec<&str> {
 fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Parameter, Values)]) {
     let columns = table::columns().unwrap_or(100);
     let text =
-        |indent: usize, text: &str| output::line(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
+        |indent: usize, text: &str| output::lines(&format!("{:indent$}{}", "", output::wrapped(text, indent, columns)));
     text(0, &format!("{}: {}", e.name, e.plan.title));
     text(0, &e.claim());
     output::line("");
-    let fact = |what: &str, said: &str| output::line(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
+    let fact = |what: &str, said: &str| output::lines(&format!("{what:<11}{}", output::wrapped(said, 11, columns)));
     fact("kind", &kind(e));
     fact("profile", &e.plan.profile);
     fact("seeds", &e.plan.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "));
@@ -131,7 +131,7 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
     let needs = needs(jobs);
     fact("full run", &took(e.took.of(Size::Full), &needs));
     fact("--quick", &took(e.took.of(Size::Quick), &needs));
-    output::line(&format!("\nparameters (joulefs lab run {} --set NAME=VALUE):", args.name));
+    output::lines(&format!("\nparameters (joulefs lab run {} --set NAME=VALUE):", args.name));
     for (p, values) in parameters {
         text(2, &said(p, values));
         let words = if p.words.is_empty() { String::new() } else { format!(": {}", p.words.join(", ")) };

@@ -113,4 +113,10 @@ impl Source for Described<'_> {
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
         self.inner.open(&self.there(at))
     }
+    fn holds(&self) -> Option<u64> {
+        self.inner.holds()
+    }
+    fn names_directories_once(&self) -> bool {
+        self.inner.names_directories_once()
+    }
 }

@@ -262,7 +262,8 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     if !meta.is_dir() {
         return Err(format!("--from {}: not a directory", from.display()).into());
     }
-    let source = Described::new(&host::Host, from.as_os_str().as_bytes().to_vec(), &description);
+    let host = host::Host::new(from.as_os_str().as_bytes());
+    let source = Described::new(&host, from.as_os_str().as_bytes().to_vec(), &description);
     if let Some(secs) = secs {
         wanted.settle(secs, args.uuid.is_some());
     }

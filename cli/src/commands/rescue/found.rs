@@ -29,6 +29,8 @@ pub struct Found<'r> {
     open: RefCell<Vec<(Vec<u8>, HashMap<Vec<u8>, At>)>>,
     /// Directories of files that are not whole: what is missing of them is left out.
     lenient: Vec<Vec<u8>>,
+    /// Bytes of the image.
+    bytes: u64,
 }
 
 pub fn say(e: RescueError) -> String {
@@ -36,9 +38,10 @@ pub fn say(e: RescueError) -> String {
 }
 
 impl<'r> Found<'r> {
-    /// What is to be copied; below the directories `lenient` what is missing of a file is left out.
-    pub fn new(rescue: &'r Rescue<'r>, holds: Holding, lenient: Vec<Vec<u8>>) -> Self {
-        Found { rescue, holds, open: RefCell::default(), lenient }
+    /// What is to be copied; below the directories `lenient` what is missing of a file is left out. The image has so
+    /// many bytes.
+    pub fn new(rescue: &'r Rescue<'r>, holds: Holding, lenient: Vec<Vec<u8>>, bytes: u64) -> Self {
+        Found { rescue, holds, open: RefCell::default(), lenient, bytes }
     }
 
     fn at(&self, path: &[u8]) -> Out<At> {
@@ -140,6 +143,10 @@ impl Source for Found<'_> {
         file.lenient = self.is_lenient(path);
         let end = file.raw().i_size.get().div_ceil(BLOCK as u64);
         Ok(Box::new(Contents { file, end, place: path.to_vec() }))
+    }
+
+    fn holds(&self) -> Option<u64> {
+        Some(self.bytes)
     }
 }
 

@@ -10,6 +10,7 @@ mod tell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use device::BLOCK;
 use found::Found;
 use plan::Plan;
 use rescue::{Options, Progress, Rescue};
@@ -17,8 +18,9 @@ use tell::Group;
 use volume::Kind;
 
 use super::cp;
-use crate::image::open_device;
+use crate::image::check_name;
 use crate::interrupt::Interrupt;
+use crate::pieces::open_ruin;
 use crate::{Failure, output, progress};
 
 /// Copy out of a broken image what can be proved to be there.
@@ -62,6 +64,9 @@ pub struct Args {
     /// Node numbers to remember, at some 40 bytes each.
     #[arg(long, value_name = "N", default_value_t = 1 << 25)]
     most_nodes: usize,
+    /// Copy more than the image can hold: for files that share blocks or are compressed.
+    #[arg(long)]
+    really: bool,
 }
 
 fn check_target(to: &Path) -> Result<(), Failure> {
@@ -83,7 +88,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if !args.list {
         check_target(&args.to)?;
     }
-    let dev = open_device(&args.image, false)?;
+    check_name(&args.image)?;
+    let dev = open_ruin(&args.image)?;
     // A volume of F2FS that was made later has overwritten what tells of the other one.
     if let (None, Some(kind @ Kind::ScherlFs)) = (args.volume_at, volume::probe(&*dev)) {
         let image = args.image.display();
@@ -103,8 +109,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     stop.end();
     let found = found.map_err(|e| format!("{}: {e}", args.image.display()))?;
     let Plan { holds, rows, lenient, .. } = Plan::make(&found, args.doubtful, &stop)?;
-    let tree = Found::new(&found, holds, lenient);
-    let failed = if args.list { Vec::new() } else { cp::copy_tree(&tree, &args.to, &stop, as_json)? };
+    let tree = Found::new(&found, holds, lenient, dev.blocks().saturating_mul(BLOCK as u64));
+    let failed = if args.list { Vec::new() } else { cp::copy_tree(&tree, &args.to, &stop, args.really, as_json)? };
     let amiss = rows.iter().any(|r| r.group != Group::Deleted && !r.doubts.is_empty()) || !failed.is_empty();
     let unplaced = found.is_incomplete() || rows.iter().any(|r| r.group == Group::Unplaced);
     if as_json {

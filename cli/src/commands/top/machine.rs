@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::measured::Look;
 use super::view::{Amounts, DiskRow, Row, Shown, lumped, sum};
+use crate::output;
 
 fn components(energy: &Amounts) -> Map<String, Value> {
     Component::ALL.iter().zip(energy).map(|(c, e)| (c.text().to_lowercase(), json!(e.0))).collect()
@@ -68,9 +69,9 @@ pub fn json(shown: &Shown, most: usize) -> Value {
     })
 }
 
-/// A label's value.
+/// A label's value. People read it too, so that it shows what a name hides.
 pub fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    output::plain(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// Who, as labels: files that are written back are one for all whom the same made dirty, so that there are not as many

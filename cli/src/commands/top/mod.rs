@@ -35,7 +35,7 @@ use trace::block::DeviceId;
 
 use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
-use crate::{Failure, recorded, schema};
+use crate::{Failure, output, recorded, schema};
 use alumet::{Alumet, AlumetArgs};
 use kernel::{Kernel, Writeback};
 use mounts::Mounts;
@@ -145,6 +145,7 @@ fn print(text: &str, as_json: bool, once: bool, ended: bool) -> bool {
     let screen = !as_json && !once && std::io::stdout().is_terminal();
     let (before, after) = if screen { ("\x1b[H\x1b[J", "") } else { ("", if as_json || ended { "" } else { "\n" }) };
     let mut out = std::io::stdout().lock();
+    let text = if as_json { text.to_owned() } else { output::shown(text) };
     match writeln!(out, "{before}{text}{after}").and_then(|()| out.flush()) {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => false,
         Err(_) => {
@@ -383,7 +384,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Source::Recording(recording) => Ok(recorded::end(recording.damage.as_ref(), as_json)),
         Source::Kernel(kernel) => {
             if let Some(first) = &kernel.strange.1 {
-                eprintln!("joulefs: the first that was not understood: {first}");
+                output::warn(&format!("the first that was not understood: {first}"));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -163,7 +163,7 @@ impl Mounts {
             let said = mount.current();
             out += &format!(
                 "\n\n{}: {}, {} on {}{}",
-                mount.dir.display(),
+                output::plain(&mount.dir.display().to_string()),
                 watts(power(&said, interval)),
                 Energy(number(&said, "pj")),
                 said["profile"].as_str().unwrap_or_default(),

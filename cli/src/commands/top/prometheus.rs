@@ -1,17 +1,25 @@
 //! Who scrapes counters gets them over HTTP: the text of the last refresh, whatever path is asked for.
 //!
-//! One answer a connection, as HTTP/1.0 has it. A client that dawdles is hung up on.
+//! One answer a connection, as HTTP/1.0 has it. Each client has a thread and a few seconds for all it does; if too many dawdle,
+//! the one that came first makes room for the next.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::Failure;
+use device::{Clock, RealClock};
 
-/// How long a client may take for a step.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::{Failure, output};
+
+/// How long a client may take, from its connection to the end of the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait when nobody can be let in for want of something.
+const BREATH: Duration = Duration::from_millis(100);
+/// Clients at once.
+const CLIENTS: usize = 64;
 /// The longest request that is read.
 const LONGEST: usize = 16 << 10;
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -36,12 +44,12 @@ impl Answers {
         thread::Builder::new()
             .name("prometheus".into())
             .spawn(move || {
+                let mut clients = VecDeque::new();
                 for client in listener.incoming() {
-                    let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
                     // A client that is gone needs no answer, and one error to accept is followed by others soon.
-                    match client {
-                        Ok(client) => _ = answer(client, &text),
-                        Err(_) => thread::sleep(PATIENCE),
+                    let served = client.and_then(|client| welcome(&mut clients, client, &text));
+                    if served.is_err() {
+                        thread::sleep(BREATH);
                     }
                 }
             })
@@ -52,7 +60,7 @@ impl Answers {
     /// The same, and says where.
     pub fn begin(address: &str) -> Result<Self, Failure> {
         let answers = Self::serve(address)?;
-        eprintln!("joulefs: counters at http://{}/metrics", answers.at);
+        output::warn(&format!("counters at http://{}/metrics", answers.at));
         Ok(answers)
     }
 
@@ -62,9 +70,63 @@ impl Answers {
     }
 }
 
-fn answer(mut client: TcpStream, text: &str) -> io::Result<()> {
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.set_write_timeout(Some(PATIENCE))?;
+/// Clients that are served: a handle to hang up on each, and whether it was.
+type Served = VecDeque<(TcpStream, thread::JoinHandle<()>)>;
+
+fn welcome(clients: &mut Served, client: TcpStream, text: &Arc<Mutex<String>>) -> io::Result<()> {
+    clients.retain(|(_, thread)| !thread.is_finished());
+    if clients.len() >= CLIENTS
+        && let Some((dawdler, _)) = clients.pop_front()
+    {
+        // One that has gone meanwhile needs no farewell.
+        let _ = dawdler.shutdown(Shutdown::Both);
+    }
+    let (held, text) = (client.try_clone()?, text.clone());
+    let thread = thread::Builder::new().name("prometheus-client".into()).spawn(move || {
+        let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = Timed { client, clock: RealClock::new() };
+        // Who does not take its answer in time has none.
+        let _ = answer(&client, &text);
+        let _ = client.client.shutdown(Shutdown::Both);
+    })?;
+    clients.push_back((held, thread));
+    Ok(())
+}
+
+/// A client whose time runs out.
+struct Timed {
+    client: TcpStream,
+    /// Time since it came.
+    clock: RealClock,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        match PATIENCE.saturating_sub(self.clock.monotonic()) {
+            Duration::ZERO => Err(ErrorKind::TimedOut.into()),
+            left => Ok(Some(left)),
+        }
+    }
+}
+
+impl Read for &Timed {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.client.set_read_timeout(self.left()?)?;
+        (&self.client).read(buf)
+    }
+}
+
+impl Write for &Timed {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.client.set_write_timeout(self.left()?)?;
+        (&self.client).write(buf)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn answer(mut client: &Timed, text: &str) -> io::Result<()> {
     let (mut asked, mut byte) = (Vec::new(), [0; 512]);
     while !asked.windows(4).any(|w| w == b"\r\n\r\n") && asked.len() < LONGEST {
         match client.read(&mut byte)? {
@@ -83,4 +145,43 @@ fn answer(mut client: TcpStream, text: &str) -> io::Result<()> {
         "HTTP/1.0 {status}\r\nContent-Type: {TYPE}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     )?;
     client.write_all(body.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scraped(at: SocketAddr) -> String {
+        let mut scraper = TcpStream::connect(at).unwrap();
+        scraper.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+        scraper.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut text = String::new();
+        scraper.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn clients_that_say_nothing_keep_no_scraper_waiting() {
+        let answers = Answers::serve("127.0.0.1:0").unwrap();
+        answers.set("a 1\n# EOF\n".into());
+        let silent = |n: usize| (0..n).map(|_| TcpStream::connect(answers.at).unwrap()).collect::<Vec<_>>();
+        let few = silent(10);
+        assert!(scraped(answers.at).ends_with("\r\n\r\na 1\n# EOF\n"));
+        let many = silent(2 * CLIENTS);
+        assert!(scraped(answers.at).ends_with("\r\n\r\na 1\n# EOF\n"));
+        drop((few, many));
+    }
+
+    #[test]
+    fn a_client_that_brings_a_byte_now_and_then_is_hung_up_on() {
+        let answers = Answers::serve("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(answers.at).unwrap();
+        slow.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let tries = 10 * (PATIENCE.as_secs() as usize + 10);
+        let ended = (0..tries).any(|_| {
+            let gone = slow.write_all(b"G").is_err();
+            gone || !matches!(slow.read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock)
+        });
+        assert!(ended, "it is still served");
+    }
 }

@@ -10,7 +10,7 @@ use trace::block::{DeviceId, Event};
 use trace::write::blkparse::Writer;
 
 use super::view::About;
-use crate::{Failure, whole};
+use crate::{Failure, output, whole};
 
 /// A file while it is written.
 pub struct Record {
@@ -50,13 +50,13 @@ impl Record {
         self.out.finish().map_err(named(file))?;
         self.part.map_or(Ok(()), whole::Part::finish).map_err(named(file))?;
         for (id, about) in about {
-            eprintln!(
-                "joulefs: {}: joulefs trace replay {} --of {id} --profile {} --full --size {}",
+            output::warn(&format!(
+                "{}: joulefs trace replay {} --of {id} --profile {} --full --size {}",
                 about.name,
                 file.display(),
                 about.profile,
                 about.bytes
-            );
+            ));
         }
         Ok(())
     }

@@ -29,13 +29,14 @@ pub fn text(shown: &Shown, most: usize) -> String {
         return out + "\nno disk was asked for anything yet";
     }
     let width = |longest: Option<usize>, least: usize| longest.unwrap_or(0).max(least);
-    let disk = width(shown.disks.iter().map(|d| d.about.name.chars().count()).max(), 4);
+    let names: Vec<String> = shown.disks.iter().map(|d| output::plain(&d.about.name)).collect();
+    let disk = width(names.iter().map(|name| name.chars().count()).max(), 4);
     out += &format!("\n\n{:<disk$}  {:>10}  {:>10}  {:>9}  as", "disk", "watts", "joules", "requests");
-    for d in &shown.disks {
+    for (d, name) in shown.disks.iter().zip(&names) {
         let about = &d.about;
         out += &format!(
             "\n{:<disk$}  {:>10}  {:>10}  {:>9}  {} of {}{}{}",
-            about.name,
+            name,
             watts(d.watts),
             sum(&d.energy).to_string(),
             d.requests,
@@ -45,11 +46,11 @@ pub fn text(shown: &Shown, most: usize) -> String {
             if about.folded { ", smaller than the disk" } else { "" }
         );
         if let (n @ 1.., Some(why)) = (d.failed.0, &d.failed.1) {
-            out += &format!("; {n} refused, the first: {why}");
+            out += &format!("; {n} refused, the first: {}", output::plain(why));
         }
     }
     let mut rows: Vec<(&str, &Row)> =
-        shown.disks.iter().flat_map(|d| d.rows.iter().map(|r| (d.about.name.as_str(), r))).collect();
+        shown.disks.iter().zip(&names).flat_map(|(d, name)| d.rows.iter().map(move |r| (name.as_str(), r))).collect();
     rows.sort_by_key(|(_, r)| (r.process == WAITING, std::cmp::Reverse(sum(&r.energy))));
     let left_out = rows.len().saturating_sub(most);
     rows.truncate(most);

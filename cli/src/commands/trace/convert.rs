@@ -211,19 +211,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }),
     );
     if !as_json {
-        session::said(&written.timing).iter().for_each(|what| eprintln!("joulefs: {what}"));
-        of_devices::said(&left_out).iter().for_each(|what| eprintln!("joulefs: {what}"));
+        session::said(&written.timing).iter().for_each(|what| output::warn(what));
+        of_devices::said(&left_out).iter().for_each(|what| output::warn(what));
         for twice in &written.twice {
             let (n, device, why) = (twice.count, twice.device, twice.said());
-            eprintln!("joulefs: {n} requests of {device} are written, too, although it {why}: give a file, or --of");
+            output::warn(&format!(
+                "{n} requests of {device} are written, too, although it {why}: give a file, or --of"
+            ));
         }
-        told_otherwise(args, &written).iter().for_each(|what| eprintln!("joulefs: {what}"));
+        told_otherwise(args, &written).iter().for_each(|what| output::warn(what));
     }
     if contents_left_out && !as_json {
-        eprintln!("joulefs: {LEFT_OUT}");
+        output::warn(LEFT_OUT);
     }
     if written.left_out > 0 && !as_json {
-        eprintln!("joulefs: {} requests left out that the format has no word for", written.left_out);
+        output::warn(&format!("{} requests left out that the format has no word for", written.left_out));
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }
@@ -332,7 +334,7 @@ fn without_contents(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     });
     output::done(as_json, &said);
     if contents_left_out && !as_json {
-        eprintln!("joulefs: {LEFT_OUT}");
+        output::warn(LEFT_OUT);
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }

@@ -158,8 +158,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         };
         // After the line that says how much there is.
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let said: String = said.iter().map(|what| format!("\n{what}")).collect();
-        output::line(format!("{first}{said}\n{rest}").trim_end());
+        let said: String = said.iter().map(|what| format!("\n{}", output::plain(what))).collect();
+        output::lines(format!("{first}{said}\n{rest}").trim_end());
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device::Access;
 use device::clock::RealClock;
-use device::{Access, open_image};
 use f2fs::gc::settings::Intervals;
 use lab::traces::by_inode::{self, ByInode};
 use lab::traces::source::{ByPath, Source};
@@ -29,7 +29,7 @@ use super::print;
 use super::{Args, at_once, said, share};
 use crate::file_system::size_of;
 use crate::session::{self, SessionArgs};
-use crate::{Failure, held, progress, recorded};
+use crate::{Failure, held, pieces, progress, recorded};
 
 fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failure> {
     let recorded::Recorded { opened, length } = recorded::open_part(path, part)?;
@@ -84,7 +84,7 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
     let image = match &args.image {
         None => None,
         Some(path) => {
-            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            let image = pieces::open(path, Access::ReadOnly)?;
             let held = held::runs(&image, path)?;
             Some(traces::calls::Image { device: image, held })
         }

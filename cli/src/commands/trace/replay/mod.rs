@@ -26,8 +26,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use device::Access;
 use device::energy::Energy;
-use device::{Access, open_image};
 use indicatif::ProgressBar;
 use lab::error::LabError;
 use lab::traces::by_inode::{self, ByInode};
@@ -38,7 +38,7 @@ use trace::replay::calls::Pauses;
 use crate::file_system::{Type, kind_of};
 use crate::flame::{Files, FlameArgs, Graph};
 use crate::session::SessionArgs;
-use crate::{Failure, output, progress, recorded, size, whole};
+use crate::{Failure, output, pieces, progress, recorded, size, whole};
 use compared::Compared;
 use no_space::told;
 use outcome::Outcome;
@@ -343,7 +343,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--by-file: with --compare only --json names files"));
     }
     let image = |path: &PathBuf| {
-        let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+        let image = pieces::open(path, Access::ReadOnly)?;
         kind_of(&image, path, args.fs)
     };
     if kind == Kind::Power {

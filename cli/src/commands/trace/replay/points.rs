@@ -12,14 +12,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use device::{Access, BLOCK, BlockDevice, Lba, Tag, open_image};
+use device::{Access, BLOCK, BlockDevice, Lba, Tag};
 use lab::aging::Recipe;
 use serde_json::{Map, Value, json};
 use trace::Kind;
 
 use super::Args;
 use super::variant::Variant;
-use crate::{Failure, held, output, program, size};
+use crate::{Failure, held, output, pieces, program, size};
 
 /// At most so many runs at once: what each spent, and its volume, stays in memory until all are told.
 const AT_ONCE: usize = 256;
@@ -290,7 +290,7 @@ fn digest(files: &[PathBuf]) -> Result<String, Failure> {
 
 /// The hash of what an image holds, and where: as long as its holes do not count, however large it is.
 fn digest_of_image(path: &Path) -> Result<String, Failure> {
-    let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+    let image = pieces::open(path, Access::ReadOnly)?;
     let mut all = blake3::Hasher::new();
     let mut add = |number: u64| {
         all.update(&number.to_le_bytes());

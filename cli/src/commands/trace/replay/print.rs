@@ -75,7 +75,7 @@ impl Outcome {
 
     /// What was done, in one line or two, and what is to be known of the recording, a line each.
     fn text(&self) -> String {
-        self.said.iter().fold(self.made(), |text, said| text + "\n" + said)
+        self.said.iter().fold(self.made(), |text, said| text + "\n" + &output::plain(said))
     }
 
     fn made(&self) -> String {
@@ -212,7 +212,7 @@ pub fn all(
     (as_json, wrong): (bool, Option<&str>),
 ) {
     if !as_json {
-        output::line(&match outcomes {
+        output::lines(&match outcomes {
             [one] => {
                 let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s.tried, s.totals, one.total())));
                 whole(one, most) + &moved.unwrap_or_default()
@@ -367,12 +367,12 @@ pub fn of_directory(
         output::print(&value);
         return;
     }
-    output::line(&format!(
+    output::lines(&format!(
         "{}: {} (recorded in {})\n{}\n\n{}",
-        dir.display(),
+        output::plain(&dir.display().to_string()),
         joules::time(took),
         joules::time(done.span_ns),
-        words.iter().fold(said(done), |text, said| text + "\n" + said),
+        words.iter().fold(said(done), |text, said| text + "\n" + &output::plain(said)),
         latencies(&done.latencies)
     ));
 }

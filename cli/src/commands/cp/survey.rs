@@ -1,0 +1,105 @@
+//! What will be copied of a tree, before anything is: how many bytes, and whether it ends.
+//!
+//! Directories are kept in a list, not on the stack: a damaged or hostile image may nest them a million deep.
+
+use std::collections::HashSet;
+
+use indicatif::ProgressBar;
+use vfs::FileKind;
+
+use super::item::{Glance, Out, Source, push};
+use super::walk::go_on;
+use crate::interrupt::Interrupt;
+use crate::progress;
+
+/// The directories that a walk has met, by device and inode: it goes into none of them for ever.
+pub struct Met {
+    dirs: HashSet<(u64, u64)>,
+    /// A directory has one name. If not, it may be met again beside itself (a host's bind mounts), but not within.
+    once: bool,
+}
+
+impl Met {
+    pub fn new(source: &dyn Source) -> Self {
+        Met { dirs: HashSet::new(), once: source.names_directories_once() }
+    }
+    /// Goes into a directory; false if it must not.
+    pub fn enter(&mut self, dir: (u64, u64)) -> bool {
+        self.dirs.insert(dir)
+    }
+    pub fn leave(&mut self, dir: (u64, u64)) {
+        if !self.once {
+            self.dirs.remove(&dir);
+        }
+    }
+}
+
+/// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
+/// read. What cannot be read counts nothing: the copy says so in its place.
+pub struct Survey<'s> {
+    /// Hears of everything in the tree: its path, what it is, and of a directory the names in it.
+    pub each: &'s mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
+    pub source: &'s dyn Source,
+    pub bar: &'s ProgressBar,
+    pub stop: &'s Interrupt,
+    pub written: Option<(u64, u64)>,
+}
+
+/// A directory in which a walk is.
+struct Inside {
+    file: (u64, u64),
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Bytes of its path.
+    path: usize,
+}
+
+/// Adds up what will be copied of a tree; `each` hears of everything in it.
+pub fn survey(
+    source: &dyn Source,
+    written: Option<(u64, u64)>,
+    stop: &Interrupt,
+    each: &mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
+) -> Out<u64> {
+    let bar = progress::bytes(0, "looking");
+    Survey { each, source, bar: &bar, stop, written }.of(b"/")?;
+    Ok(bar.length().unwrap_or(0))
+}
+
+impl Survey<'_> {
+    pub fn of(&mut self, root: &[u8]) -> Out<()> {
+        let (mut path, mut met, mut open) = (root.to_vec(), Met::new(self.source), Vec::new());
+        open.extend(self.one(&path, &mut met)?);
+        while let Some(dir) = open.last_mut() {
+            path.truncate(dir.path);
+            let Some(name) = dir.names.next() else {
+                met.leave(dir.file);
+                open.pop();
+                continue;
+            };
+            push(&mut path, &name);
+            open.extend(self.one(&path, &mut met)?);
+        }
+        Ok(())
+    }
+
+    /// Looks at one file; a directory is returned, to be walked.
+    fn one(&mut self, path: &[u8], met: &mut Met) -> Out<Option<Inside>> {
+        go_on(self.stop)?;
+        let Ok(item) = self.source.glance(path) else { return Ok(None) };
+        match item.kind {
+            FileKind::Directory if !met.enter(item.file) => return Ok(None),
+            FileKind::Directory => {
+                let names = self.source.names(path).0;
+                (self.each)(path, &item, &names)?;
+                return Ok(Some(Inside { file: item.file, names: names.into_iter(), path: path.len() }));
+            }
+            FileKind::Regular if self.written == Some(item.file) => {
+                return Err(format!("{}: is the image being written; move it elsewhere", self.source.place(path)));
+            }
+            FileKind::Regular => self.bar.inc_length(item.size),
+            _ => {}
+        }
+        (self.each)(path, &item, &[])?;
+        Ok(None)
+    }
+}
