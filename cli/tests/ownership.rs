@@ -161,6 +161,24 @@ fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
 }
 
 #[test]
+fn what_a_user_may_not_read_is_left_out_when_torn_files_are_looked_for_and_is_named() {
+    let Some(room) = rooms_of_nobody() else { return };
+    let Some(view) = View::with_fuse(&room, "666") else { return };
+    works(NOBODY, &view, "joulefs mkfs v.img --size 64M && mkdir m && joulefs mount v.img m -o background_gc=off");
+    let tear = "for n in 1 2 3 4 5 6 7 8 9 10; do for f in m/one m/two; do head -c 4096 /dev/urandom >> $f; sync $f; done; done";
+    works(NOBODY, &view, tear);
+    works(NOBODY, &view, "mkdir m/closed && cp m/one m/closed && chmod 000 m/closed");
+    let out = typed_by(NOBODY, &view, "joulefs clean m --worst 3 --dry-run");
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("m/closed: Permission denied"), "{}", said(&out));
+    assert!(said(&out).contains("/one") && said(&out).contains("/two"), "{}", said(&out));
+    let out = typed_by(NOBODY, &view, "joulefs --json clean m --worst 3 --dry-run");
+    let all: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((all["unread"].as_array().unwrap().len(), all["files"].as_array().unwrap().len()), (1, 2), "{all}");
+    works(NOBODY, &view, "chmod 700 m/closed && joulefs unmount m");
+}
+
+#[test]
 fn a_volume_of_root_is_for_others_what_a_mount_shows() {
     for kind in ["f2fs", "scherlfs"] {
         let Some(room) = rooms_of_nobody() else { return };

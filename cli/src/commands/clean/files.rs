@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
@@ -45,10 +46,11 @@ pub enum Files {
 /// Most bytes that the kernel takes as an attribute's value.
 const VALUE: usize = 64 * 1024;
 
-/// The files with the most pieces beyond the fewest, at most `n`. An image is looked at before it is mounted.
-pub fn worst(source: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
+/// The files with the most pieces beyond the fewest, at most `n`, and why some files and directories of a mount could not be looked
+/// at. An image is looked at before it is mounted.
+pub fn worst(source: &Path, n: usize, stop: &Interrupt) -> Result<(Vec<Found>, Vec<String>), Failure> {
     if !source.is_dir() {
-        return worst_of_image(source, n, stop);
+        return Ok((worst_of_image(source, n, stop)?, Vec::new()));
     }
     // Refuses the directory of another file system before its files are asked.
     Files::open(source, false)?;
@@ -302,8 +304,11 @@ fn worst_of_image(path: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>,
     Ok(found.collect())
 }
 
-fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
-    let device = fs::metadata(root).map_err(|e| format!("{}: {e}", root.display()))?.dev();
+fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<(Vec<Found>, Vec<String>), Failure> {
+    let named = |at: &Path, e: &dyn std::fmt::Display| format!("{}: {e}", at.display());
+    let device = fs::metadata(root).map_err(|e| named(root, &e))?.dev();
+    fs::read_dir(root).map_err(|e| named(root, &e))?;
+    let mut unread = Vec::new();
     let mut torn: Vec<(u64, PathBuf)> = Vec::new();
     let mut waiting = vec![root.to_owned()];
     let mut seen = std::collections::HashSet::new();
@@ -311,8 +316,22 @@ fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Fa
         if stop.came() {
             return Err("interrupted".into());
         }
-        for entry in fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))? {
-            let entry = entry.map_err(|e| format!("{}: {e}", dir.display()))?;
+        let entries = match fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            Err(e) => {
+                unread.push(named(&dir, &e));
+                continue;
+            }
+        };
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) => {
+                    unread.push(named(&dir, &e));
+                    break;
+                }
+            };
             // What goes while it is looked for is not there.
             let Ok(meta) = entry.metadata() else { continue };
             if meta.dev() != device || meta.nlink() > 1 && !meta.is_dir() && !seen.insert(meta.ino()) {
@@ -322,7 +341,10 @@ fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Fa
                 waiting.push(entry.path());
             } else if meta.is_file() {
                 let runs = match runs_at(&entry.path()) {
-                    Err(e) if entry.path().exists() => return Err(format!("{}: {e}", entry.path().display()).into()),
+                    Err(e) if entry.path().exists() => {
+                        unread.push(named(&entry.path(), &e));
+                        continue;
+                    }
                     runs => runs.unwrap_or_default(),
                 };
                 let excess = runs.windows(2).filter(|w| !w[1].1 && w[0].0.addr + w[0].0.blocks != w[1].0.addr).count();
@@ -337,5 +359,5 @@ fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Fa
         let inside = place.strip_prefix(root).unwrap_or(&place).as_os_str().to_owned().into_vec();
         Found { path: plain(&format!("/{}", String::from_utf8_lossy(&inside))), ino: Ino(0), place }
     });
-    Ok(found.collect())
+    Ok((found.collect(), unread))
 }

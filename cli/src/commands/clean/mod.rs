@@ -37,7 +37,8 @@ use files::{Files, Found};
 /// inode, pinned and immutable ones. While too few segments are free, nothing is moved, since logs would fill holes and
 /// scatter the files again; --make-room cleans sections first, and adds what that costs.
 ///
-/// On a mounted volume, root and the user who mounted may do this, while others use the files.
+/// On a mounted volume, root and the user who mounted may do this, while others use the files. For --worst, directories that may not
+/// be read are left out, and named.
 ///
 /// Exit codes: 0 done, 1 some file could not be treated, 2 wrong usage.
 #[derive(clap::Args)]
@@ -160,9 +161,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let stop = Interrupt::catch()?;
     let worst = args.worst.map(|n| files::worst(&args.source, n, &stop)).transpose()?;
     let files = Files::open(&args.source, !args.dry_run)?;
-    let chosen = match worst {
+    let (chosen, unread) = match worst {
         Some(worst) => worst,
-        None => args.defrag.iter().map(|path| files.named(path)).collect::<Result<_, _>>()?,
+        None => (args.defrag.iter().map(|path| files.named(path)).collect::<Result<_, _>>()?, Vec::new()),
     };
     let bar = progress::steps(chosen.len() as u64, "moving");
     let go_on = |_| {
@@ -190,8 +191,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     files.close()?;
     stop.end();
-    tell::all(args, &profile, &all, as_json);
-    let failed = all.iter().any(|t| matches!(t.outcome, Outcome::Failed(_)));
+    tell::all(args, &profile, &all, &unread, as_json);
+    let failed = !unread.is_empty() || all.iter().any(|t| matches!(t.outcome, Outcome::Failed(_)));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -13,7 +13,7 @@ const SCHEMA: &str = "joulefs-clean";
 const VERSION: u32 = 1;
 
 /// Prints all of it.
-pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
+pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], as_json: bool) {
     if as_json {
         return output::print(&json!({
             "schema": SCHEMA,
@@ -24,10 +24,12 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
             "dry_run": args.dry_run,
             "parts": args.parts.as_ref().map(|p| p.display().to_string()),
             "files": all.iter().map(file).collect::<Vec<_>>(),
+            "unread": unread,
             "moved_blocks": moved(all),
             "cost": cost(&sum(all)),
         }));
     }
+    unread.iter().for_each(|why| output::warn(&format!("{why}; what is there was left out")));
     let source = args.source.display();
     if all.is_empty() {
         return output::line(&format!("{source}: no file lies in more pieces than it must"));
