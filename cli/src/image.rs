@@ -12,7 +12,7 @@ use crate::half_made::HalfMade;
 use crate::place::Place;
 use crate::reading::Reading;
 use crate::table::{self, Table};
-use crate::{Failure, in_use, zoned};
+use crate::{Failure, in_use, output, zoned};
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -60,7 +60,7 @@ fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRo
 }
 
 fn say_full(image: &str) {
-    eprintln!("joulefs: {image}: the file system that holds this image is full");
+    output::warn(&format!("{image}: the file system that holds this image is full"));
 }
 
 /// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
@@ -236,7 +236,7 @@ impl Statistics {
             table.row(&[&format!("  {text}"), blocks, &share]);
         }
         table.row(&[&"  all", &self.total(), &"", &format!("in {} flushes", self.flushes)]);
-        let mut out = format!("{}\nuser wrote {}", table.text(), crate::output::bytes(self.user_bytes));
+        let mut out = format!("{}\nuser wrote {}", table.text(), output::bytes(self.user_bytes));
         if let Some(a) = self.amplification() {
             out += &format!("; write amplification {a:.3}");
         }
