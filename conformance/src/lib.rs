@@ -4,14 +4,17 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+pub mod bounded;
 pub mod churn;
 pub mod contents;
 pub mod crash;
 pub mod damage;
 pub mod delta_nodes;
+pub mod entangle;
 pub mod fields;
 pub mod filling;
 pub mod forge;
+pub mod host;
 pub mod medium;
 pub mod memfs;
 pub mod misplace;

@@ -18,6 +18,7 @@ mod kernel_packing;
 mod kernel_patched;
 #[path = "kernel_victims/main.rs"]
 mod kernel_victims;
+mod liveness;
 #[path = "lockstep/main.rs"]
 mod lockstep;
 mod metered_disk;
@@ -30,6 +31,7 @@ mod phone;
 mod ping_pong;
 mod power_cut;
 mod power_cut_random;
+mod promises;
 mod recorded_programs;
 mod reserved_numbers;
 mod scheduled;

@@ -1,5 +1,5 @@
 //! A whole block of nodes or of names is gone: it reads as zeroes, as ones, as noise, or as another block of the volume. The repair
-//! ends, only the file whose block it was may lose anything, and both checkers are content.
+//! ends, only the file whose block it was may lose anything, and both checkers are content, and Linux mounts what is left.
 //!
 //! `JOULEFS_DEEP=1` has `fsck.f2fs` judge every image; `JOULEFS_REPLAY=<volume>:<block>:<n>` does one case
 //! again and says what was done.
@@ -14,6 +14,7 @@ use format::node;
 use format::superblock::{Features, SuperBlock};
 use joulefs_conformance::contents::{Seen, contents};
 use joulefs_conformance::damage::{Targets, block, clock};
+use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use vfs::{Caller, FileFlags, FileKind, FileSystem, Ino, NewNode, WriteFlags, XattrFlags};
 
@@ -287,4 +288,42 @@ fn a_block_lost_on_a_volume_that_folds_case_costs_its_file_alone() {
 #[test]
 fn a_block_lost_on_a_volume_with_deltas_costs_its_file_alone() {
     every_block_may_be_wiped(4);
+}
+
+/// Where the inode of a path is.
+fn inode_at(base: &Memory, ino: u64) -> u64 {
+    let is = |at: &u64| {
+        let f = node::footer(&block(base, *at));
+        u64::from(f.ino.0) == ino && u64::from(f.nid.0) == ino
+    };
+    live(base).into_iter().find(is).expect("an inode")
+}
+
+#[test]
+fn linux_mounts_a_volume_whose_directories_were_wiped_and_repaired() {
+    let base = filled(&options(2));
+    let before = contents(&base);
+    let mut of: Vec<(&str, u64)> = vec![("the root", 3)];
+    of.extend(
+        ["/lost+found", "/entry_small", "/entry_large", "/entry_deep_0/entry_deep_1"]
+            .map(|path| (path, before[path.as_bytes()].ino)),
+    );
+    for (path, ino) in of {
+        let image = base.fork();
+        image.write(Lba(inode_at(&base, ino)), &[0; BLOCK], Tag::default()).unwrap();
+        fsck::repair(&image, &fsck::Options::default()).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let work = work_dir();
+        let file = work.path().join("image");
+        image.save(&file).unwrap();
+        assert_fsck_clean(&file);
+        let run = Kernel::new()
+            .run(&file, "find . -type f | wc -l >$OUT/files; cat $(find . -type f) | wc -c; echo new >new")
+            .expect_ok();
+        assert!(run.complaints().is_empty(), "{path}: {:?}\n{}", run.complaints(), run.describe());
+        let files: u64 = std::fs::read_to_string(run.out().join("files")).unwrap().trim().parse().unwrap();
+        let had = before.values().filter(|seen| seen.kind == FileKind::Regular).count() as u64;
+        // A second name in a directory that is gone is gone.
+        assert!(files + 1 >= had, "{path}: {files} of {had} files");
+        assert_fsck_clean(&file);
+    }
 }
