@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 /// Directories that are kept open on the way to the last place.
-const OPEN: usize = 64;
+pub const OPEN: usize = 64;
 
 /// The way from the top to the directory that was asked for last.
 pub struct Descent {

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use std::fs;
 
+use super::super::descent::OPEN;
 use super::*;
 
 fn below(dir: &tempfile::TempDir) -> Below {
