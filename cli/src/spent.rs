@@ -293,9 +293,9 @@ mod tests {
     const F2FS: &str = "other user_data directory_blocks nodes nodes_for_fsync checkpoint_packs nat sit segment_summaries \
         foreground_cleaning_data foreground_cleaning_nodes background_cleaning_data background_cleaning_nodes recovery mkfs \
         fsck superblock bases_of_deltas folded_deltas encoding_deltas decoding_deltas delta_nodes compressed_data compressing \
-        decompressing meta_pages_of_deltas defragmentation";
+        decompressing meta_pages_of_deltas defragmentation timed_commits";
     const SCHERLFS: &str = "superblocks contents_read inodes_read directories_read inode_map_read log checkpoints \
-        following_the_log making_the_volume making_room bringing_files_together";
+        following_the_log making_the_volume making_room bringing_files_together timed_commits";
     const REQUESTS: &str = "waiting read read_ahead read_of_metadata write_somebody_waits_for write_in_the_background \
         write_of_metadata flush discard";
 

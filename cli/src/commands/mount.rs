@@ -22,7 +22,7 @@ use fuse::MountError;
 use fuse::socket::{ControlSocket, LastWord, Status};
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
-use volume::options::{number, on};
+use volume::options::{COMMIT, number, on};
 use volume::{Kind, MountOptions, OptionError};
 
 use crate::flame::{FlameArgs, Graph, names};
@@ -114,9 +114,7 @@ fn after_help() -> String {
 /// For how long a last checkpoint that failed is tried again, without `retry=`.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// Within which time changes become durable, unless `commit=` says otherwise: as on ext4.
-const COMMIT: Duration = Duration::from_secs(5);
-/// The same where `power=` says that there is a battery to spare.
+/// Within which time changes become durable, unless `commit=` says otherwise, where `power=` says that there is a battery to spare.
 const COMMIT_ON_BATTERY: Duration = Duration::from_secs(15);
 
 /// The smallest keep: below that it holds hardly a file.

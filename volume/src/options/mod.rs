@@ -132,6 +132,9 @@ impl MountOptions {
     }
 }
 
+/// Within which time changes become durable where nothing else is said: as on ext4.
+pub const COMMIT: Duration = Duration::from_secs(5);
+
 /// Seconds within which changes become durable; 0: never by time alone. What was said before of idle volumes stays.
 fn commit(value: Option<&str>, before: Option<Commit>) -> Result<Option<Commit>, String> {
     const MOST: u64 = 86_400;
@@ -146,8 +149,7 @@ fn commit_idle(value: Option<&str>, commit: &mut Option<Commit>) -> Result<(), S
     let when_idle = on(value)?;
     match commit {
         Some(commit) => commit.when_idle = when_idle,
-        None if when_idle => return Err("on needs commit=SECONDS before it".into()),
-        None => {}
+        None => *commit = when_idle.then_some(Commit::within(COMMIT)),
     }
     Ok(())
 }

@@ -91,5 +91,5 @@ fn show(j: &Judged) {
 /// A line, in a terminal wrapped below its text.
 fn said(begin: &str, indent: usize, text: &str) {
     let text = table::columns().map_or_else(|| text.to_owned(), |columns| output::wrapped(text, indent, columns));
-    output::line(&format!("{begin}{text}"));
+    output::lines(&format!("{begin}{text}"));
 }
