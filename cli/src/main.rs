@@ -17,6 +17,7 @@ mod flame;
 mod fragments;
 mod half_made;
 mod held;
+mod hidden;
 mod help;
 mod image;
 mod in_use;

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
+use crate::hidden::{escape, is_hidden};
 use crate::schema;
 
 /// Prints a failure: one line, or an object with `error`.
@@ -68,24 +69,6 @@ pub fn done(as_json: bool, what: &Value) {
     }
 }
 
-/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown: control
-/// characters, separators of lines and paragraphs, and what turns the direction of writing.
-fn is_hidden(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
-}
-
-/// Writes a hidden character as Rust and the shell's `$'...'` write it.
-fn escape(c: char, out: &mut String) {
-    match c {
-        '\n' => out.push_str("\\n"),
-        '\t' => out.push_str("\\t"),
-        '\r' => out.push_str("\\r"),
-        '\0'..='\u{7f}' => *out += &format!("\\x{:02x}", c as u32),
-        _ => *out += &format!("\\u{{{:x}}}", c as u32),
-    }
-}
-
 fn escaped(text: &str, also: impl Fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -108,16 +91,6 @@ pub fn name(bytes: &[u8]) -> String {
 /// What is printed: the last look at every line before it goes to a terminal. Only ends of lines and tabs pass as they are.
 pub fn shown(text: &str) -> String {
     escaped(text, |c| c != '\n' && c != '\t')
-}
-
-/// JSON as it is printed or written to a file: its strings say the same, in escapes of JSON.
-pub fn shown_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        // Line ends and indents lie between values, where nothing else is hidden. All these are in the first plane.
-        if is_hidden(c) && c != '\n' { out += &format!("\\u{:04x}", c as u32) } else { out.push(c) }
-    }
-    out
 }
 
 /// A text in lines of at most so many columns, of which each but the first begins with so many blanks.

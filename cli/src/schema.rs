@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
 
-use crate::output::shown_json;
+use crate::hidden::shown_json;
 
 /// Commands whose answer is an object, and the version of its form.
 pub const SCHEMAS: &[(&str, u32)] = &[

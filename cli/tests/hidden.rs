@@ -270,7 +270,7 @@ fn damage(image: &Path, to: &Path) {
 #[test]
 fn a_mounts_ledger_and_what_asks_it_hide_nothing() {
     if !Path::new("/dev/fuse").exists() {
-        return println!("skipped: /dev/fuse is missing");
+        return testlog::missing("/dev/fuse");
     }
     let room = NastyRoom::new();
     let mut walk = Walk { seen: BTreeSet::new(), shown: 0 };

@@ -91,20 +91,15 @@ fn an_immutable_file_is_not_changed_by_anybody() {
     let path = mount.path("file");
     // Not synced: what the kernel holds at the moment of sealing belongs to the file.
     fs::write(&path, "text").expect("written");
+    let before = OpenOptions::new().write(true).open(&path).expect("opened");
     assert!(chattr("+i", &path));
     assert_sealed(&path);
     for result in write_both_ways(&path, 0) {
         refused(result);
     }
-    refused(
-        rustix::fs::fallocate(
-            OpenOptions::new().write(true).open(&path).expect("opened"),
-            rustix::fs::FallocateFlags::KEEP_SIZE,
-            0,
-            8192,
-        )
-        .map_err(Into::into),
-    );
+    refused(OpenOptions::new().write(true).open(&path));
+    refused(rustix::fs::fallocate(&before, rustix::fs::FallocateFlags::KEEP_SIZE, 0, 8192).map_err(Into::into));
+    drop(before);
     let mount = again(mount);
     assert_eq!((text(&path), lsattr(&path)), ("text".to_owned(), "0 i".to_owned()));
     assert_sealed(&path);

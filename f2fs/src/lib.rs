@@ -7,6 +7,7 @@
 mod acl;
 mod attr;
 pub mod cause;
+mod changes;
 mod chattr;
 pub mod checkpoint;
 pub mod compress;

@@ -17,6 +17,7 @@ use victim::Chooser;
 use victim::memory::Memory;
 
 use crate::cause::Cause;
+use crate::changes::Changes;
 use crate::delta::bases::Bases;
 use crate::delta::kept::IN_MEMORY;
 use crate::error::{At, Error, Result};
@@ -38,7 +39,6 @@ use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
-use crate::tick::Changes;
 use crate::volume::{CheckpointChoice, Counters, MountOptions, RollForward, Volume};
 
 mod choose;

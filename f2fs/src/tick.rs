@@ -1,6 +1,5 @@
 //! What is due by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,33 +12,6 @@ use crate::file::temperature::Writeback;
 use crate::file::writeback::or_wait;
 use crate::pack::Reason;
 use crate::volume::Volume;
-
-/// When something changed that is not durable yet, in milliseconds of the clock. Kept only where [`vfs::Commit`] asks for it.
-#[derive(Default)]
-pub(crate) struct Changes {
-    first: AtomicU64,
-    last: AtomicU64,
-    /// Asks for a turn sooner than the last one said.
-    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
-}
-
-impl Changes {
-    /// Something changes. `first`: since the last checkpoint nothing did.
-    pub(crate) fn note(&self, now: u64, first: bool) {
-        self.last.store(now, Ordering::Release);
-        if first {
-            self.first.store(now, Ordering::Release);
-            if let Some(wake) = self.wake.get() {
-                wake();
-            }
-        }
-    }
-
-    /// Who is to be asked for a turn. Only the first one counts.
-    pub(crate) fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.wake.set(wake);
-    }
-}
 
 impl Volume {
     /// Does what is due: writes back old dirty contents, writes a checkpoint, cleans. Returns when to call again: a

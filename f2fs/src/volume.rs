@@ -30,6 +30,7 @@ use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
+use crate::changes::Changes;
 use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
@@ -48,7 +49,6 @@ use crate::pack::PackState;
 use crate::replacement::Cache;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
-use crate::tick::Changes;
 
 /// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -29,6 +29,7 @@ use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, Xatt
 
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::errno::failed;
+use crate::admission::READER;
 use crate::notices::Job;
 use crate::operations::{Adapter, allocate, caller, new_node, perm, reply_empty, reply_xattr};
 use crate::seek::SeekJob;
@@ -72,14 +73,15 @@ impl fuser::Filesystem for Adapter {
 
     fn getattr(&self, req: &Request, ino: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let (ino, _asks) = self.asked(req, ino);
-        if let Some(handle) = handle.filter(|_| self.notices.admission.watches(ino)) {
+        if let Some(handle) = handle.filter(|handle| *handle != READER && self.notices.admission.watches(ino)) {
             return self.announced(ino, handle, reply);
         }
-        self.telling(ino);
         match self.fs.getattr(ino) {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
         }
+        // Only now: the kernel must take these attributes, by whose mode programs are run.
+        self.told(ino);
     }
 
     fn setattr(
@@ -219,7 +221,7 @@ impl fuser::Filesystem for Adapter {
                 &self.numbers.attr(&entry.attr),
                 Generation(u64::from(entry.attr.generation)),
                 match flags & libc::O_ACCMODE {
-                    libc::O_RDONLY => self.notices.admission.handle(),
+                    libc::O_RDONLY => READER,
                     _ => self.notices.admission.opened(entry.attr.ino),
                 },
                 self.caching.of_open(),

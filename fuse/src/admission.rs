@@ -73,6 +73,9 @@ pub(crate) struct Admission {
     watches_all: AtomicBool,
 }
 
+/// The handle of a file that is opened for reading: its reads announce nothing and are owed nothing.
+pub(crate) const READER: FileHandle = FileHandle(u64::MAX);
+
 impl Admission {
     /// For a volume of so many bytes.
     pub(crate) fn new(capacity: u64) -> Self {
@@ -90,8 +93,8 @@ impl Admission {
         self.reserve
     }
 
-    /// The handle of a file that is opened now.
-    pub(crate) fn handle(&self) -> FileHandle {
+    /// The handle of a file that is opened for writing now.
+    fn handle(&self) -> FileHandle {
         FileHandle(self.failures.load(Ordering::Acquire))
     }
 

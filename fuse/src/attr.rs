@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use vfs::{Attr, DeviceNumber, FileKind, Ino, SetTime, Timestamp};
 
+/// The set-uid bit.
+pub(crate) const SUID: u16 = 0o4000;
+
 /// The block size `stat` reports, that of F2FS.
 const BLOCK_SIZE: u32 = 4096;
 

@@ -16,9 +16,9 @@ use fuser::Request;
 use vfs::{Attr, Error, Ino, Result, SetAttr};
 
 use crate::acl::in_group;
+use crate::attr::SUID;
 use crate::operations::Adapter;
 
-pub(crate) const SUID: u16 = 0o4000;
 const SGID: u16 = 0o2000;
 const GROUP_EXECUTION: u16 = 0o0010;
 
@@ -71,7 +71,10 @@ impl Adapter {
     /// say whether its caller is privileged; the super-user is the one who is.
     pub(crate) fn before_fallocate(&self, req: &Request, ino: Ino) -> Result<()> {
         self.capabilities.drop_from(&*self.fs, ino)?;
-        self.clearing(req, ino, req.uid() != 0, || {
+        if req.uid() == 0 {
+            return Ok(());
+        }
+        self.clearing(req, ino, true, || {
             if is_set_id(self.fs.getattr(ino)?.perm) {
                 let set = SetAttr { kill_suid_sgid: true, ..SetAttr::default() };
                 self.fs.setattr(ino, &set)?;

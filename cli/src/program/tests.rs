@@ -52,6 +52,7 @@ fn no_file_that_the_compiler_read_is_forgotten() {
 fn is_of_tests(file: &Path) -> bool {
     let below = file.strip_prefix(root()).unwrap_or(file);
     below.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "fixtures")
+        || below == Path::new("clippy.toml")
         || below.starts_with("schedules")
         || below.starts_with("conformance")
         || below.starts_with("recordings")

@@ -5,7 +5,7 @@ use format::inode::{Inline, RawInode};
 use format::{BLOCK, Ino};
 
 use super::edit::Editor;
-use super::files::{refuse, remove};
+use super::entries::{refuse, remove};
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
 use crate::FsckError;

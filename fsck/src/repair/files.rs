@@ -8,6 +8,7 @@ use format::summary::Summary;
 use format::{BlockAddr, Ino, Nid, bits};
 
 use super::edit::Editor;
+use super::entries::{refuse, remove};
 use super::rebuild::{holds_inode, kind_of_entry, rebuild};
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
@@ -17,10 +18,6 @@ use crate::report::{Area, DentryPlace, FindingKind as K, Name, NodeFault, Referr
 use crate::xattr;
 
 type Done = Result<(), RepairError>;
-
-pub(super) fn refuse(kind: &K) -> Done {
-    Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) })
-}
 
 /// Mends pointers and names.
 pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Unreached, kind: &K) -> Done {
@@ -156,21 +153,6 @@ fn is_names_of_another_place(e: &Editor<'_, '_>, at: Slot, addr: BlockAddr) -> R
 fn clear(e: &mut Editor<'_, '_>, session: &mut Session, at: Slot) -> Done {
     e.set_slot(at, BlockAddr::NULL)?;
     session.actions.push(Action::PointerCleared { at });
-    Ok(())
-}
-
-pub(super) fn remove(
-    e: &mut Editor<'_, '_>,
-    session: &mut Session,
-    place: DentryPlace,
-    name: &Name,
-    ino: Option<Ino>,
-) -> Done {
-    if e.remove_entry(place)? {
-        session.lost_names.insert((place.dir, name.0.clone()));
-        let ino = ino.unwrap_or(Ino(0));
-        session.actions.push(Action::EntryRemoved { dir: place.dir, name: name.clone(), ino });
-    }
     Ok(())
 }
 

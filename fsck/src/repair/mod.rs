@@ -14,6 +14,7 @@ mod commit;
 mod deltas;
 mod dots;
 mod edit;
+mod entries;
 mod files;
 mod names;
 mod plan;

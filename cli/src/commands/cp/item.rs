@@ -2,6 +2,7 @@
 
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
+use crate::interrupt::Interrupt;
 use crate::output;
 
 /// What is copied of a file beside its contents.
@@ -151,4 +152,9 @@ pub trait Made {
     fn place(self: Box<Self>) -> Out<()>;
     /// Its contents are whole, but it could not be finished: it gets its name if that was nobody's. False if it is gone.
     fn keep(self: Box<Self>) -> bool;
+}
+
+/// Copying ends early if somebody asks for it.
+pub fn go_on(stop: &Interrupt) -> Out<()> {
+    if stop.came() { Err("interrupted".into()) } else { Ok(()) }
 }

@@ -7,8 +7,7 @@ use std::collections::HashSet;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Glance, Out, Source, push};
-use super::walk::go_on;
+use super::item::{Glance, Out, Source, go_on, push};
 use crate::interrupt::Interrupt;
 use crate::progress;
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use vfs::FileKind;
 
-use super::item::{Item, Made, Out, Sink, Source, push};
+use super::item::{Item, Made, Out, Sink, Source, go_on, push};
 use super::survey::{Met, Survey};
 use super::{ahead, below, inside};
 use crate::bounded::Allowance;
@@ -54,11 +54,6 @@ impl Done {
 
 pub fn base(path: &[u8]) -> Option<&[u8]> {
     path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
-}
-
-/// Copying ends early if somebody asks for it.
-pub fn go_on(stop: &Interrupt) -> Out<()> {
-    if stop.came() { Err("interrupted".into()) } else { Ok(()) }
 }
 
 /// Why a tree has no end.

@@ -254,7 +254,8 @@ mod tests {
                 let words = values.split('|').filter(|v| !v.is_empty() && v.chars().all(|c| !c.is_uppercase()));
                 for word in words.filter(|w| !w.contains(['[', '.', '*'])) {
                     let known = MountOptions::default().set(name, Some(word));
-                    let ours = matches!(known, Err(OptionError::Unknown(_))) && ["on", "off"].contains(&word);
+                    let ours = matches!(known, Err(OptionError::Unknown(_)))
+                        && ["on", "off", "newest", "older"].contains(&word);
                     assert!(known.is_ok() || ours || word == "auto", "{name}={word}: {known:?}");
                 }
             }

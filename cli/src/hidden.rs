@@ -1,0 +1,29 @@
+//! Which characters act on a terminal instead of being shown, and how are they written so that they do not?
+
+/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown: control
+/// characters, separators of lines and paragraphs, and what turns the direction of writing.
+pub fn is_hidden(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+}
+
+/// Writes a hidden character as Rust and the shell's `$'...'` write it.
+pub fn escape(c: char, out: &mut String) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\t' => out.push_str("\\t"),
+        '\r' => out.push_str("\\r"),
+        '\0'..='\u{7f}' => *out += &format!("\\x{:02x}", c as u32),
+        _ => *out += &format!("\\u{{{:x}}}", c as u32),
+    }
+}
+
+/// JSON as it is printed or written to a file: its strings say the same, in escapes of JSON.
+pub fn shown_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        // Line ends and indents lie between values, where nothing else is hidden. All these are in the first plane.
+        if is_hidden(c) && c != '\n' { out += &format!("\\u{:04x}", c as u32) } else { out.push(c) }
+    }
+    out
+}
