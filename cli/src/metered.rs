@@ -152,7 +152,7 @@ impl Metered {
     /// A ledger as a file holds it: JSON if its name ends in `.json`, else tables.
     fn text(spent: &Spent, file: &Path) -> String {
         if file.extension().is_some_and(|e| e == "json") {
-            output::shown_json(&format!("{:#}\n", serde_json::Value::Object(spent.json())))
+            crate::hidden::shown_json(&format!("{:#}\n", serde_json::Value::Object(spent.json())))
         } else {
             output::shown(&format!("{}\n", Self::table(spent)))
         }

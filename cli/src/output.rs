@@ -120,6 +120,7 @@ pub fn bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hidden::shown_json;
 
     const NASTY: &str = "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}z";
 

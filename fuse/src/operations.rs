@@ -206,14 +206,6 @@ impl Adapter {
         short
     }
 
-    /// The kernel is about to be told the attributes of a file that its caller holds: if the file's writes are to announce
-    /// themselves, it is not to keep them.
-    pub(crate) fn telling(&self, ino: Ino) {
-        if self.notices.admission.watches(ino) {
-            self.notices.attributes_changed(self.numbers.to_fuse(ino));
-        }
-    }
-
     /// The kernel was told the attributes of a file whose writes are to announce themselves.
     pub(crate) fn told(&self, ino: Ino) {
         if self.notices.admission.watches(ino) {

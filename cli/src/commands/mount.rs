@@ -401,7 +401,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(file) = parsed.stats {
         let statistics = image.statistics();
         let text = if file.extension().is_some_and(|e| e == "json") {
-            output::shown_json(&format!("{:#}\n", statistics.json()))
+            crate::hidden::shown_json(&format!("{:#}\n", statistics.json()))
         } else {
             statistics.table() + "\n"
         };

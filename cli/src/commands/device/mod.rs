@@ -123,7 +123,7 @@ fn table(report: &Report) -> String {
 /// The ledger as a file of this name holds it.
 fn text(report: &Report, file: &Path) -> String {
     match file.extension().is_some_and(|e| e == "json") {
-        true => output::shown_json(&format!("{:#}\n", report.json())),
+        true => crate::hidden::shown_json(&format!("{:#}\n", report.json())),
         false => table(report) + "\n",
     }
 }
