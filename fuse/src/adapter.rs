@@ -27,9 +27,9 @@ use fuser::{
 };
 use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
 
+use crate::admission::READER;
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::errno::failed;
-use crate::admission::READER;
 use crate::notices::Job;
 use crate::operations::{Adapter, allocate, caller, new_node, perm, reply_empty, reply_xattr};
 use crate::seek::SeekJob;
