@@ -62,6 +62,8 @@ impl Adapter {
         }
         let result = change();
         if perm.is_some() || is_set_id(attr.perm) {
+            // A notice that comes while the kernel asks for the mode would make it drop the answer.
+            self.notices.admission.forgotten(ino);
             self.notices.attributes_changed(self.numbers.to_fuse(ino));
         }
         result
