@@ -12,14 +12,14 @@ demo: tools
 # Says at the end which tests did not run and which kernel judged. JOULEFS_REQUIRE=1: a test that could run if something were
 # installed fails. JOULEFS_JUDGE=uml|built|kvm|tcg: asks this kernel (conformance/src/oracle/linux.rs).
 test: suites
-	scripts/with-testlog cargo test --workspace
+	scripts/with-testlog cargo test --workspace --no-fail-fast
 
 # The long variants of the same judges: more seeds, more operations, more flips; every experiment in full, against the numbers
 # it keeps (some 40 minutes of two cores); and a second kernel, Linux 6.12 with its own assertions, wherever `make test` asks
 # Debian's 6.1.
 deep: suites
 	@scripts/install-tools kernel
-	JOULEFS_DEEP=1 JOULEFS_JUDGE=built scripts/with-testlog cargo test --workspace --release
+	JOULEFS_DEEP=1 JOULEFS_JUDGE=built scripts/with-testlog cargo test --workspace --release --no-fail-fast
 
 # Linux 6.12 with kernel/patches (GPL-2.0), built as a process, and what the patches promise: kernel/README.md.
 kernel:

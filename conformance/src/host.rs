@@ -18,7 +18,7 @@ pub struct SparseHost {
 }
 
 impl SparseHost {
-    /// An image whose blocks without zeroes have their room already; for now there is room for all others.
+    /// The blocks of `inner` that are not all zero have room on the host; until [`SparseHost::leave`] there is room for all others.
     pub fn new(inner: Memory) -> Self {
         let mut held = BTreeSet::new();
         inner.each_piece(|at, bytes| {
