@@ -5,8 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::locate;
 use vfs::FileSystem;
 
 use crate::room::Room;

@@ -212,12 +212,12 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
     fs::copy(&image, &kept).unwrap();
     assert_eq!(code(&joulefs(&["fsck", "--repair", &kept])), Some(1));
     assert_eq!(joulefs(&["cat", &format!("{kept}:/late")]).stdout, [7; 50_000]);
-    joulefs_conformance::oracle::tools::assert_fsck_clean(Path::new(&kept));
+    judges::oracle::tools::assert_fsck_clean(Path::new(&kept));
     let out = joulefs(&["fsck", "--repair", "--checkpoint", "older", &image]);
     assert!(code(&out) == Some(1) && said(&out).contains("given up"), "{}", said(&out));
     let listed = joulefs(&["ls", &root]);
     assert!(listed.status.success() && said(&listed).contains("early") && !said(&listed).contains("late"));
-    joulefs_conformance::oracle::tools::assert_fsck_clean(Path::new(&image));
+    judges::oracle::tools::assert_fsck_clean(Path::new(&image));
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use joulefs_conformance::oracle::kernel::{Kernel, KernelRun};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::{Mkfs, locate};
+use judges::oracle::kernel::{Kernel, KernelRun};
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::{Mkfs, locate};
 use serde_json::Value;
 
 /// Files that grow side by side.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use joulefs_conformance::oracle::kernel::{Kernel, KernelRun};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::kernel::{Kernel, KernelRun};
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::locate;
 use serde_json::Value;
 
 /// What every script begins with: words for starting and ending `top`, and a kernel that writes dirty pages after a

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use joulefs_conformance::oracle::kernel::{Kernel, KernelRun};
-use joulefs_conformance::oracle::linux::Linux;
+use judges::oracle::kernel::{Kernel, KernelRun};
+use judges::oracle::linux::Linux;
 
 /// A disk of 256 MiB with zones of 4 MiB is made by `zoned NAME CONVENTIONAL [ATTRIBUTE=VALUE]...`; `files DIR` shows what
 /// lies below a directory, without what only fsck keeps there. `sound` asks fsck.f2fs, which looks at the pointers, too: those of zones that

@@ -18,7 +18,7 @@ use device::gauge::{Gauge, Setup, Speed};
 use device::{Memory, model};
 use fuse::gauge::Files;
 use fuse::{Caching, MountOptions};
-use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
+use judges::oracle::qemu::{KernelPackage, Machine};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use device::{Access, FileDevice, Memory};
-use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::packing::space::Space;
 use joulefs_conformance::packing::{Course, Drive, FAGC, FAGC_FULLEST, Holes, PATCHED, PackingError, linux, ours};
+use judges::oracle::linux::Linux;
 
 fn main() -> ExitCode {
     let Some(kernel) = std::env::var_os("JOULEFS_LINUX_PATCHED") else {

@@ -10,8 +10,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::packing::{Course, Drive, Holes, PackingError, WAYS, linux, of_data, ours};
+use judges::oracle::linux::Linux;
 
 fn main() -> ExitCode {
     let numbers: Result<Vec<u64>, _> = std::env::args().skip(1).map(|a| a.parse()).collect();

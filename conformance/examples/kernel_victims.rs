@@ -9,10 +9,10 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use joulefs_conformance::oracle::cleaning::record;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::victims::{Fixture, Step};
-use joulefs_conformance::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
+use judges::oracle::cleaning::record;
+use judges::oracle::linux::Linux;
+use judges::oracle::victims::{Fixture, Step};
+use trials::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

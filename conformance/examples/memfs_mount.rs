@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use joulefs_conformance::memfs::MemFs;
+use judges::memfs::MemFs;
 
 const USAGE: &str = "usage: memfs_mount DIR [bytes=N] [threads=N] [writeback=no]";
 

@@ -14,8 +14,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
-use joulefs_conformance::oracle::recorded::{self, pack, run, unpack};
+use judges::oracle::qemu::{KernelPackage, Machine};
+use judges::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of each disk.
 const MIB: u64 = 96;

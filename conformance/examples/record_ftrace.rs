@@ -12,8 +12,8 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
-use joulefs_conformance::oracle::recorded::{self, pack, run, unpack};
+use judges::oracle::qemu::{KernelPackage, Machine};
+use judges::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of the disk.
 const MIB: u64 = 96;

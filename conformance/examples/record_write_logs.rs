@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
-use joulefs_conformance::oracle::recorded::{self, pack, run};
+use judges::oracle::qemu::{KernelPackage, Machine};
+use judges::oracle::recorded::{self, pack, run};
 
 /// What is written to the disk below ext4: the second disk is the log.
 const GUEST: &str = r#"

@@ -1,29 +1,9 @@
-//! Does the whole keep its promises, as others see it?
+//! What do the parts cost and promise together?
 //!
-//! Judges from outside ([`oracle`]) and trees worth judging ([`zoo`]) for the system tests.
+//! Benches, and measurements that need more than one crate; the tests judge the whole, with `judges` and `trials`.
 #![forbid(unsafe_code)]
 
 pub mod bench;
-pub mod bounded;
-pub mod churn;
-pub mod contents;
-pub mod crash;
-pub mod damage;
-pub mod delta_nodes;
-pub mod entangle;
-pub mod fields;
-pub mod filling;
-pub mod forge;
-pub mod host;
-pub mod medium;
-pub mod memfs;
-pub mod misplace;
-pub mod oracle;
 pub mod packing;
-pub mod payload;
-pub mod plain;
 #[path = "../../trace/tests/drivers/recordings.rs"]
 pub mod recordings;
-pub mod subject;
-pub mod worn;
-pub mod zoo;

@@ -26,8 +26,8 @@ use vfs::FileSystem;
 use victim::{Policy, Power};
 use volume::Kind;
 
-use crate::oracle::kernel::Kernel;
-use crate::oracle::linux::Linux;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
 
 /// Why there is no course of a packing.
 #[derive(Debug, thiserror::Error)]

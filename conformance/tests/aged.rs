@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use device::Fingerprint;
-use joulefs_conformance::oracle::tree::{Listing, assert_same, of_vfs};
+use judges::oracle::tree::{Listing, assert_same, of_vfs};
 use lab::aging::{self, Recipe};
 use volume::{Kind, MountOptions, Mounted};
 

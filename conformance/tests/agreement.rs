@@ -15,9 +15,10 @@ use format::inode::{self, Inline, RawInode};
 use format::node::{self, NodeKind};
 use format::superblock::{OFFSET, SuperBlock};
 use format::{BlockAddr, Nid, SegNo, nat, sit};
-use joulefs_conformance::damage::{block, clock, unmounted};
-use joulefs_conformance::fields::{self, Field};
-use joulefs_conformance::forge::Forger;
+use judges::damage::{block, clock};
+use judges::fields::{self, Field};
+use judges::forge::Forger;
+use trials::populated::unmounted;
 use vfs::{Error, FileKind, FileSystem, Flow, Ino, Seek};
 
 use crate::endure::case;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, Lba, Memory, OpenError, Rng, Tag};
 use f2fs::{MountError, MountOptions, Volume, mkfs};
-use joulefs_conformance::damage::{BLOCKS, Targets, clock, volume};
+use judges::damage::{BLOCKS, Targets, clock};
+use trials::populated::volume;
 
 use crate::endure::{all_end_well, case, endure, watched};
 
@@ -66,7 +67,7 @@ fn an_image_cut_short_is_refused_with_its_size() {
     for blocks in [0, 1, 2, 512, 1024, 3000, BLOCKS / 2, BLOCKS - 512] {
         let short = Memory::new(blocks);
         for at in 0..blocks {
-            let bytes = joulefs_conformance::damage::block(&base, at);
+            let bytes = judges::damage::block(&base, at);
             short.write(Lba(at), &*bytes, Tag::default()).unwrap();
         }
         let image = Arc::new(short);

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::{Loss, Memory, PowerCut, RealClock, Rng};
 use f2fs::mkfs::Options;
 use f2fs::{MountOptions, Volume};
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::tools::locate;
 use vfs::FileSystem;
 
 use crate::rig::*;

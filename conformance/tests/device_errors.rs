@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, Time, VirtualClock};
 use f2fs::mkfs::Options;
-use joulefs_conformance::crash::{Course, Habits, Record};
-use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
 use parking_lot::Mutex;
 use scherlfs::{Placement, Sync};
+use trials::crash::{Course, Habits, Record};
+use trials::subject::{F2fs, Judged, ScherlFs, Subject};
 use vfs::{FileSystem, Power};
 
 use crate::rig;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use f2fs::mkfs::Options;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::tools::locate;
 use rustix::fs::XattrFlags;
 
 use crate::rig::*;

@@ -11,9 +11,10 @@ use f2fs::{MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
 use format::node;
 use format::superblock::{Features, SuperBlock};
-use joulefs_conformance::contents::{Seen, contents};
-use joulefs_conformance::damage::{block, clock, unmounted, volume};
-use joulefs_conformance::forge::Forger;
+use judges::damage::{block, clock};
+use judges::forge::Forger;
+use trials::contents::{Seen, contents};
+use trials::populated::{unmounted, volume};
 
 use crate::endure::{all_end_well, change, endure, watched};
 

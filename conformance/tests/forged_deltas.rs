@@ -16,9 +16,9 @@ use format::node::{self, FOOTER};
 use format::superblock::Features;
 use format::{Block, Ino, Nid};
 use fsck::Action;
-use joulefs_conformance::damage::{block, clock};
-use joulefs_conformance::delta_nodes::Places;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::damage::{block, clock};
+use judges::delta_nodes::Places;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::endure::{all_end_well, watched};

@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use format::sit::LogType;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::victims::Segment;
 use joulefs_conformance::packing::space::segments;
 use joulefs_conformance::packing::{Course, Drive, Holes, Way, linux, of_data, ours, way};
+use judges::oracle::linux::Linux;
+use judges::oracle::victims::Segment;
 
 const HOLES: Holes = Holes { mib: 384, segments: 20, valid: 256, invalid_percent: 55.53 };
 const DRIVE: Drive = Drive { limit: 120, every: 1 };

@@ -12,12 +12,12 @@ use std::time::Duration;
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag, Time, VirtualClock};
 use f2fs::mkfs;
 use format::superblock::Features;
-use joulefs_conformance::bounded::Bounded;
-use joulefs_conformance::entangle::Entangler;
-use joulefs_conformance::forge::Forger;
-use joulefs_conformance::misplace::Misplacer;
-use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
+use judges::bounded::Bounded;
+use judges::entangle::Entangler;
+use judges::forge::Forger;
+use judges::misplace::Misplacer;
 use parking_lot::Mutex;
+use trials::subject::{F2fs, Judged, ScherlFs, Subject};
 use vfs::{Allocate, Caller, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
 
 use crate::endure::case;

@@ -10,9 +10,9 @@ use device::gauge::{Gauge, Report, Setup, Speed};
 use device::{Access, FileDevice, Memory, model};
 use fuse::gauge::Files;
 use fuse::{Caching, MountOptions, Mounted};
-use joulefs_conformance::oracle::tools::{assert_fsck_clean, locate};
-use joulefs_conformance::oracle::tree::assert_same;
-use joulefs_conformance::zoo::{Size, in_process, plan};
+use judges::oracle::tools::{assert_fsck_clean, locate};
+use judges::oracle::tree::assert_same;
+use judges::zoo::{Size, in_process, plan};
 use tempfile::TempDir;
 
 use crate::rig::*;

@@ -11,10 +11,10 @@ use std::sync::{Mutex, PoisonError};
 
 use device::{Access, FileDevice};
 use f2fs::mkfs::Options;
-use joulefs_conformance::filling;
-use joulefs_conformance::oracle::tools::locate;
-use joulefs_conformance::oracle::tree::{Listing, assert_same, of_host, of_vfs};
-use joulefs_conformance::zoo::{self, Size, on_path, plan};
+use judges::filling;
+use judges::oracle::tools::locate;
+use judges::oracle::tree::{Listing, assert_same, of_host, of_vfs};
+use judges::zoo::{self, Size, on_path, plan};
 use rustix::fs::{IFlags, ioctl_setflags};
 use rustix::process::{Signal, getpid, kill_process};
 

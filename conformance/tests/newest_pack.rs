@@ -13,10 +13,10 @@ use f2fs::{CheckpointChoice, MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
 use format::crc;
 use format::superblock::{Features, SuperBlock};
-use joulefs_conformance::damage::{block, clock};
-use joulefs_conformance::fields::{self, Field};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::damage::{block, clock};
+use judges::fields::{self, Field};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{Caller, FileKind, FileSystem, Flow, NewNode, WriteFlags};
 
 const BEFORE: &[&str] = &["a", "b"];

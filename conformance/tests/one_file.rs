@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{Memory, Rng, VirtualClock};
 use f2fs::mkfs::Options;
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Power, SetAttr, WriteFlags};
 
 const BLOCK: u64 = 4096;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use joulefs_conformance::memfs::MemFs;
-use joulefs_conformance::oracle::kernel::{Ended, Ending, Kernel};
-use joulefs_conformance::oracle::tools::{self, Mkfs, Sload, assert_fsck_clean, fsck};
-use joulefs_conformance::oracle::tree::{Listing, assert_same, difference, of_host, of_vfs};
-use joulefs_conformance::zoo::{Size, in_process, on_path, plan};
+use judges::memfs::MemFs;
+use judges::oracle::kernel::{Ended, Ending, Kernel};
+use judges::oracle::tools::{self, Mkfs, Sload, assert_fsck_clean, fsck};
+use judges::oracle::tree::{Listing, assert_same, difference, of_host, of_vfs};
+use judges::zoo::{Size, in_process, on_path, plan};
 
 const MIB: u64 = 1 << 20;
 

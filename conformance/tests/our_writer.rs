@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use f2fs::mkfs::Options;
 use format::superblock::Features;
-use joulefs_conformance::oracle::tools::Mkfs;
-use joulefs_conformance::oracle::tree::assert_same;
-use joulefs_conformance::zoo::{self, Size, ZooOp, in_process, plan};
+use judges::oracle::tools::Mkfs;
+use judges::oracle::tree::assert_same;
+use judges::zoo::{self, Size, ZooOp, in_process, plan};
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::rig::*;

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use f2fs::gc::settings::Settings;
 use f2fs::mkfs::Options;
-use joulefs_conformance::churn::round;
-use joulefs_conformance::oracle::tools::Mkfs;
-use joulefs_conformance::oracle::tree::assert_same;
-use joulefs_conformance::zoo::in_process;
+use judges::churn::round;
+use judges::oracle::tools::Mkfs;
+use judges::oracle::tree::assert_same;
+use judges::zoo::in_process;
 use vfs::FileSystem;
 use victim::Policy;
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use device::{Loss, Memory};
 use f2fs::Mode;
 use format::superblock::Features;
-use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, Step, judge, plan, settled, surviving};
-use joulefs_conformance::oracle::tools;
-use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use judges::oracle::tools;
+use judges::oracle::tree::{self, Listing, of_vfs};
 use scherlfs::Placement;
+use trials::crash::{self, Cut, Plan, Record, SCENARIOS, Step, judge, plan, settled, surviving};
+use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::Commit;
 
 use crate::rig::{self, deep};

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use device::{BlockDevice, Counting, Loss, Memory, Rng, Time, VirtualClock};
-use joulefs_conformance::crash::{Course, Habits, Record};
-use joulefs_conformance::medium::{Medium, Powered};
-use joulefs_conformance::subject::{Did, Judged, Subject};
+use judges::medium::{Medium, Powered};
+use trials::crash::{Course, Habits, Record};
+use trials::subject::{Did, Judged, Subject};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::rig;

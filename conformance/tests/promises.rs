@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use device::{BLOCK, Fault, Faulty, Memory, Op, Rng, Time, VirtualClock};
 use f2fs::mkfs::Options;
-use joulefs_conformance::host::SparseHost;
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use judges::host::SparseHost;
+use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::{Caller, Commit, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };

@@ -12,7 +12,7 @@ use device::clock::VirtualClock;
 use device::{Access, Time, open_image};
 use f2fs::{MountOptions, Volume, delta, mkfs};
 use format::superblock::Features;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::oracle::tools::assert_fsck_clean;
 use record::calls::{Events, prepare, replay, without_contents};
 use record::{Reader, Tempo};
 use sha2::{Digest, Sha256};

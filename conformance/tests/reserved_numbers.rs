@@ -9,7 +9,7 @@ use f2fs::{MountOptions, Volume, mkfs};
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::superblock::{Features, RawSuperBlock, SuperBlock};
 use format::{Ino, nat};
-use joulefs_conformance::damage::{block, clock};
+use judges::damage::{block, clock};
 use vfs::{Caller, FileKind, FileSystem, NewNode, Volume as _, WriteFlags};
 
 use crate::second_judge::clean_for_f2fs_tools;

@@ -8,11 +8,11 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tree;
 use joulefs_schedules::course::Course;
 use joulefs_schedules::{Case, plain, run_and_keep};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
+use judges::oracle::tree;
 
 use crate::rig::*;
 

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Loss, Memory, PowerCut, Rng, VirtualClock};
-use joulefs_conformance::plain::{Body, Plain};
-use joulefs_conformance::subject::{ScherlFs, Subject};
+use judges::plain::{Body, Plain};
 use scherlfs::{Clean, MountOptions, Placement, Sync, Volume};
+use trials::subject::{ScherlFs, Subject};
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, Power, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,

@@ -6,8 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag, VirtualClock};
-use joulefs_conformance::subject::{ScherlFs, Subject};
 use scherlfs::{MountOptions, Volume};
+use trials::subject::{ScherlFs, Subject};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };

@@ -9,10 +9,10 @@ use std::process::Command;
 
 use device::{Memory, Rng};
 use f2fs::mkfs;
-use joulefs_conformance::damage::unmounted;
-use joulefs_conformance::forge::Forger;
-use joulefs_conformance::misplace::Misplacer;
-use joulefs_conformance::oracle::tools::{Mkfs, Sload, assert_fsck_clean, fsck, locate};
+use judges::forge::Forger;
+use judges::misplace::Misplacer;
+use judges::oracle::tools::{Mkfs, Sload, assert_fsck_clean, fsck, locate};
+use trials::populated::unmounted;
 
 use crate::endure::{all_end_well, watched};
 

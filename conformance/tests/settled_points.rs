@@ -16,10 +16,10 @@ use f2fs::{MountOptions, Volume};
 use format::inode::RawInode;
 use format::superblock::SuperBlock;
 use format::{Nid, delta};
-use joulefs_conformance::crash::{Course, Habits, Record};
-use joulefs_conformance::delta_nodes::Places;
-use joulefs_conformance::oracle::tools;
-use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
+use judges::delta_nodes::Places;
+use judges::oracle::tools;
+use judges::oracle::tree::{self, Listing, of_vfs};
+use trials::crash::{Course, Habits, Record};
 use vfs::{Caller, FileSystem};
 
 use crate::rig::*;

@@ -8,8 +8,8 @@ use f2fs::gc::settings::{Pace, Settings};
 use f2fs::mkfs::Options;
 use f2fs::{Mode, MountOptions};
 use format::superblock::Features;
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use scherlfs::{Clean, Placement, Strategy};
+use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::{Commit, Power};
 use victim::Policy;
 
@@ -72,7 +72,7 @@ impl Shape for Kind {
     }
     fn made(&self, dev: &Arc<Memory>) {
         if let Some((_, blocks)) = PAYLOAD.iter().find(|(name, _)| *name == self.name) {
-            joulefs_conformance::payload::give(dev, *blocks);
+            judges::payload::give(dev, *blocks);
         }
         if self.deltas().is_some() {
             f2fs::delta::unsettle(&**dev).expect("a new volume becomes one with deltas");

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use f2fs::mkfs::Options;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::tools::locate;
 
 use crate::rig::*;
 

@@ -4,10 +4,10 @@
 //! Linux injects its own faults (`inject_rate` and `inject_type` below `/sys/fs/f2fs`), which only the kernel that
 //! `scripts/install-tools kernel` builds can do: without it this is skipped, and says so.
 
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::{Mkfs, fsck};
-use joulefs_conformance::oracle::tree;
+use judges::oracle::kernel::{Ending, Kernel};
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::{Mkfs, fsck};
+use judges::oracle::tree;
 
 use crate::rig::*;
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
-use joulefs_conformance::churn::acknowledged_content;
-use joulefs_conformance::oracle::kernel::Ending;
-use joulefs_conformance::oracle::tools::{Mkfs, Sload, fsck};
-use joulefs_conformance::oracle::tree::assert_same;
-use joulefs_conformance::zoo::{Size, on_path, plan};
+use judges::churn::acknowledged_content;
+use judges::oracle::kernel::Ending;
+use judges::oracle::tools::{Mkfs, Sload, fsck};
+use judges::oracle::tree::assert_same;
+use judges::zoo::{Size, on_path, plan};
 use sha2::{Digest, Sha256};
 use vfs::{FileKind, FileSystem};
 

@@ -6,9 +6,9 @@ use device::{Memory, RealClock};
 use f2fs::delta::{settle, unsettle};
 use f2fs::mkfs::Options;
 use f2fs::{MountOptions, Volume};
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::{tools, tree};
+use judges::oracle::kernel::{Ending, Kernel};
+use judges::oracle::linux::Linux;
+use judges::oracle::{tools, tree};
 use vfs::{FileSystem, WriteFlags};
 
 use crate::rig::*;

@@ -12,10 +12,10 @@ use f2fs::{MountOptions, Volume, mkfs};
 use format::inode::{Inline, RawInode};
 use format::node;
 use format::superblock::{Features, SuperBlock};
-use joulefs_conformance::contents::{Seen, contents};
-use joulefs_conformance::damage::{Targets, block, clock};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::damage::{Targets, block, clock};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
+use trials::contents::{Seen, contents};
 use vfs::{Caller, FileFlags, FileKind, FileSystem, Ino, NewNode, WriteFlags, XattrFlags};
 
 use crate::endure::{change, watched};

@@ -75,5 +75,5 @@ pub fn judge(dev: &Memory, vol: &Volume) {
     assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
     let dir = tempfile::tempdir().unwrap();
     dev.save(dir.path().join("image")).unwrap();
-    joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
+    judges::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
 }

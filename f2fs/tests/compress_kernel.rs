@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use device::{Access, FileDevice, Rng};
 use format::superblock::Features;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::assert_fsck_clean;
 use sha2::{Digest, Sha256};
 use vfs::{Allocate, FileSystem, SetAttr};
 

@@ -9,13 +9,13 @@ use format::inode::{self, Advise, Inline, RawInode};
 use format::node;
 use format::superblock::{Features, SuperBlock};
 use inspect::{Progress, Volume as Seen};
-use joulefs_conformance::crash::defragment;
-use joulefs_conformance::damage::block;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::{assert_fsck_clean, locate};
 use joulefs_f2fs::file::extents::torn;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::damage::block;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::{assert_fsck_clean, locate};
+use trials::crash::defragment;
 use vfs::{Allocate, Error, FileFlags, FileSystem, Ino, Moving};
 
 use crate::log_rig::*;

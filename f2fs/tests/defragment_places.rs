@@ -10,11 +10,11 @@ use format::sit::LogType;
 use format::superblock::SuperBlock;
 use format::{BlockAddr, Ino as Number};
 use inspect::{Progress, Volume as Seen};
-use joulefs_conformance::crash::defragment;
-use joulefs_conformance::damage::block;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::damage::block;
+use trials::crash::defragment;
 use vfs::{Allocate, Error, FileSystem, Ino, Moving};
 
 use crate::log_rig::*;

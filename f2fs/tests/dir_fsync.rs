@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Loss, Memory, PowerCut};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{DirEntry, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
 
 use crate::log_rig::*;

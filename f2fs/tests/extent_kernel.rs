@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use device::{Access, FileDevice};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{Allocate, FileSystem, Ino, Moving, WriteFlags};
 
 use crate::log_rig::*;
@@ -47,7 +47,7 @@ fn linux_reads_a_hole_where_we_made_one_in_an_extent_it_had_noted() {
 #[test]
 fn linux_finds_an_extent_it_had_noted_where_defragmentation_moved_its_blocks() {
     judged(|vol, f, _| {
-        let moved = joulefs_conformance::crash::defragment(&**vol, f, 1300, Moving::Copy).unwrap();
+        let moved = trials::crash::defragment(&**vol, f, 1300, Moving::Copy).unwrap();
         // All but the hole.
         assert_eq!(moved, 2048 - 1300 - 16);
         let other = new_file(vol, vol.root(), "new");

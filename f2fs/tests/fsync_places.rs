@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Loss, Memory, PowerCut};
 use format::inode::{Advise, RawInode};
-use joulefs_conformance::delta_nodes::Places;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
+use judges::delta_nodes::Places;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{FileSystem, Ino, RenameFlags};
 
 use crate::log_rig::*;

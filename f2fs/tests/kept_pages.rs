@@ -424,7 +424,7 @@ fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothin
     vol.unmount().unwrap();
     // A kept page of the last number but two.
     let image = dev.fork();
-    let places = joulefs_conformance::delta_nodes::Places::of(&image);
+    let places = judges::delta_nodes::Places::of(&image);
     let ino = format::Ino(log.file.ino.0 as u32);
     let (_, nid) = *places.delta_nodes(&image, ino).last().unwrap();
     let generation = format::inode::RawInode::of(&places.node(&image, ino.nid())).i_generation.get();

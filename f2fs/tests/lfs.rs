@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, DeviceError, Lba, Memory, Result, Tag};
-use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{Mode, MountOptions, Volume};
+use judges::oracle::kernel::Kernel;
 use parking_lot::Mutex;
 use vfs::FileSystem;
 
@@ -135,5 +135,5 @@ fn linux_goes_on_with_a_volume_written_so_in_either_mode() {
             cd /; umount $MNT
         done";
     Kernel::new().without_mount().run(&image, script).expect_ok().assert_no_f2fs_complaints();
-    joulefs_conformance::oracle::tools::assert_fsck_clean(&image);
+    judges::oracle::tools::assert_fsck_clean(&image);
 }

@@ -7,8 +7,8 @@ use device::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Tag, Time, VirtualClo
 use format::Block;
 use format::checkpoint::Checkpoint;
 use format::superblock::{Features, SuperBlock};
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::mkfs::{self, Geometry, MAX_BLOCKS, MkfsError, Options, Summary};
+use judges::oracle::tools::assert_fsck_clean;
 
 const MIB: u64 = 256;
 

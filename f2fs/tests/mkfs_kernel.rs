@@ -2,9 +2,9 @@
 
 use device::{FileDevice, RealClock};
 use format::superblock::Features;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::mkfs::{self, Options};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
 
 const MIB: u64 = 1 << 20;
 

@@ -19,8 +19,8 @@ use f2fs::mkfs::{MkfsError, Options, Summary};
 use format::sit::LogType;
 use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block};
-use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean};
 use joulefs_f2fs as f2fs;
+use judges::oracle::tools::{Mkfs, assert_fsck_clean};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;

@@ -9,10 +9,10 @@ use device::{BlockDevice, Lba, Loss, Memory, Rng, Tag};
 use format::Block;
 use format::casefold::{STRICT, fold};
 use format::superblock::{Features, RawSuperBlock};
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use joulefs_conformance::oracle::linux::Linux;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::oracle::kernel::{Ending, Kernel};
+use judges::oracle::linux::Linux;
 use vfs::{DirEntry, FileFlags, FileSystem, Flow, Ino, RenameFlags};
 
 use crate::log_rig::*;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use device::{FileDevice, Memory, RealClock};
 use format::superblock::Features;
-use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::{self, Options};
+use judges::oracle::kernel::Kernel;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
 
 use crate::log_rig::*;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::Memory;
-use joulefs_conformance::zoo::{Size, in_process, plan};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::zoo::{Size, in_process, plan};
 use vfs::{DirEntry, Error, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
 
 use crate::log_rig::*;

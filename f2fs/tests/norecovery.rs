@@ -6,9 +6,9 @@ use std::sync::Arc;
 use device::{BlockDevice, Lba, Loss, Memory, Tag};
 use format::superblock::SuperBlock;
 use format::{inode, node};
-use joulefs_conformance::damage::block;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountError, MountOptions, RollForward, Volume};
+use judges::damage::block;
 use vfs::{Error, FileSystem};
 
 use crate::log_rig::*;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use device::{BlockDevice, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
 use format::node::{self, NodeKind};
 use format::orphan::ORPHANS_PER_BLOCK;
-use joulefs_conformance::damage::block;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
+use judges::damage::block;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
 
 use crate::log_rig::*;
@@ -15,7 +15,7 @@ use crate::log_rig::*;
 /// An empty volume whose checkpoint packs hold so much payload that one block is left for orphans.
 fn with_room_for_one_block_of_orphans() -> Memory {
     let dev = formatted(64, &Options::default());
-    joulefs_conformance::payload::give(&dev, 503);
+    judges::payload::give(&dev, 503);
     dev
 }
 

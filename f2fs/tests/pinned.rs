@@ -6,12 +6,12 @@ use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
 use format::inode::{self, Inline, RawInode};
 use format::superblock::SuperBlock;
 use format::{BlockAddr, node};
-use joulefs_conformance::damage::block;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::damage::block;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{Allocate, Error, FileSystem, Ino};
 use victim::Policy;
 

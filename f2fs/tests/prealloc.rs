@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use device::{Access, FileDevice, Loss, Memory, PowerCut};
-use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
+use judges::oracle::kernel::Kernel;
 use vfs::{FileSystem, Ino, SetAttr};
 
 use crate::log_rig::*;
@@ -238,7 +238,7 @@ fn linux_recovers_what_a_cut_left_and_its_checker_finds_nothing() {
                 assert!(block == pattern(n as u64 * 10 + k as u64, 4096), "{write}: {name}, block {n}");
             }
         }
-        joulefs_conformance::oracle::tools::assert_fsck_clean(&path);
+        judges::oracle::tools::assert_fsck_clean(&path);
         let vol = mounted(Arc::new(FileDevice::open(&path, Access::ReadWrite).unwrap()), Some(8));
         assert!(find(&vol, "a.db").is_some());
         vol.unmount().unwrap();

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Access, FileDevice, Loss, Memory};
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
+use judges::oracle::kernel::{Ending, Kernel};
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{DirEntry, FileSystem, Flow, Ino};
 
 use crate::log_rig::*;

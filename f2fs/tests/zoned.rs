@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Zoned, Zones};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
 use joulefs_f2fs::mkfs::{self, Geometry, MkfsError, Options};
 use joulefs_f2fs::{MountError, MountOptions, RollForward, Volume};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
 use vfs::{FileSystem, Ino};
 
 use crate::log_rig::*;

@@ -9,7 +9,7 @@ use f2fs::{MountOptions, Volume};
 use format::BLOCK;
 use format::inode::{InodeFlags, RawInode};
 use fsck::FindingKind as K;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::oracle::tools::assert_fsck_clean;
 use sha2::{Digest, Sha256};
 use vfs::{FileKind, FileSystem, Flow};
 

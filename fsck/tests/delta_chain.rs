@@ -11,8 +11,8 @@ use format::sit::LogType;
 use format::superblock::Features;
 use format::{BLOCK, Block, Ino};
 use fsck::{FindingKind as K, Synced};
-use joulefs_conformance::damage::{block, clock};
-use joulefs_conformance::delta_nodes::Places;
+use judges::damage::{block, clock};
+use judges::delta_nodes::Places;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 /// The first page that changes: one whose delta the inode has room for, and one below a direct node.

@@ -5,7 +5,7 @@ use format::inode::RawInode;
 use format::node::delta;
 use format::node::kept::{self, KEPT};
 use fsck::{Action, FindingKind as K};
-use joulefs_conformance::damage::block;
+use judges::damage::block;
 
 use crate::delta_rig::{Fixture, changed, page};
 

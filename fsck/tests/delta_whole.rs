@@ -13,8 +13,8 @@ use format::node::kept::{self, KEPT};
 use format::superblock::Features;
 use format::{BLOCK, BlockAddr, Ino, node};
 use fsck::{Action, FindingKind as K};
-use joulefs_conformance::damage::clock;
-use joulefs_conformance::delta_nodes::Places;
+use judges::damage::clock;
+use judges::delta_nodes::Places;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 use crate::delta_rig::{Fixture, page};

@@ -8,7 +8,8 @@ use f2fs::{MountError, MountOptions};
 use format::inode::{Division, Inline, RawInode};
 use format::{BlockAddr, Ino, dentry};
 use fsck::{FindingKind as K, XattrFault};
-use joulefs_conformance::damage;
+use judges::damage;
+use trials::populated;
 use vfs::{Caller, FileKind, FileSystem, Flow, NewNode, XattrFlags};
 
 use crate::rig::Volume;
@@ -23,7 +24,7 @@ fn mount(dev: Memory, read_only: bool) -> Result<Arc<f2fs::Volume>, MountError> 
 /// A volume of ours with inline directories, attributes and a list of access rights, all of it in the
 /// places of the tables themselves and not in their journals.
 fn volume() -> Volume {
-    let dev = Arc::new(damage::unmounted(&f2fs::mkfs::Options::modern()));
+    let dev = Arc::new(populated::unmounted(&f2fs::mkfs::Options::modern()));
     let vol = f2fs::Volume::mount(dev.clone(), damage::clock(), MountOptions::default()).unwrap();
     let ino = vol.lookup(vol.root(), b"entry_inline").unwrap().attr.ino;
     // Version 2; owner, a named user, group, mask, others.

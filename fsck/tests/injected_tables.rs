@@ -7,7 +7,7 @@
 use format::checkpoint::RawCheckpoint;
 use format::superblock::RawSuperBlock;
 use fsck::FindingKind as K;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::oracle::tools::assert_fsck_clean;
 
 use crate::rig::{Volume, volume};
 

@@ -4,7 +4,7 @@ use device::Memory;
 use format::checkpoint::CpFlags;
 use format::{BlockAddr, Ino};
 use fsck::{FindingKind as K, QuotaFault as F};
-use joulefs_conformance::oracle::kernel::Kernel;
+use judges::oracle::kernel::Kernel;
 
 use crate::rig::{FEATURES, Volume, volume};
 

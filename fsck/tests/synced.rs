@@ -9,7 +9,7 @@ use format::node::{self, Footer};
 use format::sit::LogType;
 use format::{BlockAddr, dentry};
 use fsck::{Action, FindingKind as K, Options, RepairError};
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
+use judges::oracle::kernel::{Ending, Kernel};
 use vfs::FileSystem;
 
 use crate::rig::{Volume, volume};

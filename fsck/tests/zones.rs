@@ -107,13 +107,13 @@ fn a_damaged_mark_is_no_reason_to_divide_an_inode_anew() {
     }
     assert!(f.check().findings.is_empty(), "{}", f.check());
     let at = u64::from(f.places.nat(&f.dev, f.a.nid()).addr.0);
-    let mut inode = joulefs_conformance::damage::block(&f.dev, at);
+    let mut inode = judges::damage::block(&f.dev, at);
     RawInode::of_mut(&mut inode).i_ext[1] = (MARK + 0x7FFF).into();
     device::BlockDevice::write(&f.dev, device::Lba(at), &inode[..], device::Tag::default()).unwrap();
     f.finds(|k| matches!(k, K::InodeChecksum { ino, .. } if *ino == f.a));
     let done = fsck::repair(&f.dev, &fsck::Options::default()).unwrap().actions;
     assert!(!done.iter().any(|a| matches!(a, Action::ExtraReset { .. })), "{done:?}");
-    let f = Fixture { places: joulefs_conformance::delta_nodes::Places::of(&f.dev), ..f };
+    let f = Fixture { places: judges::delta_nodes::Places::of(&f.dev), ..f };
     assert_eq!(size(&f), 60);
     f.repairs(&[]);
     for (index, page) in [(0, small(0)), (1, changed(1, 1, 1)), (2, changed(1, 2, 2)), (3, small(3)), (5, page(1, 5))] {

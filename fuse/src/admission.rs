@@ -263,7 +263,7 @@ fn free(fs: &dyn FileSystem) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use conformance::memfs::MemFs;
+    use judges::memfs::MemFs;
     use vfs::{Caller, DeviceNumber, FileKind, NewNode, WriteFlags};
 
     use super::*;

@@ -74,7 +74,7 @@ impl Capabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conformance::memfs::MemFs;
+    use judges::memfs::MemFs;
     use vfs::{Caller, DeviceNumber, FileKind, NewNode, XattrFlags};
 
     #[test]

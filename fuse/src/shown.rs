@@ -280,7 +280,7 @@ impl Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use conformance::memfs::MemFs;
+    use judges::memfs::MemFs;
     use vfs::DeviceNumber;
 
     const ALICE: Caller = Caller { uid: 1000, gid: 1000 };

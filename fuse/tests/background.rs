@@ -10,10 +10,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::memfs::MemFs;
 use joulefs_fuse::daemon::{DaemonError, ready, start};
 use joulefs_fuse::run_until_unmounted;
 use joulefs_fuse::unmount::{Ending, mounted_at, unmount};
+use judges::memfs::MemFs;
 
 use crate::support::{can_mount, options};
 

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
-use conformance::filling;
+use judges::filling;
 use vfs::FileSystem;
 
 use crate::support::{mount, options};

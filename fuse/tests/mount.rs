@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conformance::memfs::MemFs;
 use joulefs_fuse::MountError;
 use joulefs_fuse::unmount::{Ending, UnmountError, mounted_at, unmount};
+use judges::memfs::MemFs;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::support::{can_mount, mount, mount_any, options};

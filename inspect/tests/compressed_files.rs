@@ -13,9 +13,9 @@ use std::path::Path;
 use device::{Access, open_image};
 use inspect::inode::Kind;
 use inspect::{File, Options, Progress, Volume};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
 
 /// Files compressed by each algorithm in clusters of 16 KiB and more: with noise between, overwritten, with whole clusters
 /// missing, cut, torn by each other, and with their room released.

@@ -9,9 +9,10 @@ use format::superblock::Features;
 use inspect::price::Prices;
 use inspect::verdict::Verdict;
 use inspect::{InspectError, Options, Progress, Volume};
-use joulefs_conformance::churn;
-use joulefs_conformance::damage::{self, Targets};
-use joulefs_conformance::zoo::in_process;
+use judges::churn;
+use judges::damage::{self, Targets};
+use judges::zoo::in_process;
+use trials::populated;
 use vfs::FileSystem;
 
 fn look(dev: &dyn BlockDevice) -> Result<Volume, InspectError> {
@@ -29,7 +30,7 @@ fn look(dev: &dyn BlockDevice) -> Result<Volume, InspectError> {
 fn flipped_bits_neither_panic_nor_hang_and_most_of_the_volume_is_told() {
     let delta = mkfs::Options::modern().features | Features::DELTA | Features::COMPRESSION;
     for (features, seed) in [(mkfs::Options::default().features, 1), (delta, 2)] {
-        let base = damage::volume(&mkfs::Options { features, ..mkfs::Options::default() });
+        let base = populated::volume(&mkfs::Options { features, ..mkfs::Options::default() });
         let targets = Targets::of(&base);
         let whole = look(&base).unwrap().files.len();
         let mut rng = Rng::new(seed);
@@ -51,7 +52,7 @@ fn flipped_bits_neither_panic_nor_hang_and_most_of_the_volume_is_told() {
 
 #[test]
 fn noise_in_every_area_is_survived() {
-    let base = damage::unmounted(&mkfs::Options::default());
+    let base = populated::unmounted(&mkfs::Options::default());
     let sb = look(&base).unwrap().superblock;
     let mut rng = Rng::new(7);
     let areas = [sb.cp, sb.sit, sb.nat, sb.ssa, sb.main].map(|a| u64::from(a.0));
@@ -76,7 +77,7 @@ fn noise_in_every_area_is_survived() {
 
 #[test]
 fn a_wrong_segment_table_hides_no_file() {
-    let base = damage::unmounted(&mkfs::Options::default());
+    let base = populated::unmounted(&mkfs::Options::default());
     let before = look(&base).unwrap();
     let dev = base.fork();
     let sb = &before.superblock;
@@ -126,7 +127,7 @@ fn old_versions_of_nodes_that_the_segment_table_calls_valid_are_nobodys() {
 
 #[test]
 fn an_image_that_ends_early_tells_what_is_there() {
-    let base = damage::unmounted(&mkfs::Options::default());
+    let base = populated::unmounted(&mkfs::Options::default());
     let before = look(&base).unwrap();
     let blocks = u64::from(before.superblock.main.0) + 4 * 512;
     let short = Memory::new(blocks);

@@ -12,8 +12,8 @@ use device::{Access, BlockDevice, Memory, Rng, open_image};
 use inspect::ext::{self, Tree};
 use inspect::file::Extent;
 use inspect::{Options, Progress};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::locate;
 
 /// Files that grow side by side, with holes, reserved blocks, several names, and some that are gone.
 const SCRIPT: &str = r#"

@@ -15,8 +15,8 @@ use std::process::Command;
 use device::{Access, open_image};
 use inspect::ext::{self, Tree};
 use inspect::{File, Options, Progress};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::locate;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::locate;
 
 /// Files torn by each other, by holes and by overwriting what was reserved, and large ones.
 const SCRIPT: &str = r#"

@@ -7,8 +7,8 @@ use device::{Access, open_image};
 use inspect::file::Extent;
 use inspect::inode::Kind;
 use inspect::{File, Options, Progress, Volume};
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
 
 /// Files that grow side by side, with holes, in inodes, preallocated, renamed over each other, and some that are gone.
 const SCRIPT: &str = r#"

@@ -7,9 +7,10 @@ use f2fs::{MountOptions, RollForward, mkfs};
 use format::superblock::Features;
 use inspect::file::Extent;
 use inspect::{Finding, Findings, Options, Progress, Volume, begin, space, tables};
-use joulefs_conformance::churn;
-use joulefs_conformance::damage;
-use joulefs_conformance::zoo::{self, Size, in_process};
+use judges::churn;
+use judges::damage;
+use judges::zoo::{self, Size, in_process};
+use trials::populated;
 use vfs::{FileSystem, Flow};
 use victim::fragmentation::Fragmentation;
 
@@ -112,7 +113,7 @@ fn volumes_with_one_of_everything_are_counted_alike() {
         assert!(seen.files.iter().any(|f| f.inline) && seen.files.iter().any(|f| f.layout.holes > 0));
         assert!(seen.files.iter().any(|f| f.layout.nodes > 2));
     }
-    agree(&damage::unmounted(&options(Features::COMPRESSION)));
+    agree(&populated::unmounted(&options(Features::COMPRESSION)));
 }
 
 #[test]
@@ -132,13 +133,13 @@ fn a_worn_volume_is_counted_alike() {
 #[test]
 fn what_was_not_unmounted_is_told_as_of_its_checkpoint() {
     // It holds an inode without a name, and files that fsync wrote after the checkpoint.
-    let seen = agree(&damage::volume(&mkfs::Options::default()));
+    let seen = agree(&populated::volume(&mkfs::Options::default()));
     assert!(seen.files.iter().any(|f| f.links == 0) && !seen.files.iter().any(|f| &*f.name == b"entry_synced"));
 }
 
 #[test]
 fn deltas_are_counted_as_the_file_system_counts_them_and_told_by_their_bases() {
-    let dev = damage::volume(&options(Features::DELTA));
+    let dev = populated::volume(&options(Features::DELTA));
     let seen = agree(&dev);
     let (files, deltas) = seen.files.iter().fold((0, 0), |(n, all), f| (n + u64::from(f.deltas > 0), all + f.deltas));
     let theirs = mounted(&dev).count_deltas().unwrap();
@@ -191,7 +192,7 @@ fn extents_hold_each_block_of_a_file_once_and_where_it_is() {
 
 #[test]
 fn a_file_of_extents_and_holes_is_in_its_fewest_extents() {
-    let dev = damage::volume(&mkfs::Options::default());
+    let dev = populated::volume(&mkfs::Options::default());
     let seen = inspected(&dev);
     let sparse = seen.files.iter().find(|f| &*f.name == b"entry_sparse").unwrap();
     let l = &sparse.layout;
@@ -201,7 +202,7 @@ fn a_file_of_extents_and_holes_is_in_its_fewest_extents() {
 
 #[test]
 fn a_superblock_that_is_gone_and_a_pack_that_is_torn_are_said() {
-    let dev = damage::volume(&mkfs::Options::default());
+    let dev = populated::volume(&mkfs::Options::default());
     dev.write(device::Lba(0), &[0; 4096], Tag::default()).unwrap();
     let seen = inspected(&dev);
     assert!(matches!(seen.findings[..], [Finding::Superblock { copy: 0, .. }]), "{:?}", seen.findings);

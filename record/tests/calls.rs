@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::memfs::MemFs;
-use conformance::oracle::tree::{Listing, assert_same, of_vfs};
-use conformance::zoo::{Size, in_process, plan};
 use device::clock::{Clock, Time, VirtualClock};
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
+use judges::memfs::MemFs;
+use judges::oracle::tree::{Listing, assert_same, of_vfs};
+use judges::zoo::{Size, in_process, plan};
 use record::Tempo;
 use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, Replayer, replay};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};

@@ -29,7 +29,7 @@ fn recording(n: u64) -> Vec<u8> {
 fn calls_recording() -> Vec<u8> {
     let sink = Sink::default();
     let clock = Arc::new(VirtualClock::new(Time::default()));
-    let fs = Arc::new(conformance::memfs::MemFs::new(1 << 20));
+    let fs = Arc::new(judges::memfs::MemFs::new(1 << 20));
     let fs = calls::Recorder::new(fs, sink.clone(), clock).expect("memory is never full");
     let dir = fs.mkdir(vfs::Caller::default(), fs.root(), b"dir", 0o755, 0).expect("made").attr.ino;
     let _ = fs.mkdir(vfs::Caller::default(), fs.root(), b"dir", 0o755, 0);

@@ -3,8 +3,8 @@
 use std::io::Cursor;
 use std::sync::Arc;
 
-use conformance::memfs::MemFs;
 use device::rng::Rng;
+use judges::memfs::MemFs;
 use record::calls::{Events, Recorder};
 use record::{Reader, RecordError};
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use conformance::memfs::MemFs;
-use conformance::oracle::tree::{Listing, assert_same, of_vfs};
-use conformance::zoo::{Size, in_process, plan};
 use device::rng::Rng;
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
+use judges::memfs::MemFs;
+use judges::oracle::tree::{Listing, assert_same, of_vfs};
+use judges::zoo::{Size, in_process, plan};
 use record::Tempo;
 use record::calls::{Call, Contents, Event, Events, Prepared, Recorder, Replayed, prepare, replay, without_contents};
 use vfs::{Caller, FileSystem, RenameFlags, SetAttr};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Memory, Tag};
 use format::BLOCK;
-use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use joulefs_conformance::oracle::tools::Mkfs;
 use joulefs_rescue::Options;
+use judges::oracle::kernel::{Ending, Kernel};
+use judges::oracle::tools::Mkfs;
 
 use crate::rig::{self, found, held, mount_to_read, search, wipe};
 

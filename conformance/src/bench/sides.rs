@@ -11,7 +11,7 @@ use std::time::Duration;
 use device::{Access, FileDevice, RealClock};
 
 use super::{Outcome, Stopwatch};
-use crate::memfs::MemFs;
+use judges::memfs::MemFs;
 
 /// Bytes of every image.
 const IMAGE: u64 = 3 << 30;

@@ -1,11 +1,11 @@
 //! Wears a directory: one round that others can follow, or without end until the power goes.
-//! See `conformance::churn`.
+//! See `judges::churn`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use joulefs_conformance::churn::{acknowledge_forever, round};
-use joulefs_conformance::zoo::on_path;
+use judges::churn::{acknowledge_forever, round};
+use judges::zoo::on_path;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -1,9 +1,9 @@
-//! Prints the canonical listing of a directory tree (see `conformance::oracle::tree`).
+//! Prints the canonical listing of a directory tree (see `judges::oracle::tree`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use joulefs_conformance::oracle::tree::{Listing, of_host};
+use judges::oracle::tree::{Listing, of_host};
 
 fn main() -> ExitCode {
     let mut what = Listing::default();

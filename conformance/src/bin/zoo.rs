@@ -1,9 +1,9 @@
-//! Fills a directory with the zoo (see `conformance::zoo`).
+//! Fills a directory with the zoo (see `judges::zoo`).
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use joulefs_conformance::zoo::{Size, on_path, plan};
+use judges::zoo::{Size, on_path, plan};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

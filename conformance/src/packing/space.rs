@@ -10,8 +10,8 @@ use device::{BLOCK, BlockDevice, Lba, Tag};
 use victim::fragmentation::{FRAGMENT_LIMIT, Fragmentation, each_run};
 
 use super::PackingError;
-use crate::oracle::cleaning::segments::{Window, superblock};
-use crate::oracle::victims::Segment;
+use judges::oracle::cleaning::segments::{Window, superblock};
+use judges::oracle::victims::Segment;
 
 /// The free space of a volume, or of one segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use device::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Tag};
 use f2fs::{MountOptions, Volume};
-use joulefs_conformance::damage::clock;
+use judges::damage::clock;
 use vfs::{Caller, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, WriteFlags, XattrFlags};
 
 /// Entries a walk looks at: more than the volume has, fewer than a cycle of directories offers.

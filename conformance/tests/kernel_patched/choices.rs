@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use joulefs_conformance::oracle::cleaning::record;
-use joulefs_conformance::oracle::victims::{Choice, Fixture, Looked, Policy, Purpose, Step, Victim};
-use joulefs_conformance::worn::{BATCHES, Image, LARGE, Life, SECTIONS};
+use judges::oracle::cleaning::record;
+use judges::oracle::victims::{Choice, Fixture, Looked, Policy, Purpose, Step, Victim};
+use trials::worn::{BATCHES, Image, LARGE, Life, SECTIONS};
 
 use super::patched;
 use crate::kernel_victims::formulas::{self, expected};

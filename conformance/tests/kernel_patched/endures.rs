@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use joulefs_conformance::oracle::kernel::{Ending, Kernel, KernelRun};
-use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean};
+use judges::oracle::kernel::{Ending, Kernel, KernelRun};
+use judges::oracle::tools::{Mkfs, assert_fsck_clean};
 
 use super::patched;
 

@@ -14,7 +14,7 @@ mod uses;
 
 use std::path::Path;
 
-use joulefs_conformance::oracle::linux::Linux;
+use judges::oracle::linux::Linux;
 
 /// The kernel that a variable names.
 fn kernel(variable: &str) -> Option<Linux> {

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{Access, FileDevice, Memory};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_conformance::packing::space::Space;
 use joulefs_conformance::packing::{
     Course, Drive, FAGC, FAGC_FULLEST, Holes, JOULE_ASKED, PATCHED, Way, aged, linux, of_data, ours,
 };
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::assert_fsck_clean;
 
 use super::patched;
 

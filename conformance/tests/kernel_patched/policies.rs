@@ -1,10 +1,10 @@
 //! A policy of the patched kernel stays set, and never keeps anyone from free space he waits for.
 
-use joulefs_conformance::oracle::cleaning::record;
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean};
-use joulefs_conformance::oracle::victims::{Gc, Policy, Purpose, Step};
-use joulefs_conformance::worn::SMALL;
+use judges::oracle::cleaning::record;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::{Mkfs, assert_fsck_clean};
+use judges::oracle::victims::{Gc, Policy, Purpose, Step};
+use trials::worn::SMALL;
 
 use super::patched;
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
-use joulefs_conformance::worn::SMALL;
+use judges::oracle::kernel::Kernel;
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::assert_fsck_clean;
+use trials::worn::SMALL;
 
 use super::patched;
 

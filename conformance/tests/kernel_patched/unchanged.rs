@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use joulefs_conformance::oracle::cleaning::record;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::victims::{Fixture, Step, Victim};
-use joulefs_conformance::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
+use judges::oracle::cleaning::record;
+use judges::oracle::linux::Linux;
+use judges::oracle::victims::{Fixture, Step, Victim};
+use trials::worn::{BATCHES, Image, LARGE, SECTIONS, SMALL};
 
 use super::{kernel, patched};
 

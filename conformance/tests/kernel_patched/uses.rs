@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use joulefs_conformance::oracle::kernel::Kernel;
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
-use joulefs_conformance::worn::{LARGE, SMALL};
+use judges::oracle::kernel::Kernel;
+use judges::oracle::tools::assert_fsck_clean;
+use trials::worn::{LARGE, SMALL};
 
 use super::patched;
 

@@ -4,7 +4,7 @@
 //! recording has (`situation`).
 
 use format::sit::LogType;
-use joulefs_conformance::oracle::victims::{Gc, Policy, Purpose};
+use judges::oracle::victims::{Gc, Policy, Purpose};
 
 use super::situation::{Scene, Unit, by_age, oldest_at_mount};
 use super::tree::Tree;

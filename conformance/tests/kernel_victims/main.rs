@@ -13,10 +13,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use format::sit::LogType;
-use joulefs_conformance::oracle::cleaning::record;
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::Mkfs;
-use joulefs_conformance::oracle::victims::{Fixture, Purpose, Step, Victim};
+use judges::oracle::cleaning::record;
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::Mkfs;
+use judges::oracle::victims::{Fixture, Purpose, Step, Victim};
 
 use formulas::{Memory, expected};
 use ours::{Ours, differ_by_balance};

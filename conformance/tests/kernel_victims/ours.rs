@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 use format::sit::LogType;
-use joulefs_conformance::oracle::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose};
+use judges::oracle::victims::{Fixture, Gc, Looked, Mount, Policy, Purpose};
 use victim::joule::{self, Prices};
 use victim::memory::{Ask, Choice, Memory, Tuning};
 use victim::plain::Plain;

@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 
 use format::bits;
 use format::sit::LogType;
-use joulefs_conformance::oracle::victims::{
-    Choice, Fixture, Gc, LogState, Mount, Policy, Purpose, Segment, State, Step, Victim,
-};
+use judges::oracle::victims::{Choice, Fixture, Gc, LogState, Mount, Policy, Purpose, Segment, State, Step, Victim};
 use victim::fragmentation::Fragmentation;
 
 /// One unit of choice: a section, or for a log a segment.

@@ -16,10 +16,10 @@ use f2fs::gc::settings::{Intervals, Pace, Settings, Urgency};
 use f2fs::mkfs::Options;
 use f2fs::{Mode, MountOptions};
 use format::superblock::Features;
-use joulefs_conformance::medium::Medium;
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use judges::medium::Medium;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use trials::subject::{F2fs, ScherlFs, Subject};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, Moving, NewNode, WriteFlags};
 use victim::Policy;
 

@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::VirtualClock;
-use joulefs_conformance::medium::Medium;
-use joulefs_conformance::plain::{Body, Bytes, Plain};
-use joulefs_conformance::subject::Subject;
+use judges::medium::Medium;
+use judges::plain::{Body, Bytes, Plain};
+use trials::subject::Subject;
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
     WriteFlags, XattrFlags,
@@ -215,7 +215,7 @@ impl<S: Subject> Lockstep<S> {
             }
             Op::Fsync(which, data_only) => volume.fsync(self.any(which).1, data_only).map_err(told),
             Op::Defragment(which, from, how) => {
-                let moved = joulefs_conformance::crash::defragment(&*volume, self.any(which).1, from, how);
+                let moved = trials::crash::defragment(&*volume, self.any(which).1, from, how);
                 moved.map(|n| _ = MOVED.fetch_add(n, Relaxed)).map_err(told)
             }
             Op::Sync => volume.sync().map_err(told),

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use f2fs::gc::settings::Settings;
 use f2fs::{MountError, MountOptions, Volume};
-use joulefs_conformance::oracle::kernel::{Ending, Kernel, KernelRun};
-use joulefs_conformance::oracle::linux::Linux;
-use joulefs_conformance::oracle::tools::{Mkfs, locate};
-use joulefs_conformance::oracle::tree::assert_same;
+use judges::oracle::kernel::{Ending, Kernel, KernelRun};
+use judges::oracle::linux::Linux;
+use judges::oracle::tools::{Mkfs, locate};
+use judges::oracle::tree::assert_same;
 use vfs::{FileSystem, Ino, WriteFlags};
 
 use crate::rig::*;

@@ -75,7 +75,7 @@ pub fn assert_tools_clean(image: &Memory) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     image.save(&path).unwrap();
-    joulefs_conformance::oracle::tools::assert_fsck_clean(&path);
+    judges::oracle::tools::assert_fsck_clean(&path);
 }
 
 /// What a cut leaves is mounted, judged, looked at, and judged again after a clean end.

@@ -11,9 +11,9 @@ use format::node::delta;
 use format::superblock::Features;
 use format::{BLOCK, Ino, Nid, bits, nat};
 use fsck::{Action, FindingKind as K};
-use joulefs_conformance::damage::{block, clock};
-use joulefs_conformance::delta_nodes::{Node, Places};
-use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use judges::damage::{block, clock};
+use judges::delta_nodes::{Node, Places};
+use judges::oracle::tools::assert_fsck_clean;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
 /// Contents of file block `index` of a file.

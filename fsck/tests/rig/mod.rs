@@ -12,7 +12,7 @@ use format::inode::{self, Inline, RawInode};
 use format::superblock::{RawSuperBlock, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, SegNo, bits, crc, dentry, nat, node, sit, summary};
 use fsck::{FindingKind, Repaired, Report};
-use joulefs_conformance::oracle::tools::{Mkfs, Sload, assert_fsck_clean};
+use judges::oracle::tools::{Mkfs, Sload, assert_fsck_clean};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Every feature mkfs.f2fs offers that changes inodes.

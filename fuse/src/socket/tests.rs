@@ -38,7 +38,7 @@ fn socket(image: &Path, saver: Option<Saver>) -> (Arc<ControlSocket>, Arc<Atomic
     let poked = Arc::new(AtomicUsize::new(0));
     let count = poked.clone();
     let poke = Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed));
-    let fs = Arc::new(conformance::memfs::MemFs::new(1 << 20));
+    let fs = Arc::new(judges::memfs::MemFs::new(1 << 20));
     socket.serve(Served { fs, dir: "/mnt".into(), device: 0, poke }).unwrap();
     (socket, poked)
 }
@@ -123,7 +123,7 @@ fn a_directory_comes_with_a_request_to_save_and_is_not_in_the_mount_itself() {
     });
     let socket = ControlSocket::bind(Some(image.path()), Some(saver)).unwrap();
     let device = std::fs::metadata("/proc").unwrap().dev();
-    let fs = Arc::new(conformance::memfs::MemFs::new(1 << 20));
+    let fs = Arc::new(judges::memfs::MemFs::new(1 << 20));
     socket.serve(Served { fs, dir: "/mnt".into(), device, poke: Box::new(|| ()) }).unwrap();
     let save = |to: &Path| {
         let descriptor = File::open(to).unwrap();

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::memfs::MemFs;
 use joulefs_fuse::{Caching, MountOptions, Mounted};
+use judges::memfs::MemFs;
 use tempfile::TempDir;
 use vfs::FileSystem;
 

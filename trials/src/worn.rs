@@ -12,8 +12,8 @@ use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use vfs::FileSystem;
 
-use crate::churn;
-use crate::zoo::{ZooOp, in_process};
+use judges::churn;
+use judges::zoo::{ZooOp, in_process};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

@@ -8,7 +8,7 @@ use device::{BLOCK, Memory};
 use f2fs::{MountOptions, Volume};
 use vfs::{Attr, FileKind, FileSystem, Flow};
 
-use crate::damage::clock;
+use judges::damage::clock;
 
 /// Most entries of one directory that are read, and most directories that wait: directories of a damaged volume may form a circle.
 const MOST: usize = 1000;

@@ -15,7 +15,7 @@ use f2fs::gc::settings::Settings;
 use format::superblock::Features;
 use vfs::{Error, FileFlags, FileSystem};
 
-use crate::medium::Zoning;
+use judges::medium::Zoning;
 
 /// Why a subject could not do what it was asked to.
 pub type Why = String;

@@ -8,8 +8,8 @@ use vfs::{
     XattrFlags,
 };
 
-use crate::medium::{Medium, Powered};
 use crate::subject::{Did, F2fs, Judged, ScherlFs, Subject};
+use judges::medium::{Medium, Powered};
 
 use super::record::Record;
 use super::scenario::Scenario;
