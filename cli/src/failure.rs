@@ -7,8 +7,8 @@ use std::fmt;
 
 use device::energy::profile::ProfileError;
 use fuse::daemon::DaemonError;
-use lab::aging::AgeError;
 use lab::plan::PlanError;
+use sim::aging::AgeError;
 
 use crate::meant;
 

@@ -55,7 +55,7 @@ pub fn energies(line: &Line) -> Map<String, Value> {
 
 /// A time for people, from nanoseconds.
 pub fn time(nanos: u64) -> String {
-    lab::report::words::time(nanos).replace('µ', "u")
+    sim::words::time(nanos).replace('µ', "u")
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use lab::traces::ReplayError;
-use lab::traces::blocks::{Options, Plan};
 use serde_json::{Value, json};
+use sim::traces::ReplayError;
+use sim::traces::blocks::{Options, Plan};
 use trace::Opened;
 use trace::block::DeviceId;
 use trace::only::{Devices, Only};

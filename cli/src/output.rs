@@ -114,7 +114,7 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
 
 /// Bytes as people write them.
 pub fn bytes(n: u64) -> String {
-    lab::report::words::bytes(n)
+    sim::words::bytes(n)
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
-use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use record::calls::Prepared;
+use sim::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use trace::askers::WithFiles;
 use trace::block::Events;
 use trace::call::Calls;

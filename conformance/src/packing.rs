@@ -19,9 +19,9 @@ use device::{BLOCK, BlockDevice, Fingerprint};
 use f2fs::gc::settings::{Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
-use lab::aging::{self, Ager, Recipe};
-use lab::error::LabError;
-use lab::typed;
+use sim::aging::{self, Ager, Recipe};
+use sim::error::SimError;
+use sim::typed;
 use vfs::FileSystem;
 use victim::{Policy, Power};
 use volume::Kind;
@@ -34,7 +34,7 @@ use judges::oracle::linux::Linux;
 pub enum PackingError {
     /// The volume could not be made.
     #[error("making the volume: {0}")]
-    Lab(#[from] LabError),
+    Aging(#[from] SimError),
     /// It could not be formatted.
     #[error("formatting: {0}")]
     Mkfs(#[from] f2fs::mkfs::MkfsError),
@@ -215,7 +215,7 @@ impl Holes {
 pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingError> {
     let device = Arc::new(Fingerprint::new((mib << 20) / BLOCK as u64));
     let clock = aging::clock();
-    let lab = |e: LabError| PackingError::Lab(e);
+    let aging = |e: SimError| PackingError::Aging(e);
     aging::format(Kind::F2fs, device.clone(), &*clock, seed, true).map_err(|e| lab(e.into()))?;
     let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())?;
     let chain = Recipe::chain(recipe).map_err(|e| lab(e.into()))?;

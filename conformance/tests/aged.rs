@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::Fingerprint;
 use judges::oracle::tree::{Listing, assert_same, of_vfs};
-use lab::aging::{self, Recipe};
+use sim::aging::{self, Recipe};
 use volume::{Kind, MountOptions, Mounted};
 
 use crate::rig::*;

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, FileDevice, Lba, Tag};
 use f2fs::{MountOptions, Volume};
-use lab::aging;
 use parking_lot::Mutex;
+use sim::aging;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use volume::Kind;
 

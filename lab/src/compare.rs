@@ -60,13 +60,14 @@ mod tests {
     use device::energy::Nanos;
 
     use super::*;
-    use crate::result::{Measure, Phase, VariantResult};
+    use crate::result::VariantResult;
+    use sim::result::{Measure, Phase};
 
     fn phase(name: &str, value: f64) -> Phase {
         Phase {
             fs: Default::default(),
             name: name.into(),
-            stage: crate::result::Stage::default(),
+            stage: sim::result::Stage::default(),
             bytes: 0,
             took: Nanos(0),
             spent: vec![],

@@ -5,12 +5,10 @@
 //! in the background (only the foreground does, when space is short). And each variant must say what work comes
 //! after ([`crate::cost`]), without which a policy that leaves nothing behind looks as good as one that does.
 
+use sim::NOBODY;
 use toml::Table;
 
 use crate::plan::{Experiment, Job, Kind, Plan, PlanError};
-
-/// What a plan calls the policy of nobody.
-pub const NOBODY: &str = "none";
 
 /// Parameters that say how it is cleaned, and not what else is done.
 const OF_CLEANING: [&str; 9] = ["policy", "power", "pace", "mode", "gcs", "cleaning", "looks", "version", "urgent_ms"];

@@ -7,7 +7,8 @@
 
 use device::energy::Energy;
 
-use crate::result::{Costs, Outcome, Phase, Stage};
+use crate::result::{Costs, Outcome};
+use sim::result::{Phase, Stage};
 
 /// The measure of the phase after that says how many free segments it found.
 pub const HELD: &str = "free_segments_held";

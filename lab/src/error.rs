@@ -1,9 +1,12 @@
 //! What can go wrong with an experiment.
 
+use device::DeviceError;
 use device::energy::profile::ProfileError;
-use volume::{Kind, MakeError, MountError, OptionError};
+use device::model::TooLarge;
+use sim::aging::AgeError;
+use sim::error::SimError;
+use volume::{MakeError, MountError, OptionError};
 
-use crate::aging::AgeError;
 use crate::plan::PlanError;
 
 /// An experiment that failed.
@@ -13,30 +16,9 @@ pub enum LabError {
     /// The experiment is not what it should be.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The device's profile is not.
+    /// The device or the volume, or what was simulated on them.
     #[error(transparent)]
-    Profile(#[from] ProfileError),
-    /// The device cannot be simulated.
-    #[error(transparent)]
-    Model(#[from] device::model::TooLarge),
-    /// The parameters are not what the kind of work asks for.
-    #[error("parameters: {0}")]
-    Parameters(String),
-    /// The volume cannot be made.
-    #[error(transparent)]
-    Mkfs(#[from] MakeError),
-    /// The volume cannot be brought into the state asked for.
-    #[error(transparent)]
-    Age(#[from] AgeError),
-    /// The volume cannot be mounted.
-    #[error(transparent)]
-    Mount(#[from] MountError),
-    /// The file system refused.
-    #[error("file system: {0}")]
-    Fs(#[from] vfs::Error),
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] device::DeviceError),
+    Sim(#[from] SimError),
     /// A database refused.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -50,23 +32,6 @@ pub enum LabError {
         file: String,
         /// What SQLite says.
         what: String,
-    },
-    /// An option that a volume is to be mounted with.
-    #[error("options: {0}")]
-    Option(#[from] OptionError),
-    /// Work that asks a volume of something that another file system has not.
-    #[error("a volume of {0}: this work asks for what only F2FS has")]
-    OnlyF2fs(Kind),
-    /// Work on a volume before there is one.
-    #[error("no volume was made on the device")]
-    NoVolume,
-    /// A file does not hold what was written into it.
-    #[error("{file}: from byte {at} on it does not hold what was written there")]
-    Contents {
-        /// The file.
-        file: String,
-        /// Where what was read begins.
-        at: u64,
     },
     /// A variant failed.
     #[error("{experiment}, variant {variant}, seed {seed}: {source}")]
@@ -83,15 +48,30 @@ pub enum LabError {
 }
 
 impl LabError {
+    /// Parameters that are not what the kind of work asks for.
+    pub fn parameters(message: impl Into<String>) -> Self {
+        SimError::Parameters(message.into()).into()
+    }
+
     /// Parameters or a device that no work can be done with, whatever the machine it is to be done on.
     pub fn is_of_parameters(&self) -> bool {
         match self {
             LabError::Variant { source, .. } => source.is_of_parameters(),
-            LabError::Parameters(_) | LabError::Model(_) | LabError::Option(_) | LabError::OnlyF2fs(_) => true,
-            LabError::Mount(e) => matches!(e, MountError::Foreign { .. }),
-            LabError::Mkfs(e) => e.is_of_options(),
-            LabError::Age(e) => matches!(e, AgeError::Unknown { .. }),
+            LabError::Sim(e) => e.is_of_parameters(),
             _ => false,
         }
     }
 }
+
+/// What may fail in a simulation may fail in an experiment.
+macro_rules! as_in_a_simulation {
+    ($($error:ty),*) => {
+        $(impl From<$error> for LabError {
+            fn from(e: $error) -> Self {
+                SimError::from(e).into()
+            }
+        })*
+    };
+}
+
+as_in_a_simulation!(ProfileError, TooLarge, MakeError, AgeError, MountError, vfs::Error, DeviceError, OptionError);

@@ -131,7 +131,7 @@ impl Installed {
                 Kind::Symlink => fs.symlink(Caller::default(), dir, name.as_bytes(), listed.target.as_bytes())?,
                 Kind::Name => {
                     let known = names.get(listed.target.as_str()).copied();
-                    let no = || LabError::Parameters(format!("{}: {} comes later", listed.path, listed.target));
+                    let no = || LabError::parameters(format!("{}: {} comes later", listed.path, listed.target));
                     fs.link(known.ok_or_else(no)?, dir, name.as_bytes())?
                 }
                 Kind::File | Kind::Directory => {
@@ -203,7 +203,7 @@ mod tests {
     use f2fs::{MountOptions, Volume};
 
     use super::*;
-    use crate::aging;
+    use sim::aging;
 
     const LIST: &str = "# a comment\nd\tsystem\t0\tusr\nd\tone\t0\tusr/lib\nf\tsystem\t10000\tusr/lib/a.so\n\
         h\tsystem\t0\tusr/lib/b.so\tusr/lib/a.so\nl\tone\t0\tusr/bin/run\t../lib/one\nf\tone\t3\tusr/lib/one\nf\ttwo\t5\tusr/two\n";

@@ -12,12 +12,12 @@ use device::energy::profile::{Profile, ProfileError};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::aging::Recipe;
 use crate::claim::{Claim, How};
 use crate::compare::{compare, selects};
 use crate::kept::{Kept, Origin, Row};
 use crate::plan::{Changes, Experiment, Job, Kind, PlanError};
 use crate::result::{Outcome, VariantResult};
+use sim::aging::Recipe;
 
 /// A result that is not kept.
 #[derive(Debug, thiserror::Error)]

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::aging::Recipe;
 use crate::error::LabError;
 use crate::keep::in_order;
 use crate::plan::{Job, Kind};
 use crate::theirs;
+use sim::aging::Recipe;
 
 /// The key of all that a job measures.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Key {
         needed.into_iter().for_each(|name| files.extend(file(name)));
         job.parameters.values().for_each(|value| named(value, &mut files));
         for path in files {
-            let unreadable = |e: io::Error| LabError::Parameters(format!("{}: {e}", path.display()));
+            let unreadable = |e: io::Error| LabError::parameters(format!("{}: {e}", path.display()));
             let mut of_file = Sha256::new();
             File::open(&path).and_then(|mut file| io::copy(&mut file, &mut of_file)).map_err(unreadable)?;
             add(&of_file.finalize());

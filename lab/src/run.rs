@@ -9,10 +9,10 @@ use crate::compare::compare;
 use crate::error::LabError;
 use crate::experiments;
 use crate::plan::{Changes, Experiment, Job};
-use crate::progress::Progress;
 use crate::result::{Outcome, Skipped, VariantResult};
 use crate::theirs;
 use crate::{control, cost};
+use sim::progress::Progress;
 
 /// Whether there are the variants asked for, their devices, and parameters of the kind the work takes; nothing is
 /// done. What a parameter's value means is seen when the work begins.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use device::Fingerprint;
 use fsck::Options;
-use lab::aging::published::RATIOS;
-use lab::aging::recipe::BUILT_IN;
-use lab::aging::{self, Ager, Recipe};
+use sim::aging::published::RATIOS;
+use sim::aging::recipe::BUILT_IN;
+use sim::aging::{self, Ager, Recipe};
 use vfs::{FreeFragments, Volume};
 use volume::{Kind, MountOptions, Mounted};
 

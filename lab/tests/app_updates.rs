@@ -14,8 +14,8 @@ use lab::apps::database::Journal;
 use lab::apps::play::{Made, Player};
 use lab::apps::tape::{Call, Script};
 use lab::apps::{APPS, App, database};
-use lab::bench::Bench;
 use lab::plan::{Changes, Experiment};
+use sim::bench::Bench;
 use vfs::FileSystem;
 
 fn script(app: &str, minutes: u64, seed: u64) -> Script {

@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 
 use lab::plan::{Changes, Experiment};
-use lab::result::{Outcome, Phase};
+use lab::result::Outcome;
+use sim::result::Phase;
 
 fn run(threads: usize) -> Outcome {
     let parameters = "volume_mib = 1024\nfill_percent = 80\noverwrite_percent = 40\nbatch_blocks = 1024\n\

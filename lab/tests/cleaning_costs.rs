@@ -4,7 +4,8 @@
 use std::num::NonZeroUsize;
 
 use lab::plan::{Changes, Experiment};
-use lab::result::{Outcome, Phase};
+use lab::result::Outcome;
+use sim::result::Phase;
 
 fn run(name: &str, variants: &[&str], threads: usize) -> Outcome {
     let variants = variants.iter().map(|v| (*v).to_owned()).collect();

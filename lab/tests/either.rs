@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use device::energy::profile::Profile;
 use lab::plan::{Changes, Experiment};
 use lab::result::Outcome;
-use lab::traces::by_inode::{ByInode, How};
-use lab::traces::calls::{OnVolumeDone, Options, run};
-use lab::traces::source::{ByPath, Source};
-use lab::traces::state::Wanted;
-use lab::traces::{ReplayError, Run, Speed};
 use sha2::{Digest, Sha256};
+use sim::traces::by_inode::{ByInode, How};
+use sim::traces::calls::{OnVolumeDone, Options, run};
+use sim::traces::source::{ByPath, Source};
+use sim::traces::state::Wanted;
+use sim::traces::{ReplayError, Run, Speed};
 use trace::Opened;
 use trace::call::Calls;
 use trace::replay::needs;
@@ -57,7 +57,7 @@ fn held(fs: &dyn FileSystem) -> BTreeMap<String, String> {
 fn left(run: &Run<OnVolumeDone>) -> BTreeMap<String, String> {
     let OnVolumeDone { fs, contents, .. } = &run.done;
     let options = MountOptions::default().read_only(true);
-    let mounted = volume::mount(*fs, contents.clone(), lab::aging::clock(), options).unwrap();
+    let mounted = volume::mount(*fs, contents.clone(), sim::aging::clock(), options).unwrap();
     held(&*mounted.volume())
 }
 
@@ -182,7 +182,7 @@ fn an_experiment_on_scherlfs_moves_the_bytes_it_moves_on_f2fs_and_counts_by_sche
         assert!(a.spent.iter().all(|s| s.cause == 0 || known.iter().any(|r| r.number == s.cause)), "{}", a.name);
         let log = known.iter().find(|r| r.text == "log").unwrap().number;
         assert_eq!(a.traffic.iter().any(|t| t.cause == log && t.blocks_written > 0), a.name.ends_with("write"));
-        assert_eq!(lab::flame::phase::flame(a).total(), a.total());
+        assert_eq!(sim::flame::phase::flame(a).total(), a.total());
     }
     // A result of F2FS says nothing of a file system, as before there were two.
     let text = serde_json::to_string(&before).unwrap();

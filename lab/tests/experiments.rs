@@ -26,7 +26,7 @@ fn runs_and_repeats(name: &str) -> Outcome {
         let by_owner: Energy = p.owners.iter().map(|(_, e)| *e).sum();
         assert_eq!(p.total(), by_operation, "{what}: by operation");
         assert_eq!(p.total(), by_owner, "{what}: by owner");
-        assert_eq!(p.total(), lab::flame::phase::flame(p).total(), "{what}: by owner, cause and part");
+        assert_eq!(p.total(), sim::flame::phase::flame(p).total(), "{what}: by owner, cause and part");
         // Of every owner, by cause and component: the same account with all its owners.
         let (mut with_owners, mut without) = (BTreeMap::new(), BTreeMap::new());
         for a in p.amounts() {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use device::Memory;
 use f2fs::{MountOptions, Volume};
-use lab::aging;
 use lab::plan::{Changes, Experiment};
-use lab::traces::order::Ordered;
 use parking_lot::Mutex;
 use record::blocks::Recorder;
+use sim::aging;
+use sim::traces::order::Ordered;
 use trace::block::{Event, Op};
 use trace::stat::randomness::Share;
 use trace::{Input, Opened};

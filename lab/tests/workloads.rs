@@ -5,7 +5,8 @@ use std::num::NonZeroUsize;
 use device::energy::Operation;
 use f2fs::cause::Cause;
 use lab::plan::{Changes, Experiment};
-use lab::result::{Outcome, Phase, Stage};
+use lab::result::Outcome;
+use sim::result::{Phase, Stage};
 
 const MIB: u64 = 1 << 20;
 

@@ -1,7 +1,7 @@
 //! `joulefs age`: which volume is aged, and what is said of it afterwards?
 //!
 //! The image is made, formatted or taken as it is; nothing that somebody wrote is destroyed without --force. What aging
-//! does to the volume is `lab::aging`'s business.
+//! does to the volume is `sim::aging`'s business.
 
 mod writes;
 
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, FileDevice, Fingerprint};
 use indicatif::ProgressBar;
-use lab::aging::published::RATIOS;
-use lab::aging::recipe::BUILT_IN;
-use lab::aging::{self, Ager, Done, Progress, Recipe};
 use serde_json::{Value, json};
+use sim::aging::published::RATIOS;
+use sim::aging::recipe::BUILT_IN;
+use sim::aging::{self, Ager, Done, Progress, Recipe};
 use vfs::{Flow, FreeFragments, Volume};
 use volume::{Kind, MountOptions};
 

@@ -13,9 +13,9 @@ use device::energy::{Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{Access, BlockDevice, Fingerprint, Lba, Overlay};
 use f2fs::delta::Costs;
-use lab::flame::Flame;
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
+use sim::flame::Flame;
 use volume::{MakeOptions, MountOptions};
 
 use crate::file_system::{Type, kind_of, size_of};

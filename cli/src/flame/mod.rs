@@ -1,7 +1,7 @@
 //! `--flame FILE`: where the joules of a command went, as stacks for programs of others or as a page.
 //!
 //! Here the options are read and files are written; [`names`] says what owners stand for, [`page`] is the page. What a flame
-//! graph is, and its other forms, is `lab::flame`'s.
+//! graph is, and its other forms, is `sim::flame`'s.
 
 pub mod names;
 mod page;
@@ -10,7 +10,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use lab::flame::{Depth, Flame, folded, speedscope};
+use sim::flame::{Depth, Flame, folded, speedscope};
 
 use crate::{Failure, whole};
 

@@ -1,7 +1,7 @@
 //! What does an owner of a ledger stand for, as frames of a flame graph?
 
 use device::energy::Ledger;
-use lab::flame::{self, Depth, Flame, Place};
+use sim::flame::{self, Depth, Flame, Place};
 use trace::askers::{KERNEL, WRITEBACK};
 use trace::{Names, Process};
 use vfs::{FileKind, Look, Owner, Volume};

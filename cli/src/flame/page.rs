@@ -7,10 +7,10 @@
 //! Left out: anything that is fetched.
 
 use device::energy::{Component, Energy};
-use lab::flame::Flame;
-use lab::flame::icicle::{self, Node, ROW};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
+use sim::flame::Flame;
+use sim::flame::icicle::{self, Node, ROW};
 
 use crate::joules;
 

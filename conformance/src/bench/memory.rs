@@ -10,7 +10,7 @@ use device::energy::Meter;
 use device::energy::profile::Profile;
 use device::model::{Pace, Simulated, build};
 use device::{BlockDevice, Fingerprint};
-use lab::aging::{self, Recipe};
+use sim::aging::{self, Recipe};
 use volume::{Kind, MountOptions};
 
 use super::Outcome;

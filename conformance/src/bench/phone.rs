@@ -4,8 +4,8 @@
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::gc::settings::Settings;
-use lab::aging::{Ager, Recipe};
-use lab::bench::Bench;
+use sim::aging::{Ager, Recipe};
+use sim::bench::Bench;
 use victim::Policy;
 
 use super::in_process::Measured;

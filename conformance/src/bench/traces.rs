@@ -10,8 +10,8 @@ use std::path::Path;
 
 use device::Rng;
 use device::energy::profile::Profile;
-use lab::traces::Speed;
-use lab::traces::blocks::{Options, run};
+use sim::traces::Speed;
+use sim::traces::blocks::{Options, run};
 use trace::replay::blocks::How;
 use trace::requests::Requests;
 use trace::{Input, Opened, TraceError, open, open_input};

@@ -109,7 +109,7 @@ impl Database {
         let wanted = journal.word();
         let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
         if mode != wanted {
-            return Err(LabError::Parameters(format!("journal: SQLite chose {mode} for {wanted}")));
+            return Err(LabError::parameters(format!("journal: SQLite chose {mode} for {wanted}")));
         }
         db.pragma_update(None, "synchronous", "full")?;
         db.pragma_update(None, "cache_size", -2000)?;

@@ -138,7 +138,7 @@ impl App {
         let all = || APPS.iter().chain([&IMPORT]);
         all().find(|a| a.name == name).ok_or_else(|| {
             let known: Vec<_> = all().map(|a| a.name).collect();
-            LabError::Parameters(format!("apps: no {name:?}: there are {}", known.join(", ")))
+            LabError::parameters(format!("apps: no {name:?}: there are {}", known.join(", ")))
         })
     }
 

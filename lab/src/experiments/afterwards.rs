@@ -13,11 +13,11 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use victim::Policy;
 
 use super::cleaned::{self, Cleaned};
-use crate::bench::Bench;
 use crate::cost::HELD;
 use crate::error::LabError;
-use crate::progress::Progress;
-use crate::result::{Phase, Stage};
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::{Phase, Stage};
 
 /// The phase's name.
 const PHASE: &str = "after";
@@ -46,7 +46,7 @@ impl Afterwards {
         volume.sync()?;
         let (bytes, size) = (self.mib << 20, self.file_kib << 10);
         if size == 0 || !size.is_multiple_of(BLOCK as u64) || !bytes.is_multiple_of(size) {
-            return Err(LabError::Parameters(format!(
+            return Err(LabError::parameters(format!(
                 "after: {} MiB are not whole files of {} KiB, which is whole blocks",
                 self.mib, self.file_kib
             )));
@@ -55,7 +55,7 @@ impl Afterwards {
         let free = volume.statfs()?.blocks_free;
         if free < files * (each + BESIDE) {
             let left = (free * BLOCK as u64) >> 20;
-            return Err(LabError::Parameters(format!("after: no room for {} MiB where {left} MiB are free", self.mib)));
+            return Err(LabError::parameters(format!("after: no room for {} MiB where {left} MiB are free", self.mib)));
         }
         let (held, before) = (volume.state().free_segments, Cleaned::so_far(volume));
         let mut buf = vec![0; size as usize];

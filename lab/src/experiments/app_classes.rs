@@ -11,7 +11,7 @@ use f2fs::delta::Class;
 
 use crate::apps::play::Player;
 use crate::error::LabError;
-use crate::result::Phase;
+use sim::result::Phase;
 
 /// Kinds of files by name.
 const KINDS: [&str; 3] = ["sqlite", "temporary", "other"];

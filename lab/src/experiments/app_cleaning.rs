@@ -31,11 +31,11 @@ use crate::apps::App;
 use crate::apps::database;
 use crate::apps::play::{Made, Player};
 use crate::apps::tape::Script;
-use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Stage};
+use sim::bench::{Bench, Recorder, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Stage};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -70,7 +70,7 @@ impl Parameters {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         self.cleaning.check()?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
-            return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less".into()));
+            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less".into()));
         }
         Ok(())
     }

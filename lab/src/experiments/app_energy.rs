@@ -24,13 +24,13 @@ use super::recording::{Beginning, Source};
 use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{DELETED, Phase, Raw, Spending};
-use crate::traces::order::Order;
-use crate::traces::prices::{self, Prices};
-use crate::traces::requeued::Cleared;
-use crate::traces::source::ByPath;
-use crate::traces::{ReplayError, Run, Speed, blocks, calls};
+use crate::prices::{self, Prices};
+use sim::progress::Progress;
+use sim::result::{DELETED, Phase, Raw, Spending};
+use sim::traces::order::Order;
+use sim::traces::requeued::Cleared;
+use sim::traces::source::ByPath;
+use sim::traces::{ReplayError, Run, Speed, blocks, calls};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -97,7 +97,7 @@ struct Asked {
 
 impl One<'_> {
     fn failed(&self, why: impl std::fmt::Display) -> LabError {
-        LabError::Parameters(format!("recording {}: {why}", self.recording))
+        LabError::parameters(format!("recording {}: {why}", self.recording))
     }
 
     /// What a replay says of a recording, with its name.

@@ -13,7 +13,7 @@ use f2fs::{MountOptions, Volume};
 use crate::apps::census::Census;
 use crate::apps::play::{Made, Player};
 use crate::error::LabError;
-use crate::result::Phase;
+use sim::result::Phase;
 
 /// How long calls took, in nanoseconds.
 #[derive(Default)]

@@ -19,11 +19,11 @@ use super::afterwards::{self, Afterwards};
 use super::cleaned::{Cleaned, Cleaning};
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -72,7 +72,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 
 /// Why a recording cannot be read.
 pub(super) fn unreadable(name: &str, why: &dyn std::fmt::Display) -> LabError {
-    LabError::Parameters(format!("recording {name}: {why}"))
+    LabError::parameters(format!("recording {name}: {why}"))
 }
 
 /// A recording at its beginning.

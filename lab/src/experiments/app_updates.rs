@@ -18,11 +18,11 @@ use crate::apps::census::Census;
 use crate::apps::database::{self, Journal};
 use crate::apps::play::{Made, Player};
 use crate::apps::tape::Script;
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -65,14 +65,14 @@ impl Parameters {
     pub fn check(&self) -> Result<(), LabError> {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 90 {
-            return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less".into()));
+            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less".into()));
         }
         let most = format::node::delta::LONGEST;
         if self.longest_delta.is_some_and(|n| n == 0 || n > most) {
-            return Err(LabError::Parameters(format!("longest_delta is from 1 to {most}")));
+            return Err(LabError::parameters(format!("longest_delta is from 1 to {most}")));
         }
         if self.classes && !self.delta_return {
-            return Err(LabError::Parameters("classes are told only with delta_return".into()));
+            return Err(LabError::parameters("classes are told only with delta_return".into()));
         }
         Ok(())
     }

@@ -10,11 +10,11 @@ use serde::Deserialize;
 
 use super::given::OnVolume;
 use super::{Measured, gc_energy, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

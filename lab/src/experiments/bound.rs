@@ -42,12 +42,12 @@ use super::app_noted::distribution;
 use super::cleaned::{self, AtATime, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Stage};
-use crate::typed;
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Stage};
+use sim::typed;
 
 /// Blocks of a segment.
 const SEGMENT: u32 = 512;
@@ -173,7 +173,7 @@ fn room(fs: &dyn FileSystem, percent: u64) -> Result<u32, LabError> {
     let room = (s.blocks * percent / 100).saturating_sub(used) * 1000 / 1003;
     match u32::try_from(room) {
         Ok(n) if n >= 4 * SEGMENT => Ok(n),
-        _ => Err(LabError::Parameters(format!(
+        _ => Err(LabError::parameters(format!(
             "fill_percent {percent}: {used} of {} blocks are in use, which leaves no file to overwrite",
             s.blocks
         ))),
@@ -323,7 +323,7 @@ mod tests {
     use format::SegNo;
 
     use super::*;
-    use crate::bench::blocks_of_mib;
+    use sim::bench::blocks_of_mib;
 
     #[test]
     fn what_lives_in_a_group_is_what_was_written_there_last() {

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use vfs::FileSystem;
 use victim::{Policy, Power};
 
-use crate::bench::{Bench, Recorder};
-use crate::control::NOBODY;
 use crate::error::LabError;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::NOBODY;
+use sim::bench::{Bench, Recorder};
+use sim::progress::Progress;
+use sim::result::Phase;
 
 /// The volume's counters of cleaning at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,7 +199,7 @@ impl Cleaning {
 /// A policy by its name. That of nobody is the default: it is at rest, and the foreground asks none.
 pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
     match cleans(name) {
-        true => Policy::parse(name).map_err(|why| LabError::Parameters(format!("policy {why}, or {NOBODY}"))),
+        true => Policy::parse(name).map_err(|why| LabError::parameters(format!("policy {why}, or {NOBODY}"))),
         false => Ok(Settings::default().policy),
     }
 }
@@ -211,7 +211,7 @@ pub(super) fn cleans(policy: &str) -> bool {
 
 /// A source of power by its name.
 pub(super) fn power(name: &str) -> Result<Power, LabError> {
-    Power::parse(name).map_err(|why| LabError::Parameters(format!("power {why}")))
+    Power::parse(name).map_err(|why| LabError::parameters(format!("power {why}")))
 }
 
 /// Seconds of age from which policies with a threshold clean.

@@ -19,12 +19,12 @@ use super::afterwards::{self, Afterwards};
 use super::cleaned;
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Stage};
-use crate::typed;
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Stage};
+use sim::typed;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -24,13 +24,13 @@ use super::growth::{self, AppSpec, Growing, How};
 use super::layout::{self, Layout, Sum};
 use super::{Measured, parameters};
 use crate::apps::database::Journal;
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
 use crate::sqlite_disk::ONE_AT_A_TIME;
-use crate::witness::Seen;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase};
+use sim::witness::Seen;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -95,7 +95,7 @@ enum Treatment {
 impl Parameters {
     /// Refuses what cannot be done.
     pub fn check(&self) -> Result<(), LabError> {
-        let bad = |text: &str| Err(LabError::Parameters(text.into()));
+        let bad = |text: &str| Err(LabError::parameters(text.into()));
         if self.apps.iter().any(|a| a.databases > 0 && (a.record < 2 || a.batch == 0)) {
             return bad("apps: record is 2 or more, batch 1 or more");
         }

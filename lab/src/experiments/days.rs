@@ -23,9 +23,9 @@ use super::recording::Source;
 use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Phase, Raw};
-use crate::traces::{Run, Speed, blocks};
+use sim::progress::Progress;
+use sim::result::{Phase, Raw};
+use sim::traces::{Run, Speed, blocks};
 
 /// The sum over several days, beside each of them.
 const ALL: &str = "together";
@@ -46,7 +46,7 @@ impl Parameters {
     /// Whether each sum is of days that there are.
     pub fn check(&self) -> Result<(), LabError> {
         let unknown = self.together.values().flatten().find(|day| !self.days.contains(day));
-        unknown.map_or(Ok(()), |day| Err(LabError::Parameters(format!("{ALL}: there is no day {day:?}"))))
+        unknown.map_or(Ok(()), |day| Err(LabError::parameters(format!("{ALL}: there is no day {day:?}"))))
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 }
 
 fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -> Result<(Phase, Day), LabError> {
-    let failed = |why: &dyn std::fmt::Display| LabError::Parameters(format!("recording {recording}: {why}"));
+    let failed = |why: &dyn std::fmt::Display| LabError::parameters(format!("recording {recording}: {why}"));
     let DeviceSpec::Disk(disk) = &profile.device else { return Err(failed(&"days are for a disk that sleeps")) };
     let source = Source::find(recording)?;
     let open = || match source.open().map_err(|e| failed(&e))? {

@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use vfs::{FileSystem, WriteFlags};
 
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
 
 /// Slots of an inode that may hold deltas: a file that needs all of them leaves none.
 const SLOTS: u64 = 864;
@@ -43,7 +43,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     for (n, &mib) in p.files_mib.iter().enumerate() {
         let blocks = blocks_of_mib(mib);
         if blocks == 0 || blocks >= SLOTS || p.change == 0 || p.change > BLOCK {
-            return Err(LabError::Parameters(format!("files_mib: {mib} MiB leave no room for deltas")));
+            return Err(LabError::parameters(format!("files_mib: {mib} MiB leave no room for deltas")));
         }
         let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
         let delta_places = if p.nodes { Places::Both } else { Places::Inode };

@@ -19,10 +19,10 @@ use vfs::{FileSystem, Ino, WriteFlags};
 use super::app_noted::distribution;
 use super::keeping::Keeping;
 use super::{Measured, cleaned, parameters};
-use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
+use sim::bench::{Bench, Recorder, blocks_of_mib};
+use sim::progress::Progress;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +59,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let p: Parameters = parameters(job)?;
     let pages = blocks_of_mib(p.file_mib);
     if pages == 0 || p.change == 0 || p.change > BLOCK as u64 || p.changed_percent.iter().any(|share| *share > 100) {
-        return Err(LabError::Parameters("file_mib and change are 1 or more, changed_percent 100 or less".into()));
+        return Err(LabError::parameters("file_mib and change are 1 or more, changed_percent 100 or less".into()));
     }
     let mut phases = Vec::new();
     for (n, &share) in p.changed_percent.iter().enumerate() {
@@ -89,7 +89,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             Ok(bytes)
         })?;
         warm.name = format!("{share}-percent-first");
-        warm.stage = crate::result::Stage::Preparation;
+        warm.stage = sim::result::Stage::Preparation;
         let restored = bench.f2fs()?.counters.restored.load(Relaxed) as f64;
         bench.restart(false)?;
         let ino = bench.file("file")?;

@@ -18,11 +18,11 @@ use vfs::WriteFlags;
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +71,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let io = p.io_kib * 1024;
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
     if io == 0 || !io.is_multiple_of(BLOCK as u64) || size < io || p.repeats == 0 {
-        return Err(LabError::Parameters(format!(
+        return Err(LabError::parameters(format!(
             "a file of {} MiB cannot be written {} times in calls of {} KiB, whole blocks each",
             p.file_mib, p.repeats, p.io_kib
         )));
@@ -150,7 +150,7 @@ impl Method<'_> {
 
     fn answer(&self, flash: &Flash, rng: &mut Rng) -> Result<Answer, LabError> {
         let runs = self.measured(flash, rng);
-        solve(&self.components(), &runs, runs.len() - 1).map_err(|e| LabError::Parameters(e.to_string()))
+        solve(&self.components(), &runs, runs.len() - 1).map_err(|e| LabError::parameters(e.to_string()))
     }
 
     /// The shares that went in, in percent, in the order of components.

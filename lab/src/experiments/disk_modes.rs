@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ pub(super) struct Parameters {
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let DeviceSpec::Disk(spec) = &profile.device else {
-        return Err(LabError::Parameters(format!("{} is not a disk", profile.name)));
+        return Err(LabError::parameters(format!("{} is not a disk", profile.name)));
     };
     let bench = Bench::new(profile, spec.size.value / BLOCK as u64)?;
     let device = bench.device();
@@ -90,7 +90,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let standby_after = spec.standby_after.value.duration();
     if Duration::from_secs(p.idle_seconds) >= standby_after && standby_after > Duration::ZERO {
         let text = format!("idle_seconds is {}, but the disk stands still after {standby_after:?}", p.idle_seconds);
-        return Err(LabError::Parameters(text));
+        return Err(LabError::parameters(text));
     }
     phases.push(wait("idle", p.idle_seconds)?);
     if standby_after > Duration::ZERO {

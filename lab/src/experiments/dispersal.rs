@@ -15,11 +15,11 @@ use vfs::{Ino, WriteFlags};
 
 use super::layout::Layout;
 use super::{Measured, parameters};
-use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::{Bench, Recorder, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,7 +55,7 @@ enum On {
 impl Parameters {
     /// Refuses what cannot be done.
     pub fn check(&self) -> Result<(), LabError> {
-        let bad = |text: String| Err(LabError::Parameters(text));
+        let bad = |text: String| Err(LabError::parameters(text));
         if let Some(mib) = self.regions_mib.iter().find(|mib| **mib == 0 || **mib > self.file_mib) {
             return bad(format!("regions_mib: {mib} is not within the file, from 1 to file_mib"));
         }
@@ -84,7 +84,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     match (&mut profile.device, p.cached_pages) {
         (DeviceSpec::Flash(spec), Some(pages)) => spec.map.cached_pages.value = pages,
         (DeviceSpec::Disk(_), Some(_)) => {
-            return Err(LabError::Parameters(format!("cached_pages: {} is a disk, it has no map", profile.name)));
+            return Err(LabError::parameters(format!("cached_pages: {} is a disk, it has no map", profile.name)));
         }
         (_, None) => {}
     }

@@ -17,11 +17,11 @@ use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
 use super::given::{Given, OnVolume};
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Stage};
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Stage};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -175,7 +175,7 @@ fn one(
 ) -> Result<Phase, LabError> {
     let io = spec.io_kib * 1024;
     if io == 0 || !io.is_multiple_of(BLOCK as u64) || !size.is_multiple_of(io) {
-        return Err(LabError::Parameters(format!(
+        return Err(LabError::parameters(format!(
             "phase {}: a file of {} MiB cannot be done in calls of {} KiB, whole blocks each",
             spec.name, p.file_mib, spec.io_kib
         )));

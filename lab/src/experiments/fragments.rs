@@ -13,12 +13,12 @@ use vfs::{Ino, Seek, WriteFlags};
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
-use crate::contents::Contents;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Phase;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::contents::Contents;
+use sim::progress::Progress;
+use sim::result::Phase;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -42,10 +42,10 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     given.check(None)?;
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
     if let Some(kib) = p.pieces_kib.iter().find(|kib| **kib == 0 || !(*kib * 1024).is_multiple_of(BLOCK as u64)) {
-        return Err(LabError::Parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
+        return Err(LabError::parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
     }
     if p.io_kib == 0 {
-        return Err(LabError::Parameters("io_kib is 0".into()));
+        return Err(LabError::parameters("io_kib is 0".into()));
     }
     let parts = p.pieces_kib.len() + 1 + usize::from(given.is_aged());
     let options = MountOptions::default();
@@ -126,7 +126,7 @@ fn read(bench: &Bench, name: &str, size: u64, io: u64, progress: &Progress<'_>) 
     let ino = bench.file(name)?;
     // A hole would be read for nothing.
     if fs.seek(ino, 0, Seek::Hole)? != size {
-        return Err(LabError::Parameters(format!("{name} was not written whole")));
+        return Err(LabError::parameters(format!("{name} was not written whole")));
     }
     let mut buf = vec![0; io as usize];
     bench.measure(name, size.div_ceil(io), progress, |recorder| {

@@ -17,11 +17,11 @@ use victim::Power;
 use super::afterwards::{self, Afterwards};
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -16,10 +16,10 @@ use toml::{Table, Value};
 use volume::{Kind, MountOptions};
 
 use super::Measured;
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
 
 /// The volume.
 #[derive(Deserialize, JsonSchema)]
@@ -59,7 +59,7 @@ impl Named {
             all.set(name, Some(&value))?;
         }
         match all.foreign(fs) {
-            Some(option) => Err(LabError::Parameters(format!("options: {fs} has no option {option}"))),
+            Some(option) => Err(LabError::parameters(format!("options: {fs} has no option {option}"))),
             None => Ok(all),
         }
     }
@@ -95,10 +95,10 @@ impl Given {
     /// anything does.
     pub fn check(&self, only_f2fs: Option<&str>) -> Result<(), LabError> {
         if let (Some(what), other @ Kind::ScherlFs) = (only_f2fs, self.fs) {
-            return Err(LabError::Parameters(format!("a volume of {other}: {what} is for F2FS alone")));
+            return Err(LabError::parameters(format!("a volume of {other}: {what} is for F2FS alone")));
         }
         if self.discards == Discards::Blocks && self.fs != Kind::F2fs {
-            return Err(LabError::Parameters(format!(
+            return Err(LabError::parameters(format!(
                 "a volume of {}: discards = \"blocks\" is for F2FS alone",
                 self.fs
             )));

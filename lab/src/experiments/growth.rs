@@ -13,9 +13,9 @@ use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use crate::apps::database::Journal;
-use crate::bench::{Bench, Recorder};
 use crate::error::LabError;
 use crate::sqlite_disk::{Directory, Habits, Registered, SyncsDirectory};
+use sim::bench::{Bench, Recorder};
 
 /// An application.
 #[derive(Deserialize, Clone, JsonSchema)]
@@ -297,7 +297,7 @@ impl Growing {
     pub fn scan(&self, package: &str) -> Result<(u64, u64), LabError> {
         let app = self.apps.iter().find(|a| a.spec.package == package).and_then(|a| a.databases.first());
         let Some(database) = app else {
-            return Err(LabError::Parameters(format!("scan: no application {package} has a database")));
+            return Err(LabError::parameters(format!("scan: no application {package} has a database")));
         };
         let sums =
             "SELECT total(length(record)), count(*), total(length(CAST(record AS TEXT))) FROM records NOT INDEXED";
@@ -321,7 +321,7 @@ fn connect(name: &str, journal: Journal, index: bool, disk: &Registered) -> Resu
     let wanted = journal.word();
     let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
     if mode != wanted {
-        return Err(LabError::Parameters(format!("journal: SQLite chose {mode} for {wanted}")));
+        return Err(LabError::parameters(format!("journal: SQLite chose {mode} for {wanted}")));
     }
     db.pragma_update(None, "synchronous", "full")?;
     db.pragma_update(None, "cache_size", -2000)?;

@@ -26,12 +26,12 @@ use super::app_noted::distribution;
 use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, Recorder};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Stage};
-use crate::typed::{self, Type};
+use sim::bench::{Bench, Recorder};
+use sim::progress::Progress;
+use sim::result::{Histogram, Stage};
+use sim::typed::{self, Type};
 
 /// When the background looks whether something is to be cleaned.
 #[derive(Deserialize, JsonSchema, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Parameters {
     pub fn check(&self) -> Result<(), LabError> {
         self.settings()?;
         if !(1..typed::SEGMENT).contains(&self.valid) || self.hours == 0 || self.write_seconds == 0 {
-            return Err(LabError::Parameters("valid is 1 to 511, hours and write_seconds 1 or more".into()));
+            return Err(LabError::parameters("valid is 1 to 511, hours and write_seconds 1 or more".into()));
         }
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Parameters {
     fn version(&self) -> Result<Version, LabError> {
         let found = Version::ALL.into_iter().find(|(name, _)| Some(*name) == self.version.as_deref());
         let names = Version::ALL.map(|(name, _)| name).join(", ");
-        found.map(|(_, v)| v).ok_or_else(|| LabError::Parameters(format!("version is one of {names}")))
+        found.map(|(_, v)| v).ok_or_else(|| LabError::parameters(format!("version is one of {names}")))
     }
 
     fn settings(&self) -> Result<Settings, LabError> {

@@ -19,13 +19,13 @@ use serde::Deserialize;
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::installed::{Installed, SYSTEM};
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Traffic};
 use recorded::Launch;
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Traffic};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +75,7 @@ impl Parameters {
     /// What the types cannot say.
     pub fn check(&self) -> Result<(), LabError> {
         if !(self.thinking.is_finite() && self.thinking >= 0.0) {
-            return Err(LabError::Parameters(format!("thinking: {} times as long as recorded", self.thinking)));
+            return Err(LabError::parameters(format!("thinking: {} times as long as recorded", self.thinking)));
         }
         Ok(())
     }

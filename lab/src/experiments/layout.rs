@@ -10,9 +10,9 @@ use inspect::inode::Kind;
 use inspect::{File, Options, Progress, Volume};
 use trace::stat::map_cache::Migration;
 
-use crate::bench::Bench;
 use crate::error::LabError;
-use crate::result::Phase;
+use sim::bench::Bench;
+use sim::result::Phase;
 
 /// Blocks of a gibibyte.
 const GIB: u64 = 1 << 18;
@@ -78,9 +78,9 @@ impl Layout {
         let mut go_on = |_| true;
         let options = Options { extents: true, ..Options::default() };
         let volume = Volume::read(&*bench.contents(), &options, &mut Progress::new(&mut go_on))
-            .map_err(|e| LabError::Parameters(format!("the volume cannot be inspected: {e}")))?;
+            .map_err(|e| LabError::parameters(format!("the volume cannot be inspected: {e}")))?;
         if let Some(finding) = volume.findings.first() {
-            return Err(LabError::Parameters(format!("the volume is damaged: {finding}")));
+            return Err(LabError::parameters(format!("the volume is damaged: {finding}")));
         }
         let paths = volume.files.iter().map(|f| volume.path(f).text().trim_start_matches('~').to_owned()).collect();
         Ok(Layout { volume, paths })

@@ -42,9 +42,9 @@ use serde::de::DeserializeOwned;
 
 use crate::error::LabError;
 use crate::plan::{Job, Kind};
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
 use given::OnVolume;
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase};
 
 /// What a kind of work measures: phases, and distributions beside them.
 pub type Measured = (Vec<Phase>, Vec<Histogram>);
@@ -130,5 +130,5 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
 
 /// A job's parameters as its kind of work wants them.
 fn parameters<P: DeserializeOwned>(job: &Job) -> Result<P, LabError> {
-    P::deserialize(toml::Value::Table(job.parameters.clone())).map_err(|e| LabError::Parameters(e.to_string()))
+    P::deserialize(toml::Value::Table(job.parameters.clone())).map_err(|e| LabError::parameters(e.to_string()))
 }

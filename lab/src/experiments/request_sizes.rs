@@ -15,12 +15,12 @@ use trace::requests::{Requests, Seen};
 
 use super::recording::{Beginning, Source};
 use super::{Measured, parameters};
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::Histogram;
-use crate::traces::requeued::Cleared;
+use sim::bench::Bench;
+use sim::progress::Progress;
+use sim::result::Histogram;
+use sim::traces::requeued::Cleared;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -122,7 +122,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let still = Bench::new(profile, 1)?;
     for (n, (name, recording)) in p.recordings.iter().enumerate() {
         progress.part(n, p.recordings.len()).at(0.0);
-        let failed = |why: &dyn std::fmt::Display| LabError::Parameters(format!("recording {recording}: {why}"));
+        let failed = |why: &dyn std::fmt::Display| LabError::parameters(format!("recording {recording}: {why}"));
         let limit = p.limit.unwrap_or(u64::MAX);
         let moved = match Source::find(recording)?.open().map_err(|e| failed(&e))? {
             Opened::Calls(calls) => Moved::of_calls(&mut Beginning::new(limit, calls)),

@@ -21,9 +21,9 @@ use super::recording::{Beginning, Source};
 use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Phase, Raw};
-use crate::traces::{Run, Speed, blocks};
+use sim::progress::Progress;
+use sim::result::{Phase, Raw};
+use sim::traces::{Run, Speed, blocks};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -61,7 +61,7 @@ fn one(
     limit: Option<u64>,
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
-    let failed = |why: &dyn std::fmt::Display| LabError::Parameters(format!("recording {}: {why}", work.recording));
+    let failed = |why: &dyn std::fmt::Display| LabError::parameters(format!("recording {}: {why}", work.recording));
     let source = Source::find(&work.recording)?;
     let open = || match source.open().map_err(|e| failed(&e))? {
         Opened::Blocks(events) => Ok(Requests::new(Box::new(Beginning::new(limit.unwrap_or(u64::MAX), events)))),

@@ -18,11 +18,11 @@ use super::given::Named;
 use super::keeping::Keeping;
 use super::{Measured, parameters};
 use crate::apps::text::Writer;
-use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
 use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
+use sim::bench::{Bench, Recorder, blocks_of_mib};
+use sim::progress::Progress;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -62,7 +62,7 @@ impl Parameters {
     /// What the types cannot say.
     pub fn check(&self) -> Result<(), LabError> {
         if self.keeping.is_some() && self.fs != Kind::F2fs {
-            return Err(LabError::Parameters(format!("a volume of {}: keeping is for F2FS alone", self.fs)));
+            return Err(LabError::parameters(format!("a volume of {}: keeping is for F2FS alone", self.fs)));
         }
         self.options.beside(self.fs, MountOptions::default()).map(drop)
     }
@@ -250,7 +250,7 @@ impl Session {
         let wanted = p.journal_mode.word();
         let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
         if mode != wanted {
-            return Err(LabError::Parameters(format!("journal_mode: SQLite chose {mode} for {wanted}")));
+            return Err(LabError::parameters(format!("journal_mode: SQLite chose {mode} for {wanted}")));
         }
         db.pragma_update(None, "synchronous", p.synchronous.word())?;
         db.pragma_update(None, "cache_size", -(p.cache_kib as i64))?;

@@ -15,11 +15,11 @@ use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Power, WriteFlags};
 
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Phase, Stage};
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Phase, Stage};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +75,7 @@ fn mounted(bench: &Bench, options: &MountOptions) -> Result<Volume, LabError> {
 
 impl<'a> Life<'a> {
     fn begin(p: &'a Parameters, bench: &'a Bench, seed: u64) -> Result<Self, LabError> {
-        let clean = Clean::parse(&p.clean).map_err(|why| LabError::Parameters(format!("clean {why}")))?;
+        let clean = Clean::parse(&p.clean).map_err(|why| LabError::parameters(format!("clean {why}")))?;
         let mut uuid = [0; 16];
         uuid[..8].copy_from_slice(&seed.to_le_bytes());
         make::format(bench.device(), &**bench.clock(), &make::Options { uuid, ..make::Options::default() })?;
@@ -234,7 +234,7 @@ fn finished(mut phase: Phase, life: &Life<'_>) -> Phase {
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let DeviceSpec::Disk(_) = &profile.device else {
-        return Err(LabError::Parameters(format!("{} is not a disk", profile.name)));
+        return Err(LabError::parameters(format!("{} is not a disk", profile.name)));
     };
     let bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     let mut life = Life::begin(&p, &bench, job.seed)?;

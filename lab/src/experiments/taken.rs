@@ -158,7 +158,7 @@ mod tests {
     fn accepted(experiment: &Experiment) -> Vec<String> {
         let mut job = experiment.jobs(&Changes::default()).unwrap().remove(0);
         job.parameters.insert("nobody_takes_this".into(), 1.into());
-        let Err(LabError::Parameters(said)) = experiments::check(experiment.plan.kind, &job) else { panic!() };
+        let Err(LabError::parameters(said)) = experiments::check(experiment.plan.kind, &job) else { panic!() };
         let said = said.lines().find(|l| l.contains("unknown field")).unwrap();
         let mut names: Vec<String> = said.split('`').skip(3).step_by(2).map(str::to_owned).collect();
         names.sort();

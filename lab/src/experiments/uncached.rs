@@ -22,11 +22,8 @@ use vfs::FileSystem;
 use super::app_energy::joined;
 use super::recording::Source;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Phase, Stage, Traffic};
 use crate::uncached::calls::{self, Call, Contents, Plan, Work};
 use crate::uncached::fill;
 use crate::uncached::mounted::{Filled, Mounted};
@@ -34,6 +31,9 @@ use crate::uncached::partition::Partition;
 use crate::uncached::paused::Paused;
 use crate::uncached::recorded::{self, Recording};
 use crate::uncached::segments::Segments;
+use sim::bench::{Bench, blocks_of_mib};
+use sim::progress::Progress;
+use sim::result::{Phase, Stage, Traffic};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -100,7 +100,7 @@ enum When {
 impl Mount {
     fn options(&self) -> Result<MountOptions, LabError> {
         let placement = self.placement.as_deref().map(Placement::parse).transpose();
-        let placement = placement.map_err(|why| LabError::Parameters(format!("placement {why}")))?;
+        let placement = placement.map_err(|why| LabError::parameters(format!("placement {why}")))?;
         let sync = match self.sync {
             When::Call => Sync::Call,
             When::Fsync => Sync::Fsync,
@@ -116,7 +116,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let works: Vec<_> = p.works.iter().filter(|(name, _)| p.only.as_ref().is_none_or(|o| o == *name)).collect();
     if works.is_empty() {
         let known: Vec<_> = p.works.keys().cloned().collect();
-        return Err(LabError::Parameters(format!("only: there is no such work, but {}", known.join(", "))));
+        return Err(LabError::parameters(format!("only: there is no such work, but {}", known.join(", "))));
     }
     let mut phases = Vec::new();
     for (n, (name, work)) in works.iter().enumerate() {
@@ -257,8 +257,8 @@ impl One<'_> {
 
     fn recorded(&self, peer: &str, progress: &Progress<'_>) -> Result<Vec<Phase>, LabError> {
         let name = format!("{peer}.{}.rec.zst", self.name);
-        let bytes = Source::find(&name)?.bytes().map_err(|e| LabError::Parameters(format!("{name}: {e}")))?;
-        let recording = Recording::read(bytes).map_err(|e| LabError::Parameters(format!("{name}: {e}")))?;
+        let bytes = Source::find(&name)?.bytes().map_err(|e| LabError::parameters(format!("{name}: {e}")))?;
+        let recording = Recording::read(bytes).map_err(|e| LabError::parameters(format!("{name}: {e}")))?;
         let bench = self.bench(recording.blocks)?;
         let disk = self.part(&bench, recording.blocks);
         let mut again = Again { disk, join: (self.p.join_kib << 10) as usize / BLOCK, buffer: Vec::new() };

@@ -32,12 +32,12 @@ use super::app_noted::distribution;
 use super::cleaned::{self, Cleaned, Who};
 use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, Recorder};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Stage};
 use programs::Programs;
+use sim::bench::{Bench, Recorder};
+use sim::progress::Progress;
+use sim::result::{Histogram, Phase, Stage};
 use user::{LARGE, User};
 
 /// What is done in a turn.
@@ -96,7 +96,7 @@ impl Parameters {
     pub fn check(&self) -> Result<(), LabError> {
         self.cleaning.check()?;
         if self.turns == 0 || self.turn_mib == 0 || self.live_mib < (2 * LARGE) >> 20 || self.fill_percent > 99 {
-            return Err(LabError::Parameters(
+            return Err(LabError::parameters(
                 "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less".into(),
             ));
         }
@@ -215,7 +215,7 @@ fn fill_to(bench: &Bench, percent: u64, seed: u64) -> Result<f64, LabError> {
     let s = bench.f2fs()?.statfs()?;
     let full = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
     if full > percent as f64 + 1.0 {
-        return Err(LabError::Parameters(format!(
+        return Err(LabError::parameters(format!(
             "fill_percent {percent}: with its state and what the work replaces, the volume is {full:.1} % full"
         )));
     }

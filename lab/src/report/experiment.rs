@@ -12,7 +12,8 @@ use crate::claim::{Comparison, How, figures};
 use crate::cost;
 use crate::plan::Experiment;
 use crate::published::judge::{NEAR, Ours};
-use crate::result::{Histogram, Measure, Outcome, Phase, VariantResult};
+use crate::result::{Outcome, VariantResult};
+use sim::result::{Histogram, Measure, Phase};
 
 /// Everything about it: of its files, and of the results there are.
 pub(super) fn section(

@@ -7,8 +7,9 @@ use std::cmp::Reverse;
 use device::energy::Energy;
 use maud::{Markup, html};
 
-use crate::flame::{icicle, phase};
-use crate::result::{Outcome, Phase, VariantResult};
+use crate::result::{Outcome, VariantResult};
+use sim::flame::{icicle, phase};
+use sim::result::Phase;
 
 /// The flame graphs of a result; nothing where nothing was spent.
 pub(super) fn section(o: &Outcome) -> Markup {

@@ -9,7 +9,6 @@ mod numbers;
 mod page;
 mod plots;
 pub mod recording;
-pub mod words;
 
 use std::path::{Path, PathBuf};
 

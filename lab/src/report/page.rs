@@ -3,11 +3,11 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, experiment, numbers};
-use crate::flame::icicle;
 use crate::plan::{Experiment, SHIPPED};
 use crate::published::judge::{Judged, Ours};
 use crate::published::{Paper, judge};
 use crate::result::Outcome;
+use sim::flame::icicle;
 
 const STYLE: &str = include_str!("style.css");
 

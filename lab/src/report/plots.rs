@@ -7,7 +7,8 @@ use plotters::prelude::*;
 use volume::Kind;
 
 use super::ReportError;
-use crate::result::{Histogram, Outcome, Phase, cause_text};
+use crate::result::Outcome;
+use sim::result::{Histogram, Phase, cause_text};
 
 const WIDTH: u32 = 980;
 /// Room for the names of bars, in pixels.

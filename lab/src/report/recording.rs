@@ -1,6 +1,7 @@
 //! One page of what is in a recording: sizes, order, places, times.
 
 use maud::{Markup, html};
+use sim::words::{bytes, percent, time};
 use trace::stat::activity::Activity;
 use trace::stat::blocks::BlockStat;
 use trace::stat::calls::CallStat;
@@ -8,9 +9,8 @@ use trace::stat::distribution::Spread;
 use trace::stat::map_cache::{Curve, MapStat};
 use trace::stat::power::PowerStat;
 
-use super::words::{bytes, percent, time};
 use super::{ReportError, page, plots};
-use crate::result::Histogram;
+use sim::result::Histogram;
 
 /// A table: words in the first column, numbers in the others.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {

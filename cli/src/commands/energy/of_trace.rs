@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation};
-use lab::traces::prices::{Priced, Prices, estimate, shares};
-use lab::traces::{ReplayError, Speed, blocks};
+use lab::prices::{Priced, Prices, estimate, shares};
 use serde_json::json;
+use sim::traces::{ReplayError, Speed, blocks};
 use trace::replay::blocks::How;
 
 use crate::session::{self, SessionArgs};

@@ -12,8 +12,9 @@ use device::energy::{Component, Energy};
 use lab::control;
 use lab::key::Key;
 use lab::plan::{Changes, Experiment, Job};
-use lab::result::{DELETED, Outcome, Phase, VariantResult};
+use lab::result::{Outcome, VariantResult};
 use serde_json::{Value, json};
+use sim::result::{DELETED, Phase};
 use trace::replay::blocks::Latency;
 use vfs::Reason;
 
@@ -153,7 +154,7 @@ fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
     }
     put("time_ns", json!(phase.took.0));
     put("bytes", json!(phase.bytes));
-    type Count = fn(&lab::result::Traffic) -> u64;
+    type Count = fn(&sim::result::Traffic) -> u64;
     let counts: [(&str, Count); 4] = [
         ("requests_read", |t| t.reads),
         ("requests_written", |t| t.writes),

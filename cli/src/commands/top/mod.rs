@@ -1,6 +1,6 @@
 //! `joulefs top`: which process spends how many watts on which disk, now?
 //!
-//! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `lab::traces::live` keeps the
+//! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `sim::traces::live` keeps the
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
 mod alumet;
@@ -29,8 +29,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
-use lab::flame::{Depth, Flame};
-use lab::traces::live::Accounts;
+use sim::flame::{Depth, Flame};
+use sim::traces::live::Accounts;
 use trace::block::DeviceId;
 
 use crate::flame::{FlameArgs, Graph, names};

@@ -37,7 +37,7 @@ pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
         Some(heard) => Box::new(Hearing::new(opened, heard)),
         None => opened,
     };
-    let cleared = lab::traces::requeued::Cleared::new(opened);
+    let cleared = sim::traces::requeued::Cleared::new(opened);
     Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))
 }
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use device::energy::profile::Profile;
-use lab::traces::ReplayError;
-use lab::traces::blocks::{Options, Plan};
-use lab::traces::live::{Terms, everywhere};
+use sim::traces::ReplayError;
+use sim::traces::blocks::{Options, Plan};
+use sim::traces::live::{Terms, everywhere};
 use trace::block::DeviceId;
 
 use super::disk::{self, Disk};

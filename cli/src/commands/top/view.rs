@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy};
-use lab::traces::live::{Asked, Reading, Terms};
+use sim::traces::live::{Asked, Reading, Terms};
 use trace::askers::WRITEBACK;
 use trace::block::DeviceId;
 use trace::{Names, Process};

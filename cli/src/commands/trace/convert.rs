@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lab::traces::requeued::{Cleared, DISCARDS, DISCARDS_KEPT, TOLD_AGAIN, TOLD_AGAIN_KEPT};
 use record::calls::{self, StripError};
 use serde_json::json;
+use sim::traces::requeued::{Cleared, DISCARDS, DISCARDS_KEPT, TOLD_AGAIN, TOLD_AGAIN_KEPT};
 use trace::block::Events;
 use trace::call::Calls;
 use trace::only::Only;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use device::energy::profile::{DeviceSpec, Profile};
-use lab::report::words::percent;
 use serde_json::{Value, json};
+use sim::words::percent;
 use trace::stat::map_cache::{Costs, Curve, DeviceMaps, Geometry, MapStat, Maps, Migration};
 
 use crate::table::{self, Table};

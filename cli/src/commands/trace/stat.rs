@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use lab::report::words::percent;
 use serde::Serialize;
 use serde_json::{Value, json};
+use sim::words::percent;
 use trace::block::Events;
 use trace::only::Only;
 use trace::requests::{Request, Requests};

@@ -86,8 +86,8 @@ mod tests {
     use f2fs::cause::Cause;
 
     use super::*;
-    use crate::bench::{Bench, blocks_of_mib};
-    use crate::progress::Progress;
+    use sim::bench::{Bench, blocks_of_mib};
+    use sim::progress::Progress;
 
     #[test]
     fn nodes_are_no_more_than_a_file_has_wherever_its_first_one_begins() {

@@ -32,7 +32,7 @@ const WINDOW: &[u8] = b".window-";
 
 /// What is installed on the volume.
 pub(super) fn files() -> Result<Vec<Listed>, LabError> {
-    let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("files.zst: {e}"));
+    let failed = |e: &dyn std::fmt::Display| LabError::parameters(format!("files.zst: {e}"));
     let mut text = String::new();
     let mut input = Input::new(Path::new("files.zst"), Cursor::new(FILES)).map_err(|e| failed(&e))?;
     input.read_to_string(&mut text).map_err(|e| failed(&e))?;
@@ -57,7 +57,7 @@ pub(super) struct Launch {
 impl Launch {
     /// A shipped one.
     pub fn find(name: &str) -> Result<Self, LabError> {
-        let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {name}: {e}"));
+        let failed = |e: &dyn std::fmt::Display| LabError::parameters(format!("recording {name}: {e}"));
         let Some((_, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) else {
             let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
             return Err(failed(&format!("shipped are {}", known.join(", "))));

@@ -8,10 +8,10 @@ use record::calls::{Call, Event, Events, Replayed, Replayer};
 use vfs::{Caller, FileSystem, Ino};
 
 use super::Times;
-use crate::bench::Bench;
 use crate::error::LabError;
 use crate::experiments::app_replay::{open, unreadable};
-use crate::result::Phase;
+use sim::bench::Bench;
+use sim::result::Phase;
 
 /// Those that take turns.
 const PROGRAMS: [&str; 4] = ["chat", "clone", "unpack", "download"];

@@ -9,8 +9,8 @@ use device::{BLOCK, Rng, generate};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use super::{Parameters, Times, Work};
-use crate::bench::Bench;
 use crate::error::LabError;
+use sim::bench::Bench;
 
 /// Bytes of a download.
 pub(super) const LARGE: u64 = 8 << 20;
@@ -275,7 +275,7 @@ impl<'a> User<'a> {
         let mut done = 0;
         while done < bytes {
             done += match self.read(ino, done, &mut part)? {
-                0 => return Err(LabError::Parameters(format!("{name} ends before its {bytes} bytes"))),
+                0 => return Err(LabError::parameters(format!("{name} ends before its {bytes} bytes"))),
                 n => n,
             };
         }

@@ -1,9 +1,9 @@
 //! How are the requests of a recording made, on a simulated device?
 
 use device::energy::Meter;
-use lab::traces;
-use lab::traces::blocks::Plan;
-use lab::traces::timeline::Timeline;
+use sim::traces;
+use sim::traces::blocks::Plan;
+use sim::traces::timeline::Timeline;
 use trace::Names;
 use trace::replay::blocks::{How, Made, When};
 

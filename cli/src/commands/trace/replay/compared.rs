@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use device::energy::profile::Profile;
-use lab::aging::Recipe;
-use lab::control::NOBODY;
+use sim::NOBODY;
+use sim::aging::Recipe;
 use trace::Kind;
 
 use super::Args;

@@ -1,6 +1,6 @@
 //! Where did the joules of a replay go? By path of calls, by process of requests.
 
-use lab::flame::Depth;
+use sim::flame::Depth;
 
 use super::outcome::{Done, Outcome};
 use crate::flame::{Graph, names};

@@ -30,8 +30,8 @@ use device::Access;
 use device::energy::Energy;
 use indicatif::ProgressBar;
 use lab::error::LabError;
-use lab::traces::by_inode::{self, ByInode};
-use lab::traces::{ReplayError, Speed};
+use sim::traces::by_inode::{self, ByInode};
+use sim::traces::{ReplayError, Speed};
 use trace::Kind;
 use trace::replay::calls::Pauses;
 

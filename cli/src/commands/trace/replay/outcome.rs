@@ -2,11 +2,11 @@
 
 use device::energy::Energy;
 use device::energy::profile::Profile;
-use lab::traces::Run;
-use lab::traces::blocks::Plan;
-use lab::traces::calls::OnVolumeDone;
-use lab::traces::timeline::Timeline;
 use serde_json::Value;
+use sim::traces::Run;
+use sim::traces::blocks::Plan;
+use sim::traces::calls::OnVolumeDone;
+use sim::traces::timeline::Timeline;
 use trace::replay::blocks::{self, Latency};
 use trace::requests::Requests;
 use trace::timing::Timing;

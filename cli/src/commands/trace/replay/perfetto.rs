@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use device::energy::Component;
-use lab::traces::timeline::Timeline;
+use sim::traces::timeline::Timeline;
 use trace::write::perfetto::Counters;
 use trace::{Format, Input, Names, Process};
 

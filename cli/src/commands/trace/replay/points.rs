@@ -13,8 +13,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use device::{Access, BLOCK, BlockDevice, Lba, Tag};
-use lab::aging::Recipe;
 use serde_json::{Map, Value, json};
+use sim::aging::Recipe;
 use trace::Kind;
 
 use super::Args;

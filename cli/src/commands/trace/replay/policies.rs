@@ -1,7 +1,7 @@
 //! What does a comparison of policies of cleaning not tell, and why?
 
 use device::energy::Energy;
-use lab::control::NOBODY;
+use sim::NOBODY;
 use vfs::Cleaned;
 
 use super::outcome::{Done, Outcome};

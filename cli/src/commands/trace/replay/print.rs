@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use device::energy::{Component, Energy};
-use lab::traces::calls::OnVolumeDone;
 use serde_json::{Map, Value, json};
+use sim::traces::calls::OnVolumeDone;
 use trace::TraceError;
 use trace::replay::blocks::Latency;
 use trace::replay::calls;

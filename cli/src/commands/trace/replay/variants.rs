@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use device::energy::profile::Profile;
-use lab::control::NOBODY;
+use sim::NOBODY;
 use volume::{Kind, MountOptions};
 
 use super::Args;

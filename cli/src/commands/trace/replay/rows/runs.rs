@@ -1,8 +1,8 @@
 //! What is to be known of a run in one row: what it is, what it depends on, what it cost, what happened.
 
 use device::energy::Component;
-use lab::traces;
 use serde_json::{Value, json};
+use sim::traces;
 use trace::Kind;
 
 use super::Run;

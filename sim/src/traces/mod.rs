@@ -5,8 +5,7 @@
 //! * [`state`]: what the volume is before them.
 //! * [`timeline`]: when the joules of requests, or of calls, were spent.
 //! * [`live`]: the same of requests that still come.
-//! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
-//!   requests.
+//! * [`order`]: how much is random. * [`requeued`]: lines that are no requests.
 //!
 //! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
 
@@ -16,7 +15,6 @@ pub mod calls;
 pub mod host_memory;
 pub mod live;
 pub mod order;
-pub mod prices;
 pub mod requeued;
 mod room;
 pub mod source;
@@ -37,7 +35,7 @@ use trace::TraceError;
 use trace::block::DeviceId;
 
 use crate::aging;
-use crate::error::LabError;
+use crate::error::SimError;
 
 /// How time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,7 +57,7 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     /// There is no device or volume for it.
     #[error(transparent)]
-    Lab(#[from] LabError),
+    Lab(#[from] SimError),
     /// It asks nothing of any device.
     #[error("{0}")]
     Empty(String),

@@ -8,7 +8,7 @@ use device::{BLOCK, generate};
 use f2fs::Volume;
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
-use crate::error::LabError;
+use crate::error::SimError;
 
 /// Blocks of a segment.
 pub const SEGMENT: u64 = 512;
@@ -25,12 +25,12 @@ pub struct Type {
 }
 
 /// The three types, where A and B have `valid` blocks and of all `invalid_percent` are invalid.
-pub fn types(valid: u64, invalid_percent: f64) -> Result<[Type; 3], LabError> {
+pub fn types(valid: u64, invalid_percent: f64) -> Result<[Type; 3], SimError> {
     let all = (3.0 * SEGMENT as f64 * (1.0 - invalid_percent / 100.0)).round() as u64;
     let fits = |valid: &u64| (1..SEGMENT).contains(valid);
     let rest = all.checked_sub(valid.saturating_mul(2)).filter(fits).filter(|_| fits(&valid));
     let Some(rest) = rest else {
-        return Err(LabError::Parameters(format!(
+        return Err(SimError::Parameters(format!(
             "{valid} valid blocks in segments of types A and B and {invalid_percent} % invalid in all leave no number \
              for type C"
         )));
@@ -50,8 +50,8 @@ pub fn write(
     t: &Type,
     segments: u64,
     seed: u64,
-    mut step: impl FnMut() -> Result<(), LabError>,
-) -> Result<(), LabError> {
+    mut step: impl FnMut() -> Result<(), SimError>,
+) -> Result<(), SimError> {
     let ino = create(fs, &format!("type-{}", t.name))?;
     align(fs, &format!("before-{}", t.name))?;
     let mut buf = vec![0; SEGMENT as usize * BLOCK];
@@ -68,13 +68,13 @@ pub fn write(
     Ok(fs.sync()?)
 }
 
-fn create(fs: &Volume, name: &str) -> Result<Ino, LabError> {
+fn create(fs: &Volume, name: &str) -> Result<Ino, SimError> {
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
     Ok(fs.mknod(Caller::default(), fs.root(), name.as_bytes(), &new)?.attr.ino)
 }
 
 /// Fills up the log that takes contents of files, so that the next file begins with a segment.
-pub fn align(fs: &Volume, name: &str) -> Result<(), LabError> {
+pub fn align(fs: &Volume, name: &str) -> Result<(), SimError> {
     fs.sync()?;
     let warm = format::sit::LogType::WarmData.index();
     let next = fs.state().logs.get(warm).map_or(0, |l| u64::from(l.2));
@@ -86,7 +86,7 @@ pub fn align(fs: &Volume, name: &str) -> Result<(), LabError> {
 }
 
 /// Makes the type's holes, all but equal and spread evenly over the segment.
-fn punch(fs: &Volume, ino: Ino, first: u64, t: &Type) -> Result<(), LabError> {
+fn punch(fs: &Volume, ino: Ino, first: u64, t: &Type) -> Result<(), SimError> {
     let share = |of: u64, n: u64| of * (n + 1) / t.pieces - of * n / t.pieces;
     let mut at = first;
     for n in 0..t.pieces {

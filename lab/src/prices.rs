@@ -20,7 +20,7 @@ use trace::stat::randomness::{Randomness, Share};
 use crate::error::LabError;
 use crate::experiments::file_io;
 use crate::plan::{Changes, Experiment};
-use crate::progress::Progress;
+use sim::progress::Progress;
 
 /// Microjoules for each kilobyte (1,024 bytes) of files read or written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -47,7 +47,7 @@ impl Prices {
         }
         let changes = Changes { parameters, variants: vec!["f2fs".into()], ..Changes::default() };
         let jobs = Experiment::find("nexus-fileops")?.jobs(&changes)?;
-        let mut job = jobs.into_iter().next().ok_or(LabError::Parameters("no such variant".into()))?;
+        let mut job = jobs.into_iter().next().ok_or(LabError::parameters("no such variant".into()))?;
         // Every write at random has its fsync: a tenth of the file tells their price.
         if let Some(toml::Value::Array(phases)) = job.parameters.get_mut("phase") {
             for phase in phases.iter_mut().filter_map(toml::Value::as_table_mut) {
@@ -59,7 +59,7 @@ impl Prices {
         let (phases, _) = file_io::run(profile, &job, &Progress::new(&|_| ()))?;
         let price = |name: &str| {
             let phase = phases.iter().find(|p| p.name == name);
-            let phase = phase.ok_or_else(|| LabError::Parameters(format!("no phase {name}")))?;
+            let phase = phase.ok_or_else(|| LabError::parameters(format!("no phase {name}")))?;
             Ok::<f64, LabError>(phase.total().joules() * 1e6 * 1024.0 / phase.bytes.max(1) as f64)
         };
         Ok(Prices {

@@ -20,7 +20,7 @@ use volume::{Kind, MountOptions, Mounted};
 
 use crate::aging::{self, Ager, Recipe};
 use crate::contents::Contents;
-use crate::error::LabError;
+use crate::error::SimError;
 use crate::host::Host;
 use crate::progress::Progress;
 use crate::result::{DELETED, Histogram, Phase, Raw, Sample, Stage};
@@ -70,14 +70,14 @@ pub struct Recorder<'a> {
 impl Bench {
     /// A device of a profile, of so many blocks, for F2FS, whose contents are made by
     /// [`generate`](device::generate) or else take the memory they take.
-    pub fn new(profile: &Profile, blocks: u64) -> Result<Self, LabError> {
+    pub fn new(profile: &Profile, blocks: u64) -> Result<Self, SimError> {
         Self::of(Kind::F2fs, profile, blocks)
     }
 
     /// The same for whichever file system.
-    pub fn of(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, LabError> {
+    pub fn of(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
         let clock = aging::clock();
-        let model = model::build(profile, blocks).map_err(|e| LabError::Parameters(e.to_string()))?;
+        let model = model::build(profile, blocks).map_err(|e| SimError::Parameters(e.to_string()))?;
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
@@ -135,7 +135,7 @@ impl Bench {
     }
 
     /// What `work` asks of the device for contents of files, in order, and what it returns.
-    pub fn watch<T>(&self, work: impl FnOnce() -> Result<T, LabError>) -> Result<(T, Vec<Seen>), LabError> {
+    pub fn watch<T>(&self, work: impl FnOnce() -> Result<T, SimError>) -> Result<(T, Vec<Seen>), SimError> {
         self.counting.inner().begin();
         let out = work();
         let seen = self.counting.inner().end();
@@ -143,12 +143,12 @@ impl Bench {
     }
 
     /// Switches a device without a volume off and on: nothing is in its memory afterwards.
-    pub fn switch_off_and_on(&self) -> Result<(), LabError> {
+    pub fn switch_off_and_on(&self) -> Result<(), SimError> {
         Ok(self.device.power_cycle(Tag::default())?)
     }
 
     /// Makes a volume and mounts it; `seed` gives it its identity.
-    pub fn format(&mut self, seed: u64, options: impl Into<MountOptions>) -> Result<(), LabError> {
+    pub fn format(&mut self, seed: u64, options: impl Into<MountOptions>) -> Result<(), SimError> {
         self.format_with(seed, mkfs::Options::default().features, options)
     }
 
@@ -158,7 +158,7 @@ impl Bench {
         seed: u64,
         features: Features,
         options: impl Into<MountOptions>,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), SimError> {
         aging::format_with(self.kind, self.counting.clone(), &*self.clock, seed, true, features)?;
         self.options = self.of_this_device(options.into());
         self.mount()
@@ -166,7 +166,7 @@ impl Bench {
 
     /// Brings the volume into the state of a recipe and measures what that took. The device ages with it:
     /// everything is written through it, and it says how long that takes.
-    pub fn age(&self, recipe: &str, seed: u64, progress: &Progress<'_>) -> Result<(Phase, Histogram), LabError> {
+    pub fn age(&self, recipe: &str, seed: u64, progress: &Progress<'_>) -> Result<(Phase, Histogram), SimError> {
         self.age_around(recipe, seed, progress, &mut |_| Ok(()))
     }
 
@@ -177,8 +177,8 @@ impl Bench {
         recipe: &str,
         seed: u64,
         progress: &Progress<'_>,
-        something: &mut dyn FnMut(&Bench) -> Result<(), LabError>,
-    ) -> Result<(Phase, Histogram), LabError> {
+        something: &mut dyn FnMut(&Bench) -> Result<(), SimError>,
+    ) -> Result<(Phase, Histogram), SimError> {
         let chain = Recipe::chain(recipe)?;
         let volume = self.volume()?;
         let mut phase = self.measure("aging", 1, progress, |_| {
@@ -213,7 +213,7 @@ impl Bench {
     }
 
     /// From now on the volume is mounted like this. It is unmounted and mounted as by [`restart`](Self::restart).
-    pub fn mount_as(&mut self, options: impl Into<MountOptions>) -> Result<(), LabError> {
+    pub fn mount_as(&mut self, options: impl Into<MountOptions>) -> Result<(), SimError> {
         self.options = self.of_this_device(options.into());
         self.restart(false)
     }
@@ -230,7 +230,7 @@ impl Bench {
         options
     }
 
-    fn mount(&mut self) -> Result<(), LabError> {
+    fn mount(&mut self) -> Result<(), SimError> {
         let mounted = volume::mount(self.kind, self.device(), self.clock.clone(), self.options.clone())?;
         let volume = mounted.volume();
         self.mounted = Some((mounted, volume));
@@ -239,7 +239,7 @@ impl Bench {
 
     /// Unmounts and mounts: nothing is in the host's memory afterwards. With `device`, the device was
     /// switched off and on meanwhile, as when the phone is restarted: nothing is in its memory either.
-    pub fn restart(&mut self, device: bool) -> Result<(), LabError> {
+    pub fn restart(&mut self, device: bool) -> Result<(), SimError> {
         if let Some((_, volume)) = self.mounted.take() {
             volume.unmount()?;
         }
@@ -258,14 +258,14 @@ impl Bench {
     }
 
     /// The volume.
-    pub fn volume(&self) -> Result<&Arc<dyn Volume>, LabError> {
-        self.mounted.as_ref().map(|(_, volume)| volume).ok_or(LabError::NoVolume)
+    pub fn volume(&self) -> Result<&Arc<dyn Volume>, SimError> {
+        self.mounted.as_ref().map(|(_, volume)| volume).ok_or(SimError::NoVolume)
     }
 
     /// The volume, of which something is asked that only F2FS has.
-    pub fn f2fs(&self) -> Result<&Arc<f2fs::Volume>, LabError> {
-        let (mounted, _) = self.mounted.as_ref().ok_or(LabError::NoVolume)?;
-        mounted.f2fs().ok_or(LabError::OnlyF2fs(self.kind))
+    pub fn f2fs(&self) -> Result<&Arc<f2fs::Volume>, SimError> {
+        let (mounted, _) = self.mounted.as_ref().ok_or(SimError::NoVolume)?;
+        mounted.f2fs().ok_or(SimError::OnlyF2fs(self.kind))
     }
 
     /// Its file system.
@@ -274,7 +274,7 @@ impl Bench {
     }
 
     /// The file of a name in the root, made if it is not there. It is referred to until the next restart.
-    pub fn file(&self, name: &str) -> Result<Ino, LabError> {
+    pub fn file(&self, name: &str) -> Result<Ino, SimError> {
         let fs = self.volume()?;
         match fs.lookup(fs.root(), name.as_bytes()) {
             Ok(entry) => Ok(entry.attr.ino),
@@ -288,7 +288,7 @@ impl Bench {
 
     /// Writes a file whole, in order, with what [`generate`](device::generate) makes of `seed`, and makes it
     /// durable.
-    pub fn write_whole(&self, ino: Ino, bytes: u64, seed: u64) -> Result<(), LabError> {
+    pub fn write_whole(&self, ino: Ino, bytes: u64, seed: u64) -> Result<(), SimError> {
         let fs = self.volume()?;
         let mut piece = vec![0; 1 << 20];
         for at in (0..bytes).step_by(piece.len()) {
@@ -315,8 +315,8 @@ impl Bench {
         name: &str,
         steps: u64,
         progress: &Progress<'_>,
-        work: impl FnOnce(&mut Recorder<'_>) -> Result<u64, LabError>,
-    ) -> Result<Phase, LabError> {
+        work: impl FnOnce(&mut Recorder<'_>) -> Result<u64, SimError>,
+    ) -> Result<Phase, SimError> {
         let from = self.read();
         let mut recorder = Recorder { bench: self, from: &from, steps, done: 0, timeline: Vec::new(), progress };
         let bytes = work(&mut recorder)?;
@@ -358,7 +358,7 @@ impl Bench {
 
 impl Recorder<'_> {
     /// One step is done: what is due by the clock is done too, and now and then the meter is read.
-    pub fn step(&mut self) -> Result<(), LabError> {
+    pub fn step(&mut self) -> Result<(), SimError> {
         if let Some((_, volume)) = &self.bench.mounted {
             volume.tick()?;
         }
@@ -372,7 +372,7 @@ impl Recorder<'_> {
     }
 
     /// Nobody asks anything for so long, but for what the volume does by the clock; a step.
-    pub fn wait(&mut self, how_long: Duration) -> Result<(), LabError> {
+    pub fn wait(&mut self, how_long: Duration) -> Result<(), SimError> {
         self.bench.clock.advance(how_long);
         self.step()
     }

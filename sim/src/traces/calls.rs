@@ -25,7 +25,7 @@ use super::timeline::Timeline;
 use super::watched::{Watch, Watched};
 use super::{Progress, ReplayError, Run, Speed, Stack, since};
 use crate::aging;
-use crate::error::LabError;
+use crate::error::SimError;
 
 /// On which volume, and how often.
 #[derive(Clone)]
@@ -248,7 +248,7 @@ pub fn run(
     let holds_none = |volume: &Arc<f2fs::Volume>| !volume.superblock().features.contains(Features::DELTA);
     if options.deltas && bench.mounted.f2fs().is_some_and(holds_none) {
         return Err(
-            LabError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
+            SimError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
         );
     }
     let ahead = cache.is_some();

@@ -13,7 +13,7 @@ use volume::Mounted;
 
 use super::{Progress, ReplayError};
 use crate::aging::{Ager, Recipe};
-use crate::error::LabError;
+use crate::error::SimError;
 
 /// How a volume is brought into its state.
 #[derive(Debug, Clone, Default)]
@@ -69,7 +69,7 @@ impl Wanted {
         progress: Progress<'_>,
     ) -> Result<(), ReplayError> {
         let Some(recipe) = &self.recipe else { return Ok(()) };
-        let mut chain = Recipe::chain(recipe).map_err(LabError::from)?;
+        let mut chain = Recipe::chain(recipe).map_err(SimError::from)?;
         let (all, _) = room_of(volume)?;
         let free = (room as f64 * BESIDE / all as f64).min(1.0);
         chain.push(Recipe::making_room(&chain, free));
@@ -99,7 +99,7 @@ fn carry_out(
 ) -> Result<(), ReplayError> {
     let Some(clock) = clock else {
         let why = "a volume is brought into a state in virtual time; make an image of it first";
-        return Err(LabError::Parameters(why.into()).into());
+        return Err(SimError::Parameters(why.into()).into());
     };
     let mut ager = Ager::new(volume, clock, seed).on_the_devices_time();
     ager.all(chain, &mut |p| progress(what, p.done as f64 / p.total.max(1) as f64))?;

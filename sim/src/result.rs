@@ -1,0 +1,367 @@
+//! What came out of a stretch of work: what was spent, by whom and for what, and how long it took.
+//!
+//! Results hold whole picojoules and nanoseconds, and nothing of the machine or the moment they were made.
+
+use std::collections::BTreeMap;
+
+use device::energy::{Component, Energy, Ledger, Nanos, Operation, Part};
+use device::{BLOCK, CountSnapshot};
+use serde::{Deserialize, Serialize};
+use vfs::FreeFragments;
+use volume::Kind;
+
+use crate::account::{self, Account, Amount};
+
+/// Counts by class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Of what.
+    pub name: String,
+    /// What is counted.
+    pub unit: String,
+    /// Classes and counts, in order.
+    pub bars: Vec<(String, u64)>,
+}
+
+impl Histogram {
+    /// Pieces of free space by size, as bars.
+    pub fn of_free_space(free: &FreeFragments, when: &str) -> Self {
+        let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
+        Histogram {
+            name: format!(
+                "pieces of free space by size, {when} (L1 is 4 KB, each level twice the one before, L9 over 512 KB)"
+            ),
+            unit: "pieces".into(),
+            bars: bars.collect(),
+        }
+    }
+}
+
+/// A number with its unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// What a part spent for a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spending {
+    /// Why.
+    pub cause: u8,
+    /// Who.
+    pub part: Part,
+    /// How much.
+    pub energy: Energy,
+}
+
+/// What a part spent for a cause and an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned {
+    /// For whom.
+    pub owner: u64,
+    /// Why.
+    pub cause: u8,
+    /// Who.
+    pub part: Part,
+    /// How much.
+    pub energy: Energy,
+}
+
+/// What [`Phase::files`] says of an inode that is gone.
+pub const DELETED: &str = "deleted";
+
+/// What a kind of operation cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationCost {
+    /// The kind.
+    pub operation: Operation,
+    /// How many.
+    pub count: u64,
+    /// How much, all together.
+    pub energy: Energy,
+}
+
+/// Blocks that went over the link for a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Why.
+    pub cause: u8,
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Blocks read.
+    pub blocks_read: u64,
+    /// Blocks written.
+    pub blocks_written: u64,
+}
+
+/// What was spent up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the phase began.
+    pub at: Nanos,
+    /// By component, in the order of [`Component::ALL`].
+    pub spent: [Energy; Component::ALL.len()],
+}
+
+/// What a phase is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Brings the volume into the state that is asked about.
+    Preparation,
+    /// What is asked about.
+    #[default]
+    Measured,
+    /// The work after it, the same for all.
+    After,
+}
+
+impl Stage {
+    /// True for what most phases are.
+    pub fn is_measured(&self) -> bool {
+        *self == Stage::Measured
+    }
+}
+
+/// One measured stretch of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Stage::is_measured")]
+    pub stage: Stage,
+    /// The file system whose causes it counts by.
+    #[serde(default, skip_serializing_if = "is_f2fs")]
+    pub fs: Kind,
+    /// Bytes the work asked for or gave.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Nanos,
+    /// What was spent, by cause and part; nothing else was.
+    pub spent: Vec<Spending>,
+    /// The same by kind of operation.
+    pub operations: Vec<OperationCost>,
+    /// The same by inode: those that cost most, the rest under 0 with what belongs to none.
+    pub owners: Vec<(u64, Energy)>,
+    /// The same by inode, cause and part, of the same inodes; nothing where owners are not ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<Owned>,
+    /// The paths of those of them that are known.
+    #[serde(default)]
+    pub files: BTreeMap<u64, String>,
+    /// What went over the link.
+    pub traffic: Vec<Traffic>,
+    /// What happened inside the device.
+    pub counters: BTreeMap<String, u64>,
+    /// How it added up over time.
+    pub timeline: Vec<Sample>,
+    /// Some of the writes that a plot is to show: which one, and the block it begins with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes_at: Vec<(u64, u64)>,
+    /// The numbers papers give, by name.
+    pub measures: BTreeMap<String, Measure>,
+    /// What every owner cost; not in files.
+    #[serde(skip)]
+    pub account: Account,
+}
+
+/// Owners named in a result; the others are added up.
+const OWNERS: usize = 10;
+
+/// A phase's raw numbers.
+#[derive(Debug)]
+pub struct Raw<'a> {
+    /// What was spent.
+    pub ledger: &'a Ledger,
+    /// What was asked of the device.
+    pub counts: &'a CountSnapshot,
+    /// What happened inside it.
+    pub counters: BTreeMap<String, u64>,
+    /// How long it took.
+    pub took: Nanos,
+    /// How it added up.
+    pub timeline: Vec<Sample>,
+}
+
+impl Phase {
+    /// Puts a phase together; `bytes` is what the work asked for or gave.
+    pub fn new(name: &str, bytes: u64, raw: Raw<'_>) -> Self {
+        let ledger = raw.ledger;
+        let parts = |cause| Part::ALL.iter().map(move |part| (cause, *part));
+        let spent = ledger.causes().flat_map(parts).filter_map(|(cause, part)| {
+            let energy = ledger.of(part, cause);
+            (energy != Energy::ZERO).then_some(Spending { cause, part, energy })
+        });
+        let operations = Operation::ALL.into_iter().filter_map(|operation| {
+            let s = ledger.operation(operation);
+            (s.operations > 0).then_some(OperationCost { operation, count: s.operations, energy: s.energy })
+        });
+        let traffic = raw.counts.causes().map(|(cause, c)| Traffic {
+            cause,
+            reads: c.reads,
+            writes: c.writes,
+            blocks_read: c.blocks_read,
+            blocks_written: c.blocks_written,
+        });
+        let owners = dearest(ledger);
+        let mut phase = Phase {
+            name: name.into(),
+            stage: Stage::default(),
+            fs: Kind::default(),
+            bytes,
+            took: raw.took,
+            spent: spent.collect(),
+            operations: operations.collect(),
+            owned: owned(ledger, &owners),
+            owners,
+            files: BTreeMap::new(),
+            traffic: traffic.collect(),
+            counters: raw.counters,
+            timeline: raw.timeline,
+            writes_at: Vec::new(),
+            measures: BTreeMap::new(),
+            account: Account::of(ledger),
+        };
+        phase.derive();
+        phase
+    }
+
+    /// Everything it cost.
+    pub fn total(&self) -> Energy {
+        self.spent.iter().map(|s| s.energy).sum()
+    }
+
+    /// What a component spent.
+    pub fn component(&self, c: Component) -> Energy {
+        self.spent.iter().filter(|s| s.part.component() == c).map(|s| s.energy).sum()
+    }
+
+    /// What was spent for a cause.
+    pub fn cause(&self, cause: u8) -> Energy {
+        self.spent.iter().filter(|s| s.cause == cause).map(|s| s.energy).sum()
+    }
+
+    /// A cause as people read it.
+    pub fn cause_text(&self, cause: u8) -> &'static str {
+        cause_text(self.fs, cause)
+    }
+
+    /// Everything it cost, in order of owner, cause and component, of every owner; under 0 alone where owners are not known.
+    pub fn amounts(&self) -> Vec<Amount> {
+        match self.account.amounts() {
+            [] => account::added(self.spent.iter().map(|s| Amount {
+                owner: 0,
+                cause: s.cause,
+                component: s.part.component(),
+                energy: s.energy,
+            })),
+            amounts => amounts.to_vec(),
+        }
+    }
+
+    /// Says that nobody knows for whom it was: of requests of others, whose owners are not ours.
+    pub fn forget_owners(&mut self) {
+        self.owners = vec![(0, self.total())];
+        self.owned.clear();
+        self.account.forget_owners();
+    }
+
+    /// Those of its account's names that belong to the owners which cost most.
+    pub fn named(&self) -> BTreeMap<u64, String> {
+        let name = |owner: &u64| Some((*owner, self.account.names.get(owner)?.clone()));
+        self.owners.iter().filter_map(|(owner, _)| name(owner)).collect()
+    }
+
+    /// Notes a number.
+    pub fn note(&mut self, name: &str, value: f64, unit: &str) {
+        if value.is_finite() {
+            self.measures.insert(name.into(), Measure { value, unit: unit.into() });
+        }
+    }
+
+    /// The numbers that this kind of work noted beside those that every phase has.
+    pub fn own_measures(&self) -> impl Iterator<Item = (&str, &Measure)> {
+        const ALL_HAVE: [&str; 9] = [
+            "energy",
+            "time",
+            "time_per_mb",
+            "power",
+            "read",
+            "written",
+            "read_amplification",
+            "write_amplification",
+            "requests_per_mb",
+        ];
+        let common = |n: &str| {
+            ALL_HAVE.contains(&n) || ["energy_", "power_", "share_"].iter().any(|prefix| n.starts_with(prefix))
+        };
+        self.measures.iter().map(|(n, m)| (n.as_str(), m)).filter(move |(n, _)| !common(n))
+    }
+
+    /// The numbers every phase has. A megabyte is 2^20 bytes and a kilobyte 2^10, as in the profiles.
+    fn derive(&mut self) {
+        const MB: f64 = 1_048_576.0;
+        let total = self.total();
+        let megabytes = self.bytes as f64 / MB;
+        let seconds = self.took.0 as f64 / 1e9;
+        let blocks = |f: fn(&Traffic) -> u64, t: &[Traffic]| t.iter().map(f).sum::<u64>() as f64 * BLOCK as f64 / MB;
+        let (read, written) = (blocks(|t| t.blocks_read, &self.traffic), blocks(|t| t.blocks_written, &self.traffic));
+        let requests: u64 = self.traffic.iter().map(|t| t.reads + t.writes).sum();
+        self.note("energy", total.millijoules(), "mJ");
+        self.note("energy_per_mb", total.millijoules() / megabytes, "mJ/MB");
+        self.note("energy_per_kb", total.millijoules() * 1e3 / (megabytes * 1024.0), "uJ/KB");
+        self.note("time", seconds, "s");
+        self.note("time_per_mb", seconds * 1e3 / megabytes, "ms/MB");
+        self.note("power", total.millijoules() / seconds, "mW");
+        self.note("read", read, "MB");
+        self.note("written", written, "MB");
+        self.note("read_amplification", read / megabytes, "x");
+        self.note("write_amplification", written / megabytes, "x");
+        self.note("requests_per_mb", requests as f64 / megabytes, "1/MB");
+        for c in Component::ALL {
+            let (name, energy) = (c.text().to_lowercase(), self.component(c));
+            self.note(&format!("energy_{name}"), energy.millijoules(), "mJ");
+            self.note(&format!("energy_per_mb_{name}"), energy.millijoules() / megabytes, "mJ/MB");
+            self.note(&format!("power_{name}"), energy.millijoules() / seconds, "mW");
+            self.note(&format!("share_{name}"), 100.0 * energy.joules() / total.joules(), "%");
+        }
+    }
+}
+
+fn dearest(ledger: &Ledger) -> Vec<(u64, Energy)> {
+    let total = |by: [Energy; Component::ALL.len()]| by.into_iter().sum::<Energy>();
+    let mut named: Vec<_> = ledger.owners().into_iter().map(|(o, by)| (o, total(by))).collect();
+    let mut rest: Energy = named.extract_if(.., |(o, _)| *o == 0).map(|(_, e)| e).sum();
+    // Stable: the same cost stays in order of inode.
+    named.sort_by_key(|(_, e)| std::cmp::Reverse(*e));
+    rest += named.drain(OWNERS.min(named.len())..).map(|(_, e)| e).sum();
+    if rest != Energy::ZERO {
+        named.push((0, rest));
+    }
+    named
+}
+
+/// What was spent for each of these owners, by cause and part; 0 has that of all others.
+fn owned(ledger: &Ledger, owners: &[(u64, Energy)]) -> Vec<Owned> {
+    let mut out: BTreeMap<(u64, u8, Part), Energy> = BTreeMap::new();
+    for (purpose, part, energy) in ledger.amounts().filter(|(.., energy)| *energy != Energy::ZERO) {
+        let owner = if owners.iter().any(|(o, _)| *o == purpose.owner) { purpose.owner } else { 0 };
+        *out.entry((owner, purpose.cause, part)).or_default() += energy;
+    }
+    out.into_iter().map(|((owner, cause, part), energy)| Owned { owner, cause, part, energy }).collect()
+}
+
+/// A file system's cause as people read it.
+pub fn cause_text(fs: Kind, cause: u8) -> &'static str {
+    fs.reasons().iter().find(|r| r.number == cause).map_or("unknown", |r| r.text)
+}
+
+fn is_f2fs(fs: &Kind) -> bool {
+    *fs == Kind::F2fs
+}
