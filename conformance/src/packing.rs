@@ -215,11 +215,11 @@ impl Holes {
 pub fn aged(recipe: &str, mib: u64, seed: u64) -> Result<Fingerprint, PackingError> {
     let device = Arc::new(Fingerprint::new((mib << 20) / BLOCK as u64));
     let clock = aging::clock();
-    let aging = |e: SimError| PackingError::Aging(e);
-    aging::format(Kind::F2fs, device.clone(), &*clock, seed, true).map_err(|e| lab(e.into()))?;
+    let aging_failed = |e: SimError| PackingError::Aging(e);
+    aging::format(Kind::F2fs, device.clone(), &*clock, seed, true).map_err(|e| aging_failed(e.into()))?;
     let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())?;
-    let chain = Recipe::chain(recipe).map_err(|e| lab(e.into()))?;
-    Ager::new(&*volume, &clock, seed).all(&chain, &mut |_| {}).map_err(|e| lab(e.into()))?;
+    let chain = Recipe::chain(recipe).map_err(|e| aging_failed(e.into()))?;
+    Ager::new(&*volume, &clock, seed).all(&chain, &mut |_| {}).map_err(|e| aging_failed(e.into()))?;
     volume.unmount()?;
     drop(volume);
     Ok(device.fork())

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Crates that the program is linked of: each one's `src`, and its manifest.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "cli",
     "device",
     "f2fs",
@@ -23,6 +23,7 @@ const ROOMS: [&str; 18] = [
     "scherlfs",
     "scherlfs/format",
     "scherlfs/fsck",
+    "sim",
     "trace",
     "vfs",
     "victim",

@@ -55,6 +55,8 @@ fn is_of_tests(file: &Path) -> bool {
         || below == Path::new("clippy.toml")
         || below.starts_with("schedules")
         || below.starts_with("conformance")
+        || below.starts_with("judges")
+        || below.starts_with("trials")
         || below.starts_with("recordings")
         || below.starts_with("scripts/demo-plan")
 }
