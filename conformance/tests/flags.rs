@@ -86,6 +86,22 @@ fn flags_are_set_shown_and_kept() {
 }
 
 #[test]
+fn a_flag_that_is_set_changes_the_change_time_at_once_and_for_good() {
+    let mount = OnFuse::new(64, &Options::modern());
+    let changed = |path: &Path| fs::metadata(path).map(|m| (m.ctime(), m.ctime_nsec())).expect("metadata");
+    let file = mount.path("file");
+    fs::write(&file, "text").expect("written");
+    let before = changed(&file);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert!(chattr("+A", &file));
+    let after = changed(&file);
+    assert!(after > before, "{before:?} {after:?}");
+    let mount = again(mount);
+    assert_eq!(changed(&mount.path("file")), after);
+    mount.end();
+}
+
+#[test]
 fn an_immutable_file_is_not_changed_by_anybody() {
     let mount = OnFuse::new(64, &Options::default());
     let path = mount.path("file");

@@ -19,25 +19,27 @@ fn time(set: SetTime, now: Time) -> (u64, u32) {
 }
 
 impl Volume {
-    /// Sets the access time if it is due. Nothing else about the inode changes, its change time neither.
-    pub(crate) fn note_access(&self, inode: &Arc<Inode>) -> Result<()> {
+    /// Sets the access time if it is due, and says whether it did. Nothing else about the inode changes, its change time
+    /// neither.
+    pub(crate) fn note_access(&self, inode: &Arc<Inode>) -> Result<bool> {
         let due = |now: Time| -> Result<bool> {
             Ok(self.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
         };
         let now = self.now();
         let still = inode.node.inode(|r| r.flags().contains(InodeFlags::NOATIME));
         if still || !due(now)? {
-            return Ok(());
+            return Ok(false);
         }
         let _change = self.begin_modest()?;
         let _content = inode.content.write();
         // Readers come many at once: the first has done it for all.
-        if due(now)? && inode.node.inode(|r| r.i_links.get()) > 0 {
+        let changes = due(now)? && inode.node.inode(|r| r.i_links.get()) > 0;
+        if changes {
             self.edit_inode(&inode.node, |r| {
                 (r.i_atime, r.i_atime_nsec) = ((now.secs as u64).into(), now.nanos.into())
             });
         }
-        Ok(())
+        Ok(changes)
     }
 
     /// Refuses what an immutable or append-only inode does not allow. The times of an append-only file may be set to

@@ -202,12 +202,12 @@ impl FileSystem for Volume {
         Ok(self.read_file(&inode, offset, buf)?)
     }
 
-    fn accessed(&self, ino: Ino) {
-        if !self.options.read_only
-            && let Err(e) = self.outer(ino).and_then(|inode| self.note_access(&inode))
-        {
-            log::debug!("inode {}: access not noted: {e}", ino.0);
-        }
+    fn accessed(&self, ino: Ino) -> bool {
+        !self.options.read_only
+            && self.outer(ino).and_then(|inode| self.note_access(&inode)).unwrap_or_else(|e| {
+                log::debug!("inode {}: access not noted: {e}", ino.0);
+                false
+            })
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

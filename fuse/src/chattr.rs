@@ -92,13 +92,16 @@ impl Adapter {
                     return reply.error(failed("ioctl", ino, &error));
                 }
                 let sealing = (flags - now.flags).intersects(SEALS);
-                let watching = (sealing && self.waiting.is_some()).then(|| (self.notices.clone(), self.numbers));
+                let watching = sealing && self.waiting.is_some();
+                let (notices, numbers) = (self.notices.clone(), self.numbers);
                 let set = move |asked: std::result::Result<&dyn FileSystem, Errno>| {
                     let done = asked
                         .and_then(|fs| fs.set_flags(ino, flags, project).map_err(|error| failed("ioctl", ino, &error)));
-                    if let (Ok(()), Some((notices, numbers))) = (&done, watching) {
-                        notices.admission.watch(ino);
-                        // The caller holds the inode.
+                    if done.is_ok() {
+                        if watching {
+                            notices.admission.watch(ino);
+                        }
+                        // The change time is another, which the kernel does not see by itself. The caller holds the inode.
                         notices.attributes_changed(numbers.to_fuse(ino));
                     }
                     match done {

@@ -24,9 +24,9 @@
 //!   `close` reports it. Pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
 //! * `chattr` cannot set what nobody here would enforce (`S`, `D`, `F`); an owner may set the times of an
 //!   append-only file.
-//! * Access times follow the rule of Linux's `relatime`, but only by what is read from here: a file read from
-//!   the kernel's cache alone does not look read, and one of which the kernel reads a page to change part
-//!   of it does.
+//! * Access times follow the rule of Linux's `relatime`. Opening a file read-only counts as reading it, since what is read
+//!   of the kernel's cache is not seen here. Reading the cache through a descriptor that may also write does not count; a page
+//!   that the kernel reads to change a part of it does.
 //! * A reader's `O_NOATIME` and a later `mount -o remount,ro` or `remount,noatime` are not looked at: its readings still
 //!   change access times. `-o noatime` when mounting prevents that.
 //! * With the writeback cache the kernel stamps what is written, and this process what is made, by the same coarse

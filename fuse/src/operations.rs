@@ -120,6 +120,15 @@ impl Adapter {
         }
     }
 
+    /// A file was opened to be read only. What is then read of the kernel's cache does not reach this side, so opening
+    /// counts as the reading.
+    fn opened_to_read(&self, ino: Ino, flags: OpenFlags) {
+        if self.atime && flags.0 & libc::O_NOATIME == 0 && self.fs.accessed(ino) {
+            // The caller holds the inode.
+            self.notices.attributes_changed(self.numbers.to_fuse(ino));
+        }
+    }
+
     /// Contents were read through a handle. (A directory's `O_NOATIME` does not arrive here: `fuser` keeps the flags of
     /// `READDIR` to itself.)
     pub(crate) fn read_through(&self, ino: Ino, flags: OpenFlags) {
@@ -258,6 +267,9 @@ impl Adapter {
         }
         if self.agreed.counts_opens {
             self.fs.open(ino, truncate)?;
+        }
+        if !writes {
+            self.opened_to_read(ino, flags);
         }
         let admission = &self.notices.admission;
         if !writes || self.caching != Caching::Writeback {

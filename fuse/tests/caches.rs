@@ -1,8 +1,8 @@
 //! Do contents and times stay right where both the kernel and the file system have a say in them?
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt, symlink};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +90,29 @@ fn the_first_reading_after_a_change_is_noted_and_the_next_is_not() {
         for (first, second) in after.iter().zip(&read()) {
             assert_eq!(second.accessed().unwrap(), first.accessed().unwrap());
         }
+    });
+}
+
+#[test]
+fn what_is_read_of_the_kernels_cache_was_read_when_the_file_was_opened() {
+    both(|m| {
+        let path = m.path("file");
+        let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
+        let read = |flags: rustix::fs::OFlags| {
+            std::thread::sleep(Duration::from_millis(50));
+            let mut file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&path).unwrap();
+            file.read_to_end(&mut Vec::new()).unwrap();
+        };
+        // The kernel keeps what is written.
+        fs::write(&path, "text").unwrap();
+        let written = accessed();
+        read(rustix::fs::OFlags::NOATIME);
+        assert_eq!(accessed(), written);
+        read(rustix::fs::OFlags::empty());
+        let first = accessed();
+        assert!(first > written);
+        read(rustix::fs::OFlags::empty());
+        assert_eq!(accessed(), first);
     });
 }
 

@@ -356,12 +356,14 @@ impl FileSystem for MemFs {
         Ok(self.node(ino)?.state.read().file()?.read(offset, buf))
     }
 
-    fn accessed(&self, ino: Ino) {
-        let Ok(node) = self.node(ino) else { return };
+    fn accessed(&self, ino: Ino) -> bool {
+        let Ok(node) = self.node(ino) else { return false };
         let now = self.now();
-        if node.attr().access_is_due(now) {
+        let due = node.attr().access_is_due(now);
+        if due {
             node.state.write().atime = now;
         }
+        due
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

@@ -18,7 +18,7 @@ pub enum LabError {
     Plan(#[from] PlanError),
     /// The device or the volume, or what was simulated on them.
     #[error(transparent)]
-    Sim(#[from] SimError),
+    Sim(SimError),
     /// A database refused.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -59,6 +59,25 @@ impl LabError {
             LabError::Variant { source, .. } => source.is_of_parameters(),
             LabError::Sim(e) => e.is_of_parameters(),
             _ => false,
+        }
+    }
+}
+
+/// An experiment's own error comes back as it went into the work that was measured.
+impl From<SimError> for LabError {
+    fn from(e: SimError) -> Self {
+        match e {
+            SimError::Work(e) => e.downcast().map_or_else(|e| LabError::Sim(SimError::Work(e)), |e| *e),
+            e => LabError::Sim(e),
+        }
+    }
+}
+
+impl From<LabError> for SimError {
+    fn from(e: LabError) -> Self {
+        match e {
+            LabError::Sim(e) => e,
+            e => SimError::Work(Box::new(e)),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Prices {
         }
         let changes = Changes { parameters, variants: vec!["f2fs".into()], ..Changes::default() };
         let jobs = Experiment::find("nexus-fileops")?.jobs(&changes)?;
-        let mut job = jobs.into_iter().next().ok_or(LabError::parameters("no such variant".into()))?;
+        let mut job = jobs.into_iter().next().ok_or(LabError::parameters("no such variant"))?;
         // Every write at random has its fsync: a tenth of the file tells their price.
         if let Some(toml::Value::Array(phases)) = job.parameters.get_mut("phase") {
             for phase in phases.iter_mut().filter_map(toml::Value::as_table_mut) {

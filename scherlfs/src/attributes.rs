@@ -92,16 +92,16 @@ impl State {
         Ok(inode.attr())
     }
 
-    /// Sets the access time if it is due.
-    pub fn note_access(&mut self, inode: &mut Inode, now: Time) -> Result<()> {
+    /// Sets the access time if it is due, and says whether it did.
+    pub fn note_access(&mut self, inode: &mut Inode, now: Time) -> Result<bool> {
         const NOATIME: u32 = 0x80;
         let due = inode.attr().access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos });
         if inode.a.flags & NOATIME != 0 || inode.a.nlink == 0 || !due || check_own(inode).is_err() {
-            return Ok(());
+            return Ok(false);
         }
         inode.a.times[ACCESSED] = now;
         self.keep(inode);
-        Ok(())
+        Ok(true)
     }
 
     /// Sets an attribute.

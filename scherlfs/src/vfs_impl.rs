@@ -322,15 +322,15 @@ impl FileSystem for Volume {
         })
     }
 
-    fn accessed(&self, ino: vfs::Ino) {
+    fn accessed(&self, ino: vfs::Ino) -> bool {
         let now = self.now();
         let due = self.look(ino, |_, i| Ok(i.attr().access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos })));
-        if !self.options.read_only
+        !self.options.read_only
             && due == Ok(true)
-            && let Err(e) = self.edit(ino, 0, false, |st, inode| st.note_access(inode, now))
-        {
-            log::debug!("inode {}: access not noted: {e}", ino.0);
-        }
+            && self.edit(ino, 0, false, |st, inode| st.note_access(inode, now)).unwrap_or_else(|e| {
+                log::debug!("inode {}: access not noted: {e}", ino.0);
+                false
+            })
     }
 
     fn write(&self, ino: vfs::Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

@@ -50,6 +50,9 @@ pub enum SimError {
         /// Where what was read begins.
         at: u64,
     },
+    /// The work that was measured failed for a reason of its own.
+    #[error(transparent)]
+    Work(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl SimError {

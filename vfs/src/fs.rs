@@ -85,8 +85,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()>;
     /// Somebody read contents, names or a symlink's target: the access time may have to follow, by the rule of
     /// [`Attr::access_is_due`]. Whoever serves a file system calls this where access times are wanted; reading
-    /// alone never changes one. Nobody is told of a failure.
-    fn accessed(&self, _ino: Ino) {}
+    /// alone never changes one. True if it changed; a failure is not reported.
+    fn accessed(&self, _ino: Ino) -> bool {
+        false
+    }
     /// `SEEK_DATA`, `SEEK_HOLE`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 

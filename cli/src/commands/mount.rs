@@ -41,8 +41,8 @@ use crate::{Failure, beside, held, image, output, power, saving, size, whole};
 /// the process keeps the image locked and tries again for a while (-o retry), says so in the log (-o log, and the
 /// system's), and answers `joulefs ctl IMAGE retry` and `joulefs ctl IMAGE save OUT`. Another signal ends it.
 ///
-/// Access times follow the rule of Linux's relatime, by what is read from here: a file that is read from the
-/// kernel's cache alone does not look read. With `-o noatime` they stand still.
+/// Access times follow the rule of Linux's relatime; opening a file read-only counts as reading it. With `-o noatime`
+/// they stand still.
 ///
 /// With --profile every request to the image is also made on a simulated device, which counts what it would
 /// have spent, by component, by cause and by file.
@@ -186,6 +186,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "rw" => plain(&mut || core.set_read_only(false))?,
             "allow_other" => fuse.allow_other = on()?,
             "noatime" => plain(&mut || fuse.noatime = true)?,
+            "relatime" => plain(&mut || fuse.noatime = false)?,
             "dev" => plain(&mut || fuse.dev = true)?,
             "suid" => plain(&mut || fuse.suid = true)?,
             "noexec" => plain(&mut || fuse.exec = false)?,

@@ -70,7 +70,7 @@ impl Parameters {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         self.cleaning.check()?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
-            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less".into()));
+            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less"));
         }
         Ok(())
     }
@@ -159,7 +159,7 @@ pub(super) fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabErro
     // Its nodes take their part.
     let bytes = wanted * 1000 / 1003 * BLOCK as u64;
     let ino = bench.file("ballast")?;
-    bench.write_whole(ino, bytes & !0xf_ffff, seed)
+    Ok(bench.write_whole(ino, bytes & !0xf_ffff, seed)?)
 }
 
 fn use_all(

@@ -25,6 +25,7 @@ use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::prices::{self, Prices};
+use sim::error::SimError;
 use sim::progress::Progress;
 use sim::result::{DELETED, Phase, Raw, Spending};
 use sim::traces::order::Order;
@@ -103,7 +104,7 @@ impl One<'_> {
     /// What a replay says of a recording, with its name.
     fn said(&self, e: ReplayError) -> LabError {
         match e {
-            ReplayError::Lab(e) => e,
+            ReplayError::Sim(e) => e.into(),
             e => self.failed(e),
         }
     }
@@ -145,7 +146,7 @@ impl One<'_> {
                 progress.at(part);
             }
         };
-        let open = || Ok(Box::new(self.open_calls()?) as Box<dyn Calls>);
+        let open = || Ok(Box::new(self.open_calls().map_err(SimError::from)?) as Box<dyn Calls>);
         let mut source = ByPath { open: &open, needs: &needs, length: self.source.length() };
         let run = calls::run(&mut source, &mut [], self.profile, &options, &mut tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;

@@ -65,14 +65,14 @@ impl Parameters {
     pub fn check(&self) -> Result<(), LabError> {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 90 {
-            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less".into()));
+            return Err(LabError::parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less"));
         }
         let most = format::node::delta::LONGEST;
         if self.longest_delta.is_some_and(|n| n == 0 || n > most) {
             return Err(LabError::parameters(format!("longest_delta is from 1 to {most}")));
         }
         if self.classes && !self.delta_return {
-            return Err(LabError::parameters("classes are told only with delta_return".into()));
+            return Err(LabError::parameters("classes are told only with delta_return"));
         }
         Ok(())
     }

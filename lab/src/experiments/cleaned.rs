@@ -216,7 +216,7 @@ pub(super) fn power(name: &str) -> Result<Power, LabError> {
 
 /// Seconds of age from which policies with a threshold clean.
 pub(super) fn set_age_threshold(volume: &Volume, seconds: u64) -> Result<(), LabError> {
-    volume.tune("atgc_age_threshold", &seconds.to_string()).map_err(LabError::Parameters)
+    volume.tune("atgc_age_threshold", &seconds.to_string()).map_err(LabError::parameters)
 }
 
 /// Cleaning that, once it is on, happens every so often whatever else does and whatever was found.

@@ -86,7 +86,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
     volume.set_cleaning(gc);
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let wait = Duration::from_millis(p.interval_ms);
-    bench.measure("cleaning", total, progress, |recorder| {
+    Ok(bench.measure("cleaning", total, progress, |recorder| {
         let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
         let start = nothing();
         while gc.on && nothing() == start {
@@ -95,7 +95,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
         }
         volume.sync()?;
         Ok(volume.counters.moved_blocks() * BLOCK as u64)
-    })
+    })?)
 }
 
 fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), LabError> {

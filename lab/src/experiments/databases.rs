@@ -95,7 +95,7 @@ enum Treatment {
 impl Parameters {
     /// Refuses what cannot be done.
     pub fn check(&self) -> Result<(), LabError> {
-        let bad = |text: &str| Err(LabError::parameters(text.into()));
+        let bad = |text: &str| Err(LabError::parameters(text));
         if self.apps.iter().any(|a| a.databases > 0 && (a.record < 2 || a.batch == 0)) {
             return bad("apps: record is 2 or more, batch 1 or more");
         }
@@ -129,7 +129,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let (mut phases, mut histograms) = (Vec::new(), Vec::new());
     let files = p.apps.iter().map(|a| a.programs_mib.len() as u64).sum();
     let install = |bench: &Bench| {
-        bench.measure("install", files, &progress.part(1, 8), |r| growth::install(bench, &p.apps, job.seed, r))
+        bench.measure("install", files, &progress.part(1, 8), |r| Ok(growth::install(bench, &p.apps, job.seed, r)?))
     };
     if p.programs_first {
         phases.push(install(&bench)?);

@@ -59,7 +59,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let p: Parameters = parameters(job)?;
     let pages = blocks_of_mib(p.file_mib);
     if pages == 0 || p.change == 0 || p.change > BLOCK as u64 || p.changed_percent.iter().any(|share| *share > 100) {
-        return Err(LabError::parameters("file_mib and change are 1 or more, changed_percent 100 or less".into()));
+        return Err(LabError::parameters("file_mib and change are 1 or more, changed_percent 100 or less"));
     }
     let mut phases = Vec::new();
     for (n, &share) in p.changed_percent.iter().enumerate() {

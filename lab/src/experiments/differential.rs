@@ -107,7 +107,7 @@ fn write(
     let fs = bench.volume()?;
     let ino = bench.file(FILE)?;
     let mut buf = vec![0; io as usize];
-    bench.measure(&format!("flash-{}", repeat + 1), calls, progress, |recorder| {
+    Ok(bench.measure(&format!("flash-{}", repeat + 1), calls, progress, |recorder| {
         for place in places.iter().cycle().take(calls as usize) {
             generate(repeat, (place * io / BLOCK as u64) as u32, &mut buf);
             fs.write(ino, place * io, &buf, WriteFlags::empty())?;
@@ -115,7 +115,7 @@ fn write(
             recorder.step()?;
         }
         Ok(calls * io)
-    })
+    })?)
 }
 
 struct Method<'a> {

@@ -118,11 +118,11 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             let part = progress.part(2 * n + k, 2 * p.regions_mib.len());
             if kind == "write" && p.writes_before > 0 {
                 let places = places(p.writes_before);
-                bench.measure("", p.writes_before, &part, |r| ask(&bench, &target, true, &places, job.seed, r))?;
+                bench.measure("", p.writes_before, &part, |r| Ok(ask(&bench, &target, true, &places, job.seed, r)?))?;
             }
             let places = places(p.requests);
             let mut phase = bench.measure(&format!("{kind}-{mib}m"), p.requests, &part, |recorder| {
-                ask(&bench, &target, kind == "write", &places, job.seed, recorder)
+                Ok(ask(&bench, &target, kind == "write", &places, job.seed, recorder)?)
             })?;
             bench.cut_requests_at(None);
             note(&mut phase, p.requests);

@@ -45,7 +45,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         return Err(LabError::parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
     }
     if p.io_kib == 0 {
-        return Err(LabError::parameters("io_kib is 0".into()));
+        return Err(LabError::parameters("io_kib is 0"));
     }
     let parts = p.pieces_kib.len() + 1 + usize::from(given.is_aged());
     let options = MountOptions::default();
@@ -129,11 +129,11 @@ fn read(bench: &Bench, name: &str, size: u64, io: u64, progress: &Progress<'_>) 
         return Err(LabError::parameters(format!("{name} was not written whole")));
     }
     let mut buf = vec![0; io as usize];
-    bench.measure(name, size.div_ceil(io), progress, |recorder| {
+    Ok(bench.measure(name, size.div_ceil(io), progress, |recorder| {
         for at in (0..size).step_by(io as usize) {
             fs.read(ino, at, &mut buf)?;
             recorder.step()?;
         }
         Ok(size)
-    })
+    })?)
 }

@@ -57,7 +57,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     given.check(super::CLEANING)?;
     if p.sleeps_ms.len() != p.published.background_mj.len() || p.sleeps_ms.is_empty() {
-        return Err(LabError::parameters("published.background_mj: one number for each of sleeps_ms".into()));
+        return Err(LabError::parameters("published.background_mj: one number for each of sleeps_ms"));
     }
     let parts = 2 + p.sleeps_ms.len();
     let (mut bench, (mut phases, mut histograms)) = prepared(profile, job, &given, &progress.part(0, parts))?;

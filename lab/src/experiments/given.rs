@@ -132,7 +132,7 @@ impl Given {
             something(&bench)?;
             return Ok((bench, Measured::default()));
         };
-        let (phase, histogram) = bench.age_around(recipe, job.seed, progress, something)?;
+        let (phase, histogram) = bench.age_around(recipe, job.seed, progress, &mut |bench| Ok(something(bench)?))?;
         Ok((bench, (vec![phase], vec![histogram])))
     }
 

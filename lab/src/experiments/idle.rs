@@ -81,7 +81,7 @@ impl Parameters {
     pub fn check(&self) -> Result<(), LabError> {
         self.settings()?;
         if !(1..typed::SEGMENT).contains(&self.valid) || self.hours == 0 || self.write_seconds == 0 {
-            return Err(LabError::parameters("valid is 1 to 511, hours and write_seconds 1 or more".into()));
+            return Err(LabError::parameters("valid is 1 to 511, hours and write_seconds 1 or more"));
         }
         Ok(())
     }

@@ -193,15 +193,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
                 for i in 0..transactions {
                     match kind {
                         "insert" => insert(db, p.rows + i, &mut record, &mut filler)?,
-                        "update" => {
-                            filler.fill(&mut record);
-                            let mut update = db.prepare_cached("UPDATE records SET record = ?2 WHERE id = ?1")?;
-                            expect_one(update.execute(params![ids[i as usize] as i64, record])?)?;
-                        }
-                        _ => {
-                            let mut delete = db.prepare_cached("DELETE FROM records WHERE id = ?1")?;
-                            expect_one(delete.execute(params![ids[i as usize] as i64])?)?;
-                        }
+                        "update" => update(db, ids[i as usize], &mut record, &mut filler)?,
+                        _ => delete(db, ids[i as usize])?,
                     }
                     recorder.step()?;
                 }
@@ -262,6 +255,17 @@ fn insert(db: &Connection, id: u64, record: &mut [u8], filler: &mut Filler) -> R
     filler.fill(record);
     let mut insert = db.prepare_cached("INSERT INTO records (id, record) VALUES (?1, ?2)")?;
     expect_one(insert.execute(params![id as i64, &*record])?)
+}
+
+fn update(db: &Connection, id: u64, record: &mut [u8], filler: &mut Filler) -> Result<(), LabError> {
+    filler.fill(record);
+    let mut update = db.prepare_cached("UPDATE records SET record = ?2 WHERE id = ?1")?;
+    expect_one(update.execute(params![id as i64, &*record])?)
+}
+
+fn delete(db: &Connection, id: u64) -> Result<(), LabError> {
+    let mut delete = db.prepare_cached("DELETE FROM records WHERE id = ?1")?;
+    expect_one(delete.execute(params![id as i64])?)
 }
 
 fn expect_one(rows: usize) -> Result<(), LabError> {

@@ -250,13 +250,13 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let mut before = finished(before, &life);
     before.stage = Stage::Preparation;
     let mut phases = vec![before];
-    let writing = bench.measure("writing", 1, &progress.part(1, 4), |_| life.writing())?;
+    let writing = bench.measure("writing", 1, &progress.part(1, 4), |_| Ok(life.writing()?))?;
     phases.push(finished(writing, &life));
     life.again()?;
-    let reading = bench.measure("reading", 1, &progress.part(2, 4), |_| life.reading())?;
+    let reading = bench.measure("reading", 1, &progress.part(2, 4), |_| Ok(life.reading()?))?;
     phases.push(finished(reading, &life));
     if p.charger {
-        let night = bench.measure("charger", 1, &progress.part(3, 4), |_| life.night())?;
+        let night = bench.measure("charger", 1, &progress.part(3, 4), |_| Ok(life.night()?))?;
         phases.push(finished(night, &life));
     }
     life.volume.unmount()?;

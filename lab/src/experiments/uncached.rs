@@ -167,7 +167,7 @@ impl One<'_> {
             DeviceSpec::Disk(spec) => spec.size.value / BLOCK as u64,
             _ => blocks,
         };
-        Bench::new(self.profile, whole.max(blocks))
+        Ok(Bench::new(self.profile, whole.max(blocks))?)
     }
 
     /// The volume's part of the disk.
@@ -268,7 +268,8 @@ impl One<'_> {
             let progress = progress.part(n, stages);
             let Some(stage) = self.plan.stages.iter().find(|s| s.name == recorded.name) else {
                 // Mounting and unmounting.
-                let after = bench.measure("between", 1, &progress, |_| again.make(recorded, usize::MAX, || Ok(())))?;
+                let after =
+                    bench.measure("between", 1, &progress, |_| Ok(again.make(recorded, usize::MAX, || Ok(()))?))?;
                 if let Some(last) = phases.last_mut().filter(|_| recorded.name == "unmount") {
                     note_unmount(last, &after);
                 }
@@ -280,7 +281,7 @@ impl One<'_> {
             let phase = bench.measure(&name, calls as u64, &progress, |recorder| {
                 again.make(recorded, calls, || {
                     self.think(&bench);
-                    recorder.step()
+                    Ok(recorder.step()?)
                 })?;
                 Ok(bytes)
             })?;

@@ -97,7 +97,7 @@ impl Parameters {
         self.cleaning.check()?;
         if self.turns == 0 || self.turn_mib == 0 || self.live_mib < (2 * LARGE) >> 20 || self.fill_percent > 99 {
             return Err(LabError::parameters(
-                "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less".into(),
+                "turns and turn_mib are 1 or more, live_mib 16 or more, fill_percent 99 or less",
             ));
         }
         Ok(())

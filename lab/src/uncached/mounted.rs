@@ -10,6 +10,8 @@ use vfs::{Caller as Asker, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Set
 
 use super::calls::{self, Caller};
 use super::fill;
+use sim::error::SimError;
+
 use crate::error::LabError;
 
 /// A file system, and what was found on it.
@@ -104,7 +106,7 @@ impl Caller for Mounted<'_> {
     }
 
     fn wrong(&mut self, file: u32, at: u64) -> LabError {
-        LabError::Contents { file: calls::file_name(file), at }
+        SimError::Contents { file: calls::file_name(file), at }.into()
     }
 }
 

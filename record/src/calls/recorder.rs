@@ -298,8 +298,8 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
     }
     // Not recorded: a mount that records keeps access times still.
-    fn accessed(&self, ino: Ino) {
-        self.inner.accessed(ino);
+    fn accessed(&self, ino: Ino) -> bool {
+        self.inner.accessed(ino)
     }
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.changes(ino);

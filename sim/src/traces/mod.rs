@@ -57,7 +57,7 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     /// There is no device or volume for it.
     #[error(transparent)]
-    Lab(#[from] SimError),
+    Sim(#[from] SimError),
     /// It asks nothing of any device.
     #[error("{0}")]
     Empty(String),
@@ -121,7 +121,7 @@ macro_rules! of_the_lab {
     ($($error:ty),*) => {$(
         impl From<$error> for ReplayError {
             fn from(e: $error) -> Self {
-                ReplayError::Lab(e.into())
+                ReplayError::Sim(e.into())
             }
         }
     )*};

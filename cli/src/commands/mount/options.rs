@@ -19,6 +19,7 @@ const EITHER: &[Choice] = &[
     ("dmask", "OCTAL", "the same of directories"),
     ("fmask", "OCTAL", "the same of all that is no directory"),
     ("noatime", "", "access times stand still"),
+    ("relatime", "", "the default: access times follow if they are older than the last change, or than a day"),
     ("dev", "", "device nodes work; root only"),
     ("suid", "", "set-id programs run as their owners; root only"),
     ("noexec", "", "programs do not run"),

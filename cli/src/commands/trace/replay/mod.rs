@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use device::Access;
 use device::energy::Energy;
 use indicatif::ProgressBar;
-use lab::error::LabError;
+use sim::error::SimError;
 use sim::traces::by_inode::{self, ByInode};
 use sim::traces::{ReplayError, Speed};
 use trace::Kind;
@@ -430,13 +430,13 @@ fn said(args: &Args, variant: &Variant, e: &ReplayError) -> Failure {
     match (e, &args.of, &variant.size) {
         (ReplayError::NotRecorded { .. }, Some(of), _) => Failure::Usage(format!("--of {of}: {file}: {e}")),
         (ReplayError::TooSmall { .. }, _, Some(size)) => Failure::Usage(format!("--size {size}: {file}: {e}")),
-        (ReplayError::Lab(LabError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
-        (ReplayError::Lab(LabError::Mount(volume::MountError::Foreign { .. })), ..) => Failure::Usage(e.to_string()),
-        (ReplayError::Lab(LabError::Mount(_)), ..) => match &args.image {
+        (ReplayError::Sim(SimError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
+        (ReplayError::Sim(SimError::Mount(volume::MountError::Foreign { .. })), ..) => Failure::Usage(e.to_string()),
+        (ReplayError::Sim(SimError::Mount(_)), ..) => match &args.image {
             Some(image) => format!("{}: {e}", image.display()).into(),
             None => e.to_string().into(),
         },
-        (ReplayError::Lab(LabError::Parameters(why)), ..) => match &args.image {
+        (ReplayError::Sim(SimError::Parameters(why)), ..) => match &args.image {
             Some(image) => Failure::Usage(format!("--image {}: {why}", image.display())),
             None => e.to_string().into(),
         },
