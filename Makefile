@@ -10,7 +10,7 @@ demo: tools
 # Debug-built logic with optimised code: see [profile.dev] in Cargo.toml.
 #
 # Says at the end which tests did not run and which kernel judged. JOULEFS_REQUIRE=1: a test that could run if something were
-# installed fails. JOULEFS_JUDGE=uml|built|kvm|tcg: asks this kernel (conformance/src/oracle/linux.rs).
+# installed fails. JOULEFS_JUDGE=uml|built|kvm|tcg: asks this kernel (judges/src/oracle/linux.rs).
 test: suites
 	scripts/with-testlog cargo test --workspace --no-fail-fast
 
