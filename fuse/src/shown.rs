@@ -236,7 +236,7 @@ impl FileSystem for Shown {
         rename(caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()>;
         release(ino: Ino);
         read(ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
-        accessed(ino: Ino);
+        accessed(ino: Ino) -> bool;
         seek(ino: Ino, offset: u64, what: Seek) -> Result<u64>;
         readdir(ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()>;
         fsync(ino: Ino, data_only: bool) -> Result<()>;
