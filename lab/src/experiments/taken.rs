@@ -149,6 +149,8 @@ fn form(schema: &Value) -> (&'static str, Vec<String>, Option<&Value>) {
 mod tests {
     use std::path::Path;
 
+    use sim::error::SimError;
+
     use super::*;
     use crate::error::LabError;
     use crate::experiments;
@@ -158,7 +160,9 @@ mod tests {
     fn accepted(experiment: &Experiment) -> Vec<String> {
         let mut job = experiment.jobs(&Changes::default()).unwrap().remove(0);
         job.parameters.insert("nobody_takes_this".into(), 1.into());
-        let Err(LabError::parameters(said)) = experiments::check(experiment.plan.kind, &job) else { panic!() };
+        let Err(LabError::Sim(SimError::Parameters(said))) = experiments::check(experiment.plan.kind, &job) else {
+            panic!()
+        };
         let said = said.lines().find(|l| l.contains("unknown field")).unwrap();
         let mut names: Vec<String> = said.split('`').skip(3).step_by(2).map(str::to_owned).collect();
         names.sort();
