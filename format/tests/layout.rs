@@ -310,8 +310,8 @@ fn areas(out: &mut String) {
     );
     writeln!(
         out,
-        "\n## nat_bits\n\nIn the last blocks of the pack's segment: u64 checkpoint checksum << 32 | version; one bit for\n\
-         each NAT block, least significant first: no entry is free; the same again: every entry is."
+        "\n## nat_bits\n\nIn the last blocks of the pack's segment: u64 checkpoint checksum << 32 | version; two bitmaps\n\
+         with a bit for each NAT block, least significant first: no entry is free; every entry is free."
     )
     .unwrap();
 }
@@ -319,8 +319,8 @@ fn areas(out: &mut String) {
 fn render() -> String {
     let mut out = String::from(
         "# Where every field of F2FS lies\n\n\
-         Made from the structures in `format/src` by `format/tests/layout.rs`, which fails when this file\n\
-         is not what they say. All numbers are little-endian; nothing is aligned. Blocks have 4096 bytes.\n",
+         `format/tests/layout.rs` generates this file from the structures in `format/src` and fails if they\n\
+         differ. All numbers are little-endian; nothing is aligned. Blocks have 4096 bytes.\n",
     );
     writeln!(out, "\n## Counts\n\n| what | how many |\n|---|---|").unwrap();
     for (what, n) in [

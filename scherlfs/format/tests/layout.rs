@@ -273,73 +273,78 @@ fn beside() -> Vec<Structure> {
 }
 
 const BESIDE: &str = "
-## Beside a volume, on other disks
+## Files on other disks
 
-None of this is part of the volume, which is whole without it. [archive.md](archive.md) says what it is for.
+None of these is part of the volume, which is complete without them. [archive.md](archive.md) says what they are for.
 
-**An index** is a file with a copy of each block of metadata: inodes, their continuations and index blocks, the blocks of directories and symlinks,
-the inode map and the lists. Behind two heads stands a table with an entry for each block of the volume, rounded up to whole blocks; behind that, at the
-place that the block has in the volume, its copy. What is no metadata is a hole in the file. A copy counts if its entry is of the head's
-life and has its checksum, and an index counts if one of its heads names the superblock that the volume has, to the last bit.
+**An index** is a file with a copy of each block of metadata: inodes, their continuations and index blocks, the blocks
+of directories and symlinks, the inode map and the lists. Two heads are followed by a table with an entry for each
+block of the volume, rounded up to whole blocks; then each copy, at the block's offset in the volume. All other places
+are holes in the file. A copy counts if its entry is of the head's life and has its checksum, and an index counts if
+one of its heads names the volume's superblock, to the last bit.
 
-**A keep** is a file with copies of blocks of contents, in as many slots as fit. Behind two heads stands a table with an entry for each slot,
-rounded up to whole blocks; behind that the slots. A copy counts by the same rules as an index's. Two entries of the same
-block count neither.
+**A keep** is a file with copies of contents blocks, in as many slots as fit. Two heads are followed by a table with
+an entry for each slot, rounded up to whole blocks; then the slots. A copy counts by the same rules as an index's. If
+two entries have the same block, neither counts.
 
-**A stage** is a file of records, each a run of blocks of the log that were made durable there first. Records count up to the
-first that is not whole, and only behind the superblock that the head names. They are copied to where they belong, in
+**A stage** is a file of records, each a run of blocks of the log that were made durable there first. Records count up
+to the first incomplete one, and only after the superblock that the head names. They are copied to their places, in
 order, before the log is followed.
 ";
 
 const BEGIN: &str = "# ScherlFS on disk
 
-Made by `scherlfs/format/tests/layout.rs`, which fails when this file is not what the structures in `scherlfs/format/src` say.
+`scherlfs/format/tests/layout.rs` generates this file from the structures in `scherlfs/format/src` and fails if they
+differ.
 
-A log-structured file system for disks, after Holger Scherl, *Design and Implementation of an Energy-Aware File System*
-(Studienarbeit, Erlangen 2004). His thesis describes an idea and a prototype, and no bytes: these are ours. Blocks have
-4,096 bytes, numbers are little-endian, nothing is aligned, the checksum is CRC-32 (IEEE 802.3). An address is the number of a
-block from the start of the volume.
+A log-structured file system for disks, after Holger Scherl, *Design and Implementation of an Energy-Aware File
+System* (Studienarbeit, Erlangen 2004). The thesis describes an idea and a prototype but no disk format: this format
+is ours. Blocks have 4,096 bytes, numbers are little-endian, nothing is aligned, the checksum is CRC-32 (IEEE 802.3).
+An address is the number of a block from the start of the volume.
 
 ## The log
 
-The volume is one log. What is written together stands together, in this order: a file's inode, the extents that did not fit into
-it, and the blocks of its contents that were changed. That is a *piece*. All pieces that become durable together are a
-*transaction*: they have one number `seq`, which counts up over the volume's life, and each knows how many there are. A transaction
-counts if all its pieces are there, all of one `attempt`, and all checksums hold. So an fsync needs one flush, and nothing
-has to be written twice.
+The volume is one log. Data that is written together is adjacent, in this order: a file's inode, the extents that did
+not fit into it, and the changed blocks of its contents. That is a *piece*. All pieces that become durable together
+are a *transaction*: they have the same number `seq`, which increases over the volume's life, and each has the number
+of pieces. A transaction counts if all its pieces are there, all of one `attempt`, and all checksums are valid. So an
+fsync needs one flush, and nothing is written twice.
 
-**The path.** The log goes through free blocks in the order of their addresses, from where it stands to the end of the volume and
-on from its beginning. Which runs of free blocks come next is the *path*. Its first runs are in the superblock. The last block of what is
-known of the path never holds anything else than a path block, which names the runs that follow. A free block that
-the last checkpoint lists is on the path or behind it; a block that became free since waits for the next checkpoint.
+**The path.** The log goes through free blocks in address order, from its current position to the end of the volume
+and on from its beginning. The *path* is the list of runs of free blocks that come next. Its first runs are in the
+superblock. The last block of the known path is always a path block, which names the runs that follow. A free block
+that the last checkpoint lists is on the path or after it; a block that became free since waits for the next
+checkpoint.
 
-**Taking a transaction up again.** A file that is written on call by call would be cut into small extents by its inodes. So the
-last transaction may be written again, with one more `attempt`, if it is a single piece of a regular file without
-continuations. Contents are added where the log stands, and the inode proves all of them, the old and the new. Where that inode
-is, the superblock's `placement` lets the writer choose and tells the reader where to look beside the usual place
-(Scherl, Fig. 5.1 a to d):
+**Continuing a transaction.** A file that grows call by call would be cut into small extents by its inodes. So the
+last transaction may be written again, with `attempt` increased by one, if it is a single piece of a regular file
+without continuations. New contents are added at the end of the log, and the inode proves all contents, old and new.
+The superblock's `placement` selects where the writer puts that inode, and tells the reader where to look in addition
+to the usual place (Scherl, Fig. 5.1 a to d):
 
-* 0: nothing is taken up again.
-* 1: the inode is the last block of its piece, and the next attempt's contents take its place. A reader looks for it among the
-  next 1,025 blocks: the first inode of this transaction with `form` 1 that has as many blocks before it as it says. Contents that
-  could be taken for one are written in form 0.
-* 2: two blocks are for the inode, and the contents stand behind them. The attempts use one of the two, never the one of which
-  the attempt is durable. A reader looks at both.
-* 3: as 2, but contents are written before any inode that proves them. The inode follows when somebody asks for the contents to be
-  durable, after some time, or as the first piece of a transaction of several.
+* 0: no transaction is continued.
+* 1: the inode is the last block of its piece, and the next attempt's contents overwrite it. A reader searches the
+  next 1,025 blocks for it: the first inode of this transaction with `form` 1 whose number of preceding blocks is
+  right. Contents that could be mistaken for one are written in form 0.
+* 2: two blocks are reserved for the inode, and the contents follow them. Each attempt uses one of the two, never the
+  one with the durable attempt. A reader looks at both.
+* 3: as 2, but contents are written before any inode that proves them. The inode follows at an fsync, after some time,
+  or as the first piece of a transaction of several.
 
-Of all attempts that are whole the one with the highest number counts. Of two blocks for an inode the other is nobody's.
+Of all complete attempts the one with the highest number counts. The other of the two blocks for an inode has no
+owner.
 
-**Reading the log behind a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
-superblock's `epoch`, with the `mark` that follows from the secret: without it a user could store blocks that look like the log,
-delete them, and wait for a power cut that leaves the end of the log there. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
-that is not what it should be. A transaction that writes inodes 1, 3, 4 or 5 is a checkpoint whose superblock was not written: the
-log ends before it. Every mount that writes has a new epoch, so that blocks of an older mount behind the end of the log
-are never taken for its continuation.
+**Reading the log after a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
+superblock's `epoch`, with the `mark` that follows from the secret: without it a user could store blocks that look
+like the log, delete them, and wait for a power cut that leaves the end of the log there. An inode replaces the one in
+the map; a list (`SDEL`) removes inodes from the map. The log ends at the first block that is not as expected. A
+transaction that writes inodes 1, 3, 4 or 5 is a checkpoint whose superblock was not written: the log ends before it.
+Every mount that writes has a new epoch, so that blocks of an older mount after the end of the log are never taken for
+its continuation.
 
-**A checkpoint** writes the changed blocks of the inode map, the list of free blocks and the list of orphans, as a transaction
-of its own; flushes; writes the superblock copy that does not hold the last checkpoint; and flushes. The copy with the higher
-`checkpoint` counts. One that is torn is no damage: the next checkpoint writes it again.
+**A checkpoint** writes the changed blocks of the inode map, the list of free blocks and the list of orphans, as a
+transaction of its own; flushes; writes the superblock copy that does not hold the last checkpoint; and flushes. The
+copy with the higher `checkpoint` counts. A torn copy is no damage: the next checkpoint writes it again.
 
 ## Inodes by number
 
@@ -358,22 +363,22 @@ Inodes 1, 3, 4 and 5 are named by the superblock, all others by the inode map.
 const END: &str = "
 ## Extended attributes
 
-At the end of an inode's area, in the order of their names: a byte with the length of the name, two with that of the value, the name
-with its prefix (`user.x`), the value. Access lists are `system.posix_acl_access` and `system.posix_acl_default` in the form that
-user space sees. Attributes have precedence: what they take of the area, extents cannot have.
+At the end of an inode's area, sorted by name: a byte with the length of the name, two with that of the value, the
+name with its prefix (`user.x`), the value. Access lists are `system.posix_acl_access` and `system.posix_acl_default`
+in the form that user space sees. Attributes have precedence over extents in the area.
 
 ## Extents
 
-They list a file from its beginning: what is stored, promised, or a hole. The inode lists as many itself as there is room for beside
-its attributes; the others stand in continuations, in order, each of which lists one at least. A continuation is written with an
-inode, or stays from an earlier version of it that listed the same there. One that was written with the inode has its `seq` and
-`epoch`, and says which of how many it is. One that stays has a lower `seq` or `epoch`, the same inode, and says in `first` which block
-of the file it begins with: that must be the one behind what stands before it.
+They list a file from its beginning: stored blocks, promised blocks, or a hole. The inode lists as many as fit next to
+its attributes; the others are in continuations, in order, at least one in each. A continuation is written with an
+inode, or stays from an earlier version that listed the same there. One that was written with the inode has its `seq`
+and `epoch`, and its index and the count. One that stays has a lower `seq` or `epoch`, the same inode, and in `first`
+the block of the file with which it begins: that must be the next one after the preceding extents.
 
 ## Contents
 
-Of a regular file: blocks, where its extents say. A symlink's target is its only block, filled with zeroes. Of a directory: blocks of entries as ext2's, which fill the
-first 4,084 bytes:
+Of a regular file: the blocks in its extents. A symlink's target is its only block, filled with zeroes. Of a
+directory: blocks of entries like ext2's, which fill the first 4,084 bytes:
 
 | offset | bytes | field | |
 |---|---|---|---|
@@ -383,9 +388,9 @@ first 4,084 bytes:
 | 7 | 1 | kind | 1 regular, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 symlink |
 | 8 | | name | |
 
-The last 12 bytes are `00 00 00 00 0c 00 00 de` and the checksum of the directory's number (4 bytes), the block's place in it (8 bytes) and
-the block without the checksum. `.` and `..` are not stored: a directory's inode says what is above it. Only the last block of a
-directory is ever given back.
+The last 12 bytes are `00 00 00 00 0c 00 00 de` and the checksum of the directory's number (4 bytes), the block's
+place in it (8 bytes) and the block without the checksum. `.` and `..` are not stored: a directory's inode has its
+parent. Only the last block of a directory is ever freed.
 
 ## Hidden files
 
@@ -396,7 +401,8 @@ directory is ever given back.
 | 8 | 8 | entries |
 | 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes; transactions in their order, each with its changes and runs behind it |
 
-A volume of over 16 TiB has a block that nobody uses behind each 2^32 - 1 others, so that no free run is longer than an extent.
+A volume of over 16 TiB leaves one block unused after each 2^32 - 1 others, so that no free run is longer than an
+extent.
 ";
 
 fn write_structures(out: &mut String, structures: Vec<Structure>) {
