@@ -258,9 +258,9 @@ impl fuser::Filesystem for Adapter {
         if flags.0 & libc::O_ACCMODE != libc::O_RDONLY {
             self.notices.admission.closed(ino, handle);
         }
-        let cut = self.notices.admission.is_cut(ino);
+        let forget = self.notices.is_to_be_forgotten(ino);
         reply.ok();
-        if cut {
+        if forget {
             self.soon(Job::ForgetUnused(ino));
         }
     }

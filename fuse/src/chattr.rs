@@ -103,6 +103,7 @@ impl Adapter {
                         }
                         // The change time is another, which the kernel does not see by itself. The caller holds the inode.
                         notices.attributes_changed(numbers.to_fuse(ino));
+                        notices.change_time_changed(ino);
                     }
                     match done {
                         Ok(()) => reply.ioctl(0, &[]),

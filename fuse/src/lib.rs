@@ -27,6 +27,8 @@
 //! * Access times follow the rule of Linux's `relatime`. Opening a file read-only counts as reading it, since what is read
 //!   of the kernel's cache is not seen here. Reading the cache through a descriptor that may also write does not count; a page
 //!   that the kernel reads to change a part of it does.
+//! * With the writeback cache the kernel shows the change time that `chattr` sets once the file is closed (Linux 6.18 and
+//!   later), or once it has forgotten the file.
 //! * A reader's `O_NOATIME` and a later `mount -o remount,ro` or `remount,noatime` are not looked at: its readings still
 //!   change access times. `-o noatime` when mounting prevents that.
 //! * With the writeback cache the kernel stamps what is written, and this process what is made, by the same coarse

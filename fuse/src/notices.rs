@@ -51,6 +51,8 @@ pub(crate) struct Notices {
     stale: [Mutex<FxHashSet<u64>>; SHARDS],
     /// Files of which the kernel holds contents that were refused.
     refused: Mutex<FxHashSet<u64>>,
+    /// Files whose change time became another here.
+    changed: Mutex<FxHashSet<u64>>,
 }
 
 impl Notices {
@@ -63,6 +65,7 @@ impl Notices {
             device: OnceLock::new(),
             stale: Default::default(),
             refused: Mutex::default(),
+            changed: Mutex::default(),
         }
     }
 
@@ -96,6 +99,17 @@ impl Notices {
     /// A page from the kernel's cache was refused: what it holds of the file is not what the file holds.
     pub(crate) fn refused(&self, ino: INodeNo) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
+    }
+
+    /// The change time of a regular file became another without the kernel's doing. With the writeback cache it keeps its
+    /// own until it forgets the file, which it is asked to once the file is closed.
+    pub(crate) fn change_time_changed(&self, ino: Ino) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
+    }
+
+    /// Whether the kernel is to forget a file that is being closed.
+    pub(crate) fn is_to_be_forgotten(&self, ino: Ino) -> bool {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino.0) || self.admission.is_cut(ino)
     }
 
     /// Declares the attributes of all files noted since the last call stale. Must not be called by a
