@@ -109,6 +109,7 @@ fn whoever_fills_a_mount_hears_of_it_and_loses_nothing() {
                 assert_eq!(fs::metadata(path).expect("stat").len(), *size);
             }
         });
+        filling::change_small_files_while_full(&mount.root);
         mount.end();
     }
 }

@@ -215,17 +215,20 @@ impl fuser::Filesystem for Adapter {
             Ok(entry)
         });
         match made {
-            Ok(entry) => reply.created(
-                // Where room is short the first write, too, is to announce itself.
-                if self.watches_new(entry.attr.ino) { &Duration::ZERO } else { &self.names_ttl },
-                &self.numbers.attr(&entry.attr),
-                Generation(u64::from(entry.attr.generation)),
-                match flags & libc::O_ACCMODE {
+            Ok(entry) => {
+                let handle = match flags & libc::O_ACCMODE {
                     libc::O_RDONLY => READER,
                     _ => self.notices.admission.opened(entry.attr.ino),
-                },
-                self.caching.of_open(),
-            ),
+                };
+                reply.created(
+                    // Where room is short the first write, too, is to announce itself.
+                    if self.watches_new(entry.attr.ino) { &Duration::ZERO } else { &self.names_ttl },
+                    &self.numbers.attr(&entry.attr),
+                    Generation(u64::from(entry.attr.generation)),
+                    handle,
+                    self.way_of(entry.attr.ino, handle),
+                )
+            }
             Err(error) => reply.error(failed("create", parent, &error)),
         }
     }
@@ -236,7 +239,7 @@ impl fuser::Filesystem for Adapter {
         }
         let ino = self.ino(ino);
         match self.opened(ino, flags) {
-            Ok(handle) => reply.opened(handle, self.caching.of_open()),
+            Ok(handle) => reply.opened(handle, self.way_of(ino, handle)),
             Err(error) => reply.error(failed("open", ino, &error)),
         }
     }

@@ -13,6 +13,8 @@
 //!   So everything that is promised has its place, but for one `write(2)` of each writer. It may take from a small
 //!   reserve that `df` does not count as available; the writer's next one is then refused. As long as the
 //!   reserve holds, nothing that `write(2)` took is lost, and a file is as long as what is stored of it.
+//! * *Only the reserve is left*: what is opened for writing from then on goes past the cache, so that each of its writes is
+//!   stored or refused before it returns.
 //! * *The file was made immutable* while it was open.
 //!
 //! Refusing by level alone would refuse those that overwrite, and need no room: so only a file that grew into the
@@ -120,6 +122,11 @@ impl Admission {
         more == 0
     }
 
+    /// Whether no more than the reserve is left, so that what is opened for writing goes past the kernel's cache.
+    pub(crate) fn is_spent(&self, fs: &dyn FileSystem) -> bool {
+        free(fs).is_some_and(|free| free < self.reserve)
+    }
+
     /// When room has become short: the files that are open for writing, which are watched from now on.
     pub(crate) fn watch_all(&self) -> Vec<Ino> {
         if self.watches_all.swap(true, Ordering::Relaxed) {
@@ -132,6 +139,11 @@ impl Admission {
 
     fn open(&self) -> MutexGuard<'_, FxHashMap<u64, u64>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a file is open for writing.
+    pub(crate) fn is_open(&self, ino: Ino) -> bool {
+        self.open().contains_key(&ino.0)
     }
 
     /// A file was opened for writing.

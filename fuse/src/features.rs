@@ -66,6 +66,9 @@ pub(crate) struct Agreed {
     pub(crate) no_opendir: bool,
     /// `O_TRUNC` comes with the `OPEN`, not as a truncation before it.
     pub(crate) truncating_open: bool,
+    /// A file may be opened past the kernel's cache next to others that have it open through the cache, and be mapped: the
+    /// kernel keeps both in step (Linux 6.6).
+    pub(crate) direct_opens: bool,
 }
 
 /// Asks for everything useful that the kernel offers. The kernel asks about each file that is opened, unless all may be
@@ -82,16 +85,17 @@ pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, read_only: 
     if caching == Caching::Writeback {
         want(InitFlags::FUSE_WRITEBACK_CACHE);
     }
+    let direct_opens = caching != Caching::Through && want(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
     let agreed = if caching == Caching::Live {
-        want(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let truncating_open = want(InitFlags::FUSE_ATOMIC_O_TRUNC);
-        Agreed { truncating_open, counts_opens: true, ..Agreed::default() }
+        Agreed { truncating_open, counts_opens: true, direct_opens, ..Agreed::default() }
     } else {
         Agreed {
             no_open: read_only && !refuses_opening && want(InitFlags::FUSE_NO_OPEN_SUPPORT),
             counts_opens: refuses_opening,
             no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
             truncating_open: false,
+            direct_opens,
         }
     };
     // Both only fail for values out of range; fuser's limits are 16 MiB and not zero.

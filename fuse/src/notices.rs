@@ -19,12 +19,13 @@
 //!   written could not be stored; it learns the size anew only when it has forgotten the file. So it is asked to
 //!   forget such a file once nobody has it open (Linux 6.18 and later; others forget it when they like).
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{Errno, INodeNo, Notifier};
 use rustc_hash::FxHashSet;
@@ -107,8 +108,12 @@ impl Notices {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
     }
 
-    /// Whether the kernel is to forget a file that is being closed.
+    /// Whether the kernel is to forget a file that was just closed: not while somebody may still write to it, as it would
+    /// learn its attributes anew, and let a write pass that was to announce itself.
     pub(crate) fn is_to_be_forgotten(&self, ino: Ino) -> bool {
+        if self.admission.is_open(ino) {
+            return false;
+        }
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino.0) || self.admission.is_cut(ino)
     }
 
@@ -163,6 +168,12 @@ pub(crate) enum Job {
     ForgetUnused(Ino),
 }
 
+/// The next file that has been closed for long enough.
+fn due(closing: &mut VecDeque<(Instant, Ino)>) -> Option<(Instant, Ino)> {
+    let is_due = closing.front().is_some_and(|(due, _)| *due <= Instant::now());
+    is_due.then(|| closing.pop_front()).flatten()
+}
+
 /// Starts the thread that waits and answers; it ends when the sender is dropped.
 pub(crate) fn wait_for_cache(
     fs: Arc<dyn FileSystem>,
@@ -174,17 +185,26 @@ pub(crate) fn wait_for_cache(
     // Nobody waits for this thread: it must not keep a file system, and its device, past the mount's end.
     let fs = Arc::downgrade(&fs);
     thread::Builder::new().name("fuse-writeback".to_owned()).spawn(move || {
-        for job in jobs {
+        let mut closing: VecDeque<(Instant, Ino)> = VecDeque::new();
+        loop {
+            let job = match closing.front() {
+                None => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some((due, _)) => jobs.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            while let Some((_, ino)) = due(&mut closing) {
+                notices.forget_unused(numbers.to_fuse(ino));
+            }
             let (ino, offset, answer) = match job {
-                Job::AfterWriteback(ino, offset, answer) => (ino, offset, answer),
-                Job::Stale(ino) => {
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Job::AfterWriteback(ino, offset, answer)) => (ino, offset, answer),
+                Ok(Job::Stale(ino)) => {
                     notices.attributes_changed(numbers.to_fuse(ino));
                     continue;
                 }
-                Job::ForgetUnused(ino) => {
-                    // Closing lets go of the name only after this side was told.
-                    thread::sleep(CLOSING);
-                    notices.forget_unused(numbers.to_fuse(ino));
+                Ok(Job::ForgetUnused(ino)) => {
+                    // Closing lets go of the name only after this side was told. Other jobs do not wait for that.
+                    closing.push_back((Instant::now() + CLOSING, ino));
                     continue;
                 }
             };

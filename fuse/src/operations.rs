@@ -11,7 +11,8 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fuser::{
-    Errno, FileHandle, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr, Request,
+    Errno, FileHandle, FopenFlags, Generation, INodeNo, OpenFlags, ReplyAttr, ReplyEmpty, ReplyEntry, ReplyXattr,
+    Request,
 };
 use vfs::asking::{self, Asking};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
@@ -199,6 +200,9 @@ impl Adapter {
             }
             Err(error) => {
                 admission.not_stored(ino, error);
+                // Of others the kernel may hold as much that does not fit.
+                admission.look_again();
+                self.is_short(0);
                 self.notices.refused(self.numbers.to_fuse(ino));
             }
         }
@@ -281,6 +285,20 @@ impl Adapter {
             self.notices.attributes_changed(self.numbers.to_fuse(ino));
         }
         Ok(admission.opened(ino))
+    }
+
+    /// What the kernel may do with a file that is opened: for writing, nothing by its cache where only the reserve is left.
+    pub(crate) fn way_of(&self, ino: Ino, handle: FileHandle) -> FopenFlags {
+        let cached = self.caching.of_open();
+        let direct = handle != READER
+            && self.caching == Caching::Writeback
+            && self.agreed.direct_opens
+            && self.notices.admission.is_spent(&*self.fs);
+        if direct {
+            // The kernel keeps its own times of the file, which it does not change by such writes.
+            self.notices.change_time_changed(ino);
+        }
+        if direct { cached - FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_DIRECT_IO } else { cached }
     }
 
     /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.

@@ -51,6 +51,7 @@ fn whoever_fills_the_volume_hears_of_it_and_loses_nothing() {
                 assert_eq!(attr.size, *size, "{} has another size than the kernel shows", path.display());
             }
         });
+        filling::change_small_files_while_full(m.dir.path());
         m.end();
     }
 }

@@ -215,6 +215,68 @@ fn judge_size(path: &Path, seed: u8, way: Way, (taken, end): (u64, u64), writers
     size
 }
 
+/// Changes many small files on a volume that another file filled, each with a handle of its own, and demands that what
+/// `write` took is stored and what it refused changed nothing. Leaves the volume as it was.
+pub fn change_small_files_while_full(root: &Path) {
+    const FILES: usize = 100;
+    let before = available(root);
+    let dir = root.join("small");
+    fs::create_dir(&dir).expect("made");
+    let path = |kind: &str, n: usize| dir.join(format!("{kind}{n}"));
+    let old = |n: usize| format!("old contents {n}").into_bytes();
+    let new = vec![b'n'; 4000];
+    for kind in ["appended", "replaced"] {
+        (0..FILES).for_each(|n| fs::write(path(kind, n), old(n)).expect("written"));
+    }
+    let root_dir = File::open(root).expect("opened");
+    // The first call may report what was lost when the volume was full before.
+    let _ = rustix::fs::syncfs(&root_dir);
+    rustix::fs::syncfs(&root_dir).expect("synced");
+    let filled = write_until_full(&root.join("fill"), 1, Way::Buffered, 3 * before + TOLERANCE);
+    // Only `write` is asked: programs that look at `close` are few.
+    let takes = |file: io::Result<File>| file.and_then(|mut file| file.write(&new)).is_ok_and(|n| n == new.len());
+    let mut expected: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    let mut refused = 0;
+    for n in 0..16 * FILES {
+        let made = path("new", n);
+        match takes(File::create_new(&made)) {
+            true => expected.push((made, new.clone())),
+            false => refused += 1,
+        }
+        if refused > 10 {
+            break;
+        }
+    }
+    assert!(refused > 10, "there was room for {} files of 4,000 bytes on a full volume", expected.len());
+    for n in 0..FILES {
+        let appended = path("appended", n);
+        let took = takes(OpenOptions::new().append(true).open(&appended));
+        let all = [old(n), if took { new.clone() } else { Vec::new() }].concat();
+        expected.push((appended, all));
+        let (replaced, other) = (path("replaced", n), path("other", n));
+        // As an editor saves: a file that could not be written whole takes no other's place.
+        let took = takes(File::create_new(&other)) && fs::rename(&other, &replaced).is_ok();
+        expected.push((replaced, if took { new.clone() } else { old(n) }));
+    }
+    let judge = || {
+        for (path, contents) in &expected {
+            let found = fs::read(path).expect("read");
+            assert!(found == *contents, "{}: {} bytes, not {}", path.display(), found.len(), contents.len());
+        }
+    };
+    judge();
+    // As the volume has them, and not the kernel's cache.
+    thread::sleep(Duration::from_millis(300));
+    for (path, _) in &expected {
+        let file = File::open(path).expect("opened");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("advised");
+    }
+    judge();
+    drop(filled);
+    fs::remove_dir_all(&dir).expect("removed from a full volume");
+    empty(root, &[(root.join("fill"), 0)], before);
+}
+
 /// Removes files and demands that their room can be used again.
 pub fn empty(root: &Path, files: &[(PathBuf, u64)], before: u64) {
     for (path, _) in files {

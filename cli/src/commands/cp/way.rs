@@ -48,7 +48,7 @@ impl Way {
     fn directory(&self, fs: &dyn FileSystem, dir: &[u8]) -> Result<Ino> {
         let mut kept = self.at.borrow_mut();
         let Kept { path, dirs } = &mut *kept;
-        while !path.is_empty() && !(dir.starts_with(path) && matches!(dir.get(path.len()), None | Some(b'/'))) {
+        while !(path.is_empty() || dir.starts_with(path) && matches!(dir.get(path.len()), None | Some(b'/'))) {
             // Those that have a name need no reference.
             dirs.pop();
             path.truncate(dirs.last().map_or(0, |(end, _)| *end));
