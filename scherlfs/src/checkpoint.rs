@@ -35,7 +35,7 @@ fn pages(bytes: &[u8], count: u64) -> Vec<Page> {
 }
 
 impl State {
-    fn tag(cause: Cause) -> Tag {
+    pub(crate) fn tag(cause: Cause) -> Tag {
         Tag { cause: cause as u8, owner: 0 }
     }
 
@@ -220,6 +220,9 @@ impl State {
 
         // From here on the checkpoint before counts no more.
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
+        if self.host_is_short() {
+            self.return_to_host(self.dead.iter().chain(replaced.iter().copied()));
+        }
         if let Some(archive) = &self.archive {
             archive.freed(self.dead.iter().chain(replaced));
         }

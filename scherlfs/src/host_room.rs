@@ -5,8 +5,11 @@
 //! once, and what may take room is refused.
 
 use device::host_room::Change;
+use device::{BlockDevice, Lba};
+use scherlfs_format::Run;
 use vfs::{Error, Result};
 
+use crate::cause::Cause;
 use crate::volume::{State, Volume};
 
 /// Superblocks, and what an operation may write beside what it was admitted for.
@@ -41,6 +44,15 @@ impl State {
         Ok(())
     }
 
+    /// Gives the room of blocks that became free back to the host. It is needed for nothing, so a failure is none of ours.
+    pub(crate) fn return_to_host(&self, runs: impl Iterator<Item = Run>) {
+        for run in runs {
+            if let Err(e) = self.dev.discard(Lba(run.start.0), run.blocks.into(), Self::tag(Cause::Checkpoint)) {
+                log::debug!("discarding {run:?}: {e}");
+            }
+        }
+    }
+
     /// True if the host has no room for more.
     pub(crate) fn host_is_short(&self) -> bool {
         self.host_room.as_ref().is_some_and(|room| room.is_short())
@@ -56,6 +68,11 @@ impl Volume {
             return Ok(());
         }
         let mut state = self.state.write();
-        if state.writable().is_ok() { state.relieve_host() } else { Ok(()) }
+        if state.writable().is_err() {
+            return Ok(());
+        }
+        state.relieve_host()?;
+        // What was removed gives its room back with a checkpoint.
+        if state.dead.count() > 0 || !state.gone.is_empty() { state.checkpoint(false) } else { Ok(()) }
     }
 }
