@@ -128,6 +128,20 @@ impl InodeMap {
         Ok(&self.held(dev, index)?.block)
     }
 
+    /// The next blocks that hold anything, `most` of them, and where to go on; none at the end. The size alone says nothing: a
+    /// map may have holes, and one of a damaged volume more of them than can be looked at.
+    pub fn next_blocks(&self, from: u64, most: usize) -> (Vec<u64>, Option<u64>) {
+        let stored = self.inode.extents.stored(from).flat_map(|(at, _, blocks)| at..at.saturating_add(blocks));
+        let mut found: Vec<u64> = stored.take(most + 1).collect();
+        found.extend(self.blocks.keys().filter(|index| **index >= from));
+        found.retain(|index| *index < BLOCKS_MAX);
+        found.sort_unstable();
+        found.dedup();
+        let rest = found.get(most).copied();
+        found.truncate(most);
+        (found, rest)
+    }
+
     /// A block will be written by the next checkpoint, wherever it is.
     pub fn touch(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<()> {
         let fresh = !std::mem::replace(&mut self.held(dev, index)?.dirty, true);

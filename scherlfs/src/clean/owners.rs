@@ -23,17 +23,18 @@ fn owned(inode: &Inode, victims: &Victims) -> Option<Owned> {
 }
 
 impl State {
-    /// Looks at the inodes of these blocks of the inode map; says whether there are more.
+    /// Looks at the inodes of so many blocks of the inode map; says where to go on, if there are more.
     pub(super) fn look_for_owners(
         &mut self,
         from: u64,
-        blocks: u64,
+        blocks: usize,
         victims: &Victims,
         found: &mut Vec<Owned>,
-    ) -> Result<bool> {
-        let (dev, end) = (self.dev.clone(), self.imap.inode.size_blocks());
+    ) -> Result<Option<u64>> {
+        let dev = self.dev.clone();
+        let (indices, rest) = self.imap.next_blocks(from, blocks);
         let mut elsewhere = Vec::new();
-        for index in from..end.min(from + blocks) {
+        for index in indices {
             let block = self.imap.load(&*dev, index)?;
             let places: Vec<_> = (0..ifile::ENTRIES).map(|at| (at, ifile::get(block, at))).collect();
             for (at, place) in places {
@@ -50,6 +51,6 @@ impl State {
             let inode = load::inode_at(&*dev, ino, addr, Cause::Cleaning)?;
             found.extend(owned(&inode, victims));
         }
-        Ok(from + blocks < end)
+        Ok(rest)
     }
 }

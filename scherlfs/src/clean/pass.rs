@@ -13,7 +13,7 @@ use crate::path::Path;
 use crate::volume::{SPARE, State};
 
 /// Blocks of the inode map whose inodes one step looks at.
-const LOOK: u64 = 2;
+const LOOK: usize = 2;
 /// Blocks that one step moves.
 pub(crate) const STEP: u64 = 1024;
 /// Parts of a thousand of the volume that are to be free in long runs before something is written.
@@ -144,9 +144,10 @@ impl State {
 
     fn pass_step(&mut self, pass: &mut Pass, blocks: u64) -> Result<Step> {
         if let Phase::Looking(from) = pass.phase {
-            let more = self.look_for_owners(from, LOOK, &pass.victims, &mut pass.found)?;
-            pass.phase = Phase::Looking(from + LOOK);
-            if !more {
+            let rest = self.look_for_owners(from, LOOK, &pass.victims, &mut pass.found)?;
+            if let Some(from) = rest {
+                pass.phase = Phase::Looking(from);
+            } else {
                 // In the order in which a transaction writes them: directories last.
                 pass.found.sort_by_key(|o| (o.is_dir, o.first));
                 pass.pieces = pass.found.iter().map(|o| o.piece).collect();

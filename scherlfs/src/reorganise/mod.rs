@@ -24,7 +24,7 @@ const GOOD: u64 = 256;
 /// Blocks of a chain that is brought together, at most.
 const CHAIN: u64 = 16_384;
 /// Blocks of the inode map whose inodes one step looks at.
-const LOOK: u64 = 2;
+const LOOK: usize = 2;
 
 /// Where a file begins and ends on the disk, how many seeks lie between, and what it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,9 +87,10 @@ impl State {
             }
             return Ok(true);
         }
-        let (dev, end) = (self.dev.clone(), self.imap.inode.size_blocks());
+        let dev = self.dev.clone();
+        let (indices, rest) = self.imap.next_blocks(work.looked, LOOK);
         let mut all = Vec::new();
-        for index in work.looked..end.min(work.looked + LOOK) {
+        for index in indices {
             let block = self.imap.load(&*dev, index)?;
             let places: Vec<_> = (0..ifile::ENTRIES).map(|at| (at, ifile::get(block, at))).collect();
             for (at, place) in places {
@@ -107,8 +108,9 @@ impl State {
                 work.jobs.push_back(vec![ino]);
             }
         }
-        work.looked += LOOK;
-        Ok(work.looked < end || !work.jobs.is_empty())
+        // OK as an end: no block of the map has this number.
+        work.looked = rest.unwrap_or(u64::MAX);
+        Ok(rest.is_some() || !work.jobs.is_empty())
     }
 
     /// What a file looks like; `None`: it is gone, or nothing is to be brought together.
