@@ -139,6 +139,7 @@ fn misused(e: &clap::Error) -> ExitCode {
 
 fn run(cli: Cli) -> ExitCode {
     let json = cli.json;
+    let is_fsck = matches!(cli.command, Command::Fsck(_));
     let done = |r: Result<(), Failure>| r.map(|()| ExitCode::SUCCESS);
     let out = match cli.command {
         Command::Mkfs(a) => done(commands::mkfs::run(&a, json)),
@@ -173,6 +174,11 @@ fn run(cli: Cli) -> ExitCode {
         Command::Generate(a) => done(commands::generate::run(&a, help::command())),
     };
     let out = match (out, output::lost()) {
+        // What 1 says of another command, 8 says of fsck(8).
+        (Ok(_), Some(failure)) if is_fsck => {
+            output::failure(failure.text(), json);
+            Ok(ExitCode::from(8))
+        }
         (Ok(code), Some(failure)) if code == ExitCode::SUCCESS => Err(failure),
         (out, _) => out,
     };

@@ -221,4 +221,10 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
         assert!(out.status.code() == Some(1) && said.contains("standard output"), "{args:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+    // 1 would say that something was repaired.
+    let room = Room::new();
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "64M"]);
+    let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(["fsck", &image]).stdout(full()).output().unwrap();
+    assert_eq!(out.status.code(), Some(8), "{}", String::from_utf8_lossy(&out.stderr));
 }

@@ -28,6 +28,7 @@ use std::time::Duration;
 use device::clock::{Clock, RealClock};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::address::Address;
@@ -132,6 +133,11 @@ impl Socket {
                 let stream = s.accept()?.0;
                 // Answers are whole; waiting for more to send helps nobody.
                 stream.set_nodelay(true)?;
+                // A machine that is gone says nothing: its place is free two minutes later.
+                set_socket_keepalive(&stream, true)?;
+                set_tcp_keepidle(&stream, Duration::from_secs(60))?;
+                set_tcp_keepintvl(&stream, Duration::from_secs(10))?;
+                set_tcp_keepcnt(&stream, 6)?;
                 Stream::Tcp(stream)
             }
         })

@@ -344,7 +344,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone()))).map(Arc::new);
     // A kernel may have no Unix sockets: then nobody hears how it ends.
     let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
-    let idle = idle::notes(&core, &args.options, image.mounted().kind());
+    let idle = idle::notes(&core, &args.options, image.mounted().kind(), image.vol.read_only());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
         let text = format!("{}: {text}", path.display());

@@ -29,10 +29,50 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
     Ok(())
 }
 
-/// What is said of options that cannot act yet, but can be made to while the volume is mounted.
-pub fn notes(core: &MountOptions, given: &[String], kind: Kind) -> Option<String> {
+/// Options about writing, and what is done beside it.
+const OF_WRITING: [&str; 31] = [
+    "background_gc",
+    "checkpoint_bytes",
+    "checkpoint_seconds",
+    "clean",
+    "commit",
+    "commit_idle",
+    "compress_algorithm",
+    "compress_chksum",
+    "compress_extension",
+    "compress_log_size",
+    "compress_mode",
+    "delta",
+    "delta_return",
+    "dirty",
+    "discard",
+    "gc",
+    "inline",
+    "mode",
+    "nocompress_extension",
+    "nodiscard",
+    "placement",
+    "power",
+    "prealloc",
+    "relatime",
+    "retry",
+    "sleep",
+    "stage",
+    "streams",
+    "sync",
+    "writeback",
+    "writeback_seconds",
+];
+
+/// What is said of options that do nothing here, or not yet.
+pub fn notes(core: &MountOptions, given: &[String], kind: Kind, read_only: bool) -> Option<String> {
+    if read_only {
+        let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));
+        let idle: Vec<&str> = given.iter().filter(name).map(String::as_str).collect();
+        return (!idle.is_empty()).then(|| format!("{} changes nothing on a read-only mount", idle.join(",")));
+    }
     let power = given.iter().find(|option| option.starts_with("power="))?;
     let policy = core.f2fs.gc.policy;
     let idle = kind == Kind::F2fs && policy != Policy::Joule;
-    idle.then(|| format!("{power} changes nothing while gc={}: only gc=joule looks at it", policy.name()))
+    idle.then(|| format!("{power} changes no cleaning while gc={}: only gc=joule looks at it", policy.name()))
 }
