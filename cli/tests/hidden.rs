@@ -253,7 +253,7 @@ fn damage(image: &Path, to: &Path) {
     for block in bytes.as_chunks_mut::<{ format::BLOCK }>().0 {
         let f = format::node::footer(block);
         let is_inode = f.nid == f.ino.nid() && f.nid.0 > 5 && f.nid.0 < 200;
-        if is_inode && !marked.contains(&format::inode::RawInode::of(block).name()) && f.nid.0 % 2 == 0 {
+        if is_inode && !marked.contains(&format::inode::RawInode::of(block).name()) && f.nid.0.is_multiple_of(2) {
             block[24..80].fill(0xa5);
         }
     }

@@ -26,14 +26,14 @@ pub trait Zones {
 /// * A discarded block may afterwards read as anything it ever held, or zeroes.
 ///
 /// Buffers are whole blocks: a length that is not a multiple of [`BLOCK`] is
-/// [`DeviceError::Misaligned`](crate::DeviceError::Misaligned), a range past the end
-/// [`DeviceError::OutOfRange`](crate::DeviceError::OutOfRange); neither touches the medium.
+/// [`DeviceError::Misaligned`], a range past the end
+/// [`DeviceError::OutOfRange`]; neither touches the medium.
 /// Overlapping operations from different threads have no promised order; each block is read or
 /// written whole with respect to other threads.
 pub trait BlockDevice: Send + Sync + 'static {
     /// Size in blocks; constant.
     fn blocks(&self) -> u64;
-    /// True if writes, discards and flushes fail with [`DeviceError::ReadOnly`](crate::DeviceError::ReadOnly).
+    /// True if writes, discards and flushes fail with [`DeviceError::ReadOnly`].
     fn read_only(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Is this volume what it says it is, and can it be made so again?
 //!
 //! An independent reading of an F2FS image straight from the device: [`check`] walks everything that
-//! can be reached from the checkpoint and compares it with every table, [`repair`] mends what can be
+//! can be reached from the checkpoint and compares it with every table, [`repair()`] mends what can be
 //! mended without losing data. This crate does not know the one of the mounted volume, and that one
 //! does not know this: the compiler keeps them apart, so each is a judge of the other.
 //!

@@ -298,7 +298,7 @@ impl Adapter {
             // The kernel keeps its own times of the file, which it does not change by such writes.
             self.notices.change_time_changed(ino);
         }
-        if direct { cached - FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_DIRECT_IO } else { cached }
+        if direct { (cached - FopenFlags::FOPEN_KEEP_CACHE) | FopenFlags::FOPEN_DIRECT_IO } else { cached }
     }
 
     /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.

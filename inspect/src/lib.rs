@@ -7,7 +7,7 @@
 //! * [`begin`]: which superblock and which checkpoint count?
 //! * [`tables`]: which blocks are in use, and where is each node?
 //! * [`scan`], [`inode`], [`piece`]: which nodes are alive, and what do they say?
-//! * [`file`]: how does a file lie?
+//! * [`mod@file`]: how does a file lie?
 //! * [`names`], [`class`]: what is it called, what is it, whose is it?
 //! * [`space`]: how full, how old, how torn are the segments?
 //! * [`price`]: what does it cost to read a file?

@@ -9,7 +9,7 @@
 //! * [`index`]: which block holds the newest version of each node?
 //! * [`tree`]: which files were alive, and what were their names?
 //! * [`claims`]: whose is a block that more than one file names?
-//! * [`file`]: what does a file hold?
+//! * [`mod@file`]: what does a file hold?
 //! * `deltas`: what small updates lie beside its blocks?
 //!
 //! [`Rescue`] puts them together and says of each file what is proved.

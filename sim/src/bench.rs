@@ -69,7 +69,7 @@ pub struct Recorder<'a> {
 
 impl Bench {
     /// A device of a profile, of so many blocks, for F2FS, whose contents are made by
-    /// [`generate`](device::generate) or else take the memory they take.
+    /// [`device::generate`] or else take the memory they take.
     pub fn new(profile: &Profile, blocks: u64) -> Result<Self, SimError> {
         Self::of(Kind::F2fs, profile, blocks)
     }
@@ -286,7 +286,7 @@ impl Bench {
         }
     }
 
-    /// Writes a file whole, in order, with what [`generate`](device::generate) makes of `seed`, and makes it
+    /// Writes a file whole, in order, with what [`device::generate`] makes of `seed`, and makes it
     /// durable.
     pub fn write_whole(&self, ino: Ino, bytes: u64, seed: u64) -> Result<(), SimError> {
         let fs = self.volume()?;

@@ -2,7 +2,7 @@
 //!
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it; [`typed`]: segments with
 //!   holes of given sizes.
-//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device;
+//! * [`mod@bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device;
 //!   [`contents`]: which carry contents of files; [`progress`]: how far work is.
 //! * [`traces`]: recordings, on simulated devices and volumes.
 //! * [`result`]: what was spent, and how long it took; [`account`]: for each owner; [`flame`]: by directory, file, cause and

@@ -1,6 +1,6 @@
 //! Which program is this, so that nobody takes what another one computed for its results?
 //!
-//! By a hash of the sources that it was built of ([`sources`]), so that two builds of the same sources are one program,
+//! By a hash of the sources that it was built of (`sources`), so that two builds of the same sources are one program,
 //! wherever they were made and with or without git. Where cargo built this crate alone, out of a package, no sources of
 //! the others are there to be hashed: then by a hash of the program's own file.
 

@@ -6,7 +6,7 @@
 //! the blocks that held its earlier versions may be written anew, since kept pages are no blocks of the file.
 //!
 //! A kept page lives as long as a block of the file is made of it, or another kept page. The newest versions of the
-//! pages seen last live on ([`PINNED`]): the next ones will resemble them.
+//! pages seen last live on (`PINNED`): the next ones will resemble them.
 //!
 //! What is remembered ([`super::known`]) is a hint. That a kept page is there, with all that it is made of, is looked up in the nodes
 //! before anything refers to it.

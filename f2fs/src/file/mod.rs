@@ -3,7 +3,7 @@
 //! Written contents gather in memory, one block a page, until an fsync, a checkpoint, the clock or the limit writes
 //! them to the log. A block's room is reserved when it is first written, so that every accepted byte can be stored.
 //!
-//! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
+//! * [`read`], [`mod@write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place; [`run`]: in which requests.
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.

@@ -5,7 +5,7 @@
 //! round cleans the emptiest ones. A round does a bounded amount of work.
 //!
 //! A small and almost full volume never has that many free sections, however well it is packed. The number it could
-//! have at best ([`Room::best`]) limits the goal of a round, so that cleaning lets holes gather for a while instead of
+//! have at best (`Room::best`) limits the goal of a round, so that cleaning lets holes gather for a while instead of
 //! squeezing them out one by one. After a round that gained nothing, the next round waits until one more section is
 //! used up.
 

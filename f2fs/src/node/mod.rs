@@ -3,7 +3,7 @@
 //! * [`cache`]: nodes in memory, clean and dirty.
 //! * [`map`]: from a file block to its address; nodes are made and freed.
 //! * [`free`]: from addresses back again to nothing (truncate), step by step.
-//! * [`write`]: how a dirty node reaches its log.
+//! * [`mod@write`]: how a dirty node reaches its log.
 
 pub mod cache;
 pub mod free;

@@ -37,7 +37,7 @@ use sim::traces::{ReplayError, Run, Speed, blocks, calls};
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
     /// Applications, and their recordings: shipped ones by name, others by the path of their file (what has a slash), or
-    /// by the name of the file where those of others are ([`theirs`]).
+    /// by the name of the file where those of others are ([`crate::theirs`]).
     recordings: BTreeMap<String, String>,
     /// What reading and writing files costs; without, as it is measured on our F2FS on this device.
     #[serde(default)]

@@ -1,6 +1,6 @@
 //! How do the files of a phone lie after its databases have grown, and what does using them cost then?
 //!
-//! On a volume in a given state programs are installed; then databases grow ([`growth`](super::growth)). The experiment
+//! On a volume in a given state programs are installed; then databases grow ([`super::growth`]). The experiment
 //! counts in how many pieces files lie, by class and application; uses the databases and takes down where their
 //! requests go; scans one; puts databases in order; and uses and scans them again. The requests
 //! of the first use are also counted as a mapping cache would see them, as they were and as if the databases had been put in

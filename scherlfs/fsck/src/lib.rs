@@ -4,7 +4,7 @@
 //! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
 //! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
 //!
-//! [`repair`] makes a volume in any state one in which nothing is found.
+//! [`repair()`] makes a volume in any state one in which nothing is found.
 //!
 //! Left out: contents of files, which have no checksum of their own.
 #![forbid(unsafe_code)]

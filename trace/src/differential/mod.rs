@@ -9,7 +9,7 @@
 //! A component spends in proportion to the time, the operations or the bytes of a run, or the same in each ([`Per`]).
 //! Bars come from the spread of a run's repeats.
 //!
-//! [`plan`] reads what was measured from a file and from recordings of meters ([`recording`]); [`solve`] knows
+//! [`plan`] reads what was measured from a file and from recordings of meters ([`recording`]); [`mod@solve`] knows
 //! neither.
 
 pub mod plan;

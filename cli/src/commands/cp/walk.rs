@@ -241,7 +241,7 @@ pub struct Filled {
     pub is_full: bool,
 }
 
-/// Copies a tree, of which a [`survey`] counted so many bytes, into the root of a mounted image, owners and all. What fails is not
+/// Copies a tree, of which a `survey` counted so many bytes, into the root of a mounted image, owners and all. What fails is not
 /// told.
 pub fn fill(source: &(dyn Source + Sync), image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
     let mut done = Done::default();

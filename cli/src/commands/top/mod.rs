@@ -53,7 +53,7 @@ const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most
 /// The kernel tells of every request to a disk (its block tracepoints; only root may listen). Each is made, at its time,
 /// on a simulated device of a profile, and whoever asked for it pays. So the joules are those the profile's device would
 /// have spent: the disk's own only if it is of that model. Requests that a thread of the kernel gives to the disk are those
-/// of the process that asked; pages that processes left dirty and the kernel writes later are "<writeback>".
+/// of the process that asked; pages that processes left dirty and the kernel writes later are `<writeback>`.
 ///
 /// Disks are as large as they are and hold data everywhere, since the kernel does not tell where they do. Flash of over
 /// --most bytes is simulated with so many, and places are taken modulo its size. A disk's account begins with its first

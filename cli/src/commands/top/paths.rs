@@ -1,7 +1,7 @@
 //! What is a file called that the kernel names by its inode?
 //!
 //! No directory is searched. Of ext2, ext3, ext4 and F2FS the kernel gives the name that it has in memory
-//! ([`by_number`](super::by_number)). Of others the descriptors of who makes a file dirty are looked at, the first time it
+//! ([`super::by_number`]). Of others the descriptors of who makes a file dirty are looked at, the first time it
 //! does. What is found is asked anew after some seconds, since inodes' numbers are given to new files. A file whose path is
 //! not found is called by its number.
 

@@ -1,7 +1,7 @@
 //! How do written blocks get from the host to flash?
 //!
 //! Waiting blocks become a row as soon as there are enough (a page for each plane); the row goes to the die that is
-//! free first. Blocks of different handles ([`Flash::place`]) share neither a row nor a block of flash, until cleaning
+//! free first. Blocks of different handles (`Flash::place`) share neither a row nor a block of flash, until cleaning
 //! moves them. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
 //! written before stays valid, so that cleaning cannot erase it too early.
 

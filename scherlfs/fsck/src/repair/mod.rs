@@ -1,7 +1,7 @@
 //! Can a damaged volume be made whole without losing what can be read?
 //!
 //! What the volume still says of itself is read ([`known`]), a version of every inode is found ([`gather`]), each block gets one
-//! owner, each file a name ([`names`]), and all of that becomes a checkpoint ([`write`]) in blocks that nobody needs. Its
+//! owner, each file a name ([`names`]), and all of that becomes a checkpoint ([`mod@write`]) in blocks that nobody needs. Its
 //! superblock comes last: who is cut off before it repairs the volume that there was. What one flipped bit broke is
 //! turned back ([`crate::unflip`]).
 //!
