@@ -144,10 +144,12 @@ pub fn plan<'i, 'd>(
     let stages: Vec<_> = all().map(|k| (stage(img, &unreached, k), k)).collect();
     for (_, kind) in stages.into_iter().filter(|(stage, _)| *stage == now) {
         match now {
-            Stage::Inodes if let K::DeltaNodeBad { ino, nid, error } = kind => {
-                super::deltas::mend_node(&mut e, session, &unreached, *ino, *nid, error)?
-            }
-            Stage::Inodes => inode_bytes(&mut e, session, kind)?,
+            Stage::Inodes => match kind {
+                K::DeltaNodeBad { ino, nid, error } => {
+                    super::deltas::mend_node(&mut e, session, &unreached, *ino, *nid, error)?
+                }
+                _ => inode_bytes(&mut e, session, kind)?,
+            },
             Stage::Pointers | Stage::Deltas => super::files::pointer(&mut e, session, &mut unreached, kind)?,
             Stage::Unreachable => {
                 if let K::Unreachable { nid, ino, addr } = *kind {

@@ -151,12 +151,13 @@ fn reattach_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block
         let name_known = Name(name.clone());
         let restored = Action::NameRestored { dir: parent, name: name_known, ino };
         match e.find(parent, &name)? {
-            None if (session.lost_names.contains(&(parent, name.clone())) || session.rebuilt.contains(&parent))
-                && let Some(hash) = hash_of_plain(e, parent, &name)?
-                && e.insert(parent, &name, hash, ino, kind)? =>
-            {
-                session.actions.push(restored);
-                return Ok(());
+            None if session.lost_names.contains(&(parent, name.clone())) || session.rebuilt.contains(&parent) => {
+                if let Some(hash) = hash_of_plain(e, parent, &name)?
+                    && e.insert(parent, &name, hash, ino, kind)?
+                {
+                    session.actions.push(restored);
+                    return Ok(());
+                }
             }
             Some(found) if found.ino != ino && is_misled(e, found.ino, parent, &name)? => {
                 let DentryPlace { dir, area, slot } = found.place;
