@@ -19,9 +19,9 @@
 //!   release, does not decode; the kernel falls back or reports "not supported". `fuser`'s main line has both.
 //! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE, and passes
 //!   neither `FIEMAP` nor `FIBMAP` on: programs that ask for extents are told "not supported".
-//! * With the writeback cache a full volume is reported to the write that does not fit only if writes are not larger
-//!   than a small reserve (`admission`): a larger one is taken, what of it does not fit is lost, and the next write, `fsync` or
-//!   `close` reports it. Pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
+//! * With the writeback cache a volume that becomes full while a file is open reports this to the write that does not fit only
+//!   if that write is no larger than a small reserve (`admission`). Of a larger write the part that does not fit is lost, and the
+//!   next write, `fsync` or `close` reports it. Files opened later are exact (Linux 6.6 and later). Pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
 //! * `chattr` cannot set what nobody here would enforce (`S`, `D`, `F`); an owner may set the times of an
 //!   append-only file.
 //! * Access times follow the rule of Linux's `relatime`. Opening a file read-only counts as reading it, since what is read

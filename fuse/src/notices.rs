@@ -164,7 +164,7 @@ pub(crate) enum Job {
     AfterWriteback(Ino, u64, Answer),
     /// The file's attributes are stale: the kernel has just learnt them, and its next write is to announce itself.
     Stale(Ino),
-    /// The kernel shows the file longer than it is, and a program has just closed it.
+    /// The kernel shows another size or change time than the file has, and no program has it open for writing any more.
     ForgetUnused(Ino),
 }
 

@@ -89,7 +89,7 @@ fn write_until_full(path: &Path, seed: u8, way: Way, most: u64) -> Filled {
     Filled { path: path.to_owned(), file, taken, end, error }
 }
 
-/// The same by a mapping, which only a program in another language can make without unsafe code.
+/// The same by a mapping, in Python: Rust makes none without unsafe code.
 fn map_until_full(path: &Path, seed: u8, most: u64) -> Filled {
     let program = "import mmap, os, sys
 path, piece, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
