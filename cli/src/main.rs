@@ -6,54 +6,42 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod background;
 mod beside;
 mod bounded;
 mod commands;
 #[cfg(test)]
 mod examples;
-mod failure;
 mod file_system;
 mod flame;
 mod fragments;
-mod half_made;
 mod held;
 mod help;
-mod hidden;
 mod image;
 mod in_use;
-mod interrupt;
-mod joules;
 mod live;
 mod logging;
-mod meant;
 mod metered;
 mod of_devices;
-mod output;
 mod pieces;
 mod place;
 mod power;
-mod program;
-mod progress;
 mod reading;
 mod recorded;
 mod recording;
-mod rows;
 mod saved;
 mod saving;
-mod schema;
+mod schemas;
 mod session;
 mod size;
-mod spent;
-mod table;
-mod whole;
 mod zoned;
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{FromArgMatches, Parser, Subcommand};
-
-pub use failure::Failure;
+use terminal::{
+    Failure, half_made, hidden, interrupt, joules, meant, output, program, progress, rows, schema, spent, table, whole,
+};
 
 /// F2FS in user space, and what every write costs in joules.
 ///
@@ -115,9 +103,13 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    program::begin(env!("JOULEFS_SOURCES"));
     let mut command = help::command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
-    match parsed.inspect(schema::begin).and_then(|m| Cli::from_arg_matches(&m).map_err(|e| e.format(&mut command))) {
+    match parsed
+        .inspect(|m| schema::begin(&[], m, schemas::SCHEMAS))
+        .and_then(|m| Cli::from_arg_matches(&m).map_err(|e| e.format(&mut command)))
+    {
         Ok(cli) => run(cli),
         Err(e) => misused(&e),
     }
@@ -128,11 +120,8 @@ const FSCK_USAGE: u8 = 16;
 
 /// A command line that clap does not take, or that asks for help.
 fn misused(e: &clap::Error) -> ExitCode {
-    if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        e.exit();
-    }
     let mut words = std::env::args_os().skip(1);
-    output::failure(Failure::of_clap(e).text(), words.any(|w| w == "--json"));
+    output::failure(Failure::of_clap_or_help(e).text(), words.any(|w| w == "--json"));
     let fsck = std::env::args_os().skip(1).find(|w| w != "--json").is_some_and(|w| w == "fsck");
     if fsck { ExitCode::from(FSCK_USAGE) } else { ExitCode::from(2) }
 }
@@ -160,7 +149,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Settle(a) => done(commands::settle::settle(&a, json)),
         Command::Unsettle(a) => done(commands::settle::unsettle(&a, json)),
         Command::Undo(a) => done(commands::undo::run(&a, json)),
-        Command::Lab(a) => done(commands::lab::run(&a, json)),
+        Command::Lab(a) => Err(commands::lab::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
         Command::Tree(a) => done(commands::tree::run(&a, json)),
         Command::Cat(a) => done(commands::cat::run(&a, json)),

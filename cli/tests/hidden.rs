@@ -223,8 +223,6 @@ fn no_command_prints_what_a_name_hides() {
     walk.fails(words!["energy", "show", NASTY]);
     walk.fails(words!["replay", room.path("calls"), "--profile", NASTY]);
     walk.fails(words!["age", "--recipe", NASTY, "--size", "64M", room.path("aged.img")]);
-    walk.fails(words!["lab", "run", NASTY]);
-    walk.fails(words!["lab", "show", NASTY]);
     walk.fails(words!["top", nowhere]);
     walk.fails(words!["device", nowhere, "--size", "64M"]);
     walk.fails(words!["mount", image, nowhere]);

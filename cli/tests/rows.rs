@@ -8,6 +8,7 @@ use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
 use serde_json::Value;
 
+use crate::parquet_rows::{cell, rows, sums, text, whole};
 use crate::room::Room;
 use crate::typed::{done, misused, refused};
 
@@ -23,39 +24,8 @@ fn requests() -> String {
     here("trace/fixtures/blktrace/vdb.blktrace.zst")
 }
 
-pub(crate) fn rows(dir: &Path, name: &str) -> Vec<Row> {
-    let reader = SerializedFileReader::new(fs::File::open(dir.join(format!("{name}.parquet"))).unwrap()).unwrap();
-    reader.get_row_iter(None).unwrap().map(Result::unwrap).collect()
-}
-
-pub(crate) fn cell<'r>(row: &'r Row, name: &str) -> &'r Field {
-    row.get_column_iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no column {name}")).1
-}
-
-pub(crate) fn whole(row: &Row, name: &str) -> u64 {
-    match cell(row, name) {
-        Field::ULong(n) => *n,
-        Field::UInt(n) => (*n).into(),
-        other => panic!("{name}: {other:?}"),
-    }
-}
-
-pub(crate) fn text(row: &Row, name: &str) -> String {
-    match cell(row, name) {
-        Field::Str(text) => text.clone(),
-        other => panic!("{name}: {other:?}"),
-    }
-}
-
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap()
-}
-
-/// Sums of picojoules by what `of` says of a row.
-pub(crate) fn sums(rows: &[Row], of: impl Fn(&Row) -> String) -> BTreeMap<String, u64> {
-    let mut sums = BTreeMap::new();
-    rows.iter().for_each(|row| *sums.entry(of(row)).or_default() += whole(row, "pj"));
-    sums
 }
 
 /// Runs a command line twice, for its answer and for its rows, and holds one against the other.

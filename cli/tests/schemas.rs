@@ -89,9 +89,6 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
     walk.asks("energy diff", &[&diff::measured(&room.path("."))]);
     let machine = measure::machine();
     walk.asks("energy measure", &["--powercap", machine.path().to_str().unwrap(), "--", "true"]);
-    walk.asks("lab papers", &[]);
-    walk.asks("lab show", &["microdrive-table31"]);
-    walk.asks("lab report", &["--output", &room.text("report.html")]);
 
     if Path::new("/dev/fuse").exists() {
         let dir = room.text("m");

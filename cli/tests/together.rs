@@ -1,9 +1,12 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
 
 mod browser;
+mod parquet_rows;
 mod room;
 mod theirs;
 mod typed;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_joulefs");
 
 mod age;
 mod casefolded;
@@ -36,9 +39,7 @@ mod inspect_outputs;
 mod inspect_page;
 mod inspect_sparse;
 mod joules;
-mod lab;
-mod lab_page;
-mod lab_rows;
+mod laboratory;
 mod last_word;
 mod measure;
 mod mounting;

@@ -111,23 +111,6 @@ fn values_that_a_recording_or_an_experiment_has_no_use_for_are_named() {
     refused(&["replay", &room.text(".")], &["is a directory"]);
     refused(&["replay", &requests], &["not a recording", "joulefs trace replay"]);
     misused(&["energy", &requests, "--of", "9,9"], &["--of 9,9", "1,0"]);
-
-    let results = room.text("results");
-    fn with<'a>(results: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-        [&["lab", "run", "--quick", "--results", results], more].concat()
-    }
-    let run = |more: &[&'static str]| with(&results, more);
-    misused(&run(&["microdrive-table31", "--set", "nope=1"]), &["--set nope=1", "random_reads"]);
-    misused(&run(&["nexus-sqlite", "--set", "rows=abc"]), &["--set rows=abc", "u64"]);
-    misused(&run(&["fagc-fig5", "--set", "nope=1"]), &["--set nope=1", "volume_mib", "pieces_kib"]);
-    misused(&run(&["fagc-fig5", "--set", "volume_mib=1"]), &["--set volume_mib=1", "52 MiB"]);
-    misused(&run(&["fagc-fig5", "--set", "state=nope"]), &["--set state=nope", "full-fragmented"]);
-    misused(&run(&["gc-bound", "--set", "policy=nope"]), &["--set policy=nope", "fagc"]);
-    misused(&run(&["microdrive-table31", "--variant", "nope"]), &["--variant nope", "plain"]);
-    misused(&run(&["microdrive-table31", "--profile", "nope"]), &["nope", "microdrive"]);
-    // Among many, before the first is run.
-    misused(&run(&["--all", "--set", "rows=1000"]), &["--set rows=1000", "rows"]);
-    assert!(!room.path("results").exists(), "something was run");
 }
 
 #[test]
@@ -136,7 +119,6 @@ fn what_clap_refuses_is_one_line_too() {
     misused(&["age", "v.img"], &["--recipe", "usage: joulefs age"]);
     misused(&["energy", "measure", "--interval", "0", "--", "true"], &["--interval", "1..=10000"]);
     misused(&["unmount", "d", "--wait", "soon"], &["'soon'", "--wait", "not a whole number"]);
-    misused(&["lab", "run", "gc-bound", "--threads", "0"], &["--threads", "1 or more"]);
     misused(&["mkfs", "v.img", "--overprovision", "much"], &["--overprovision", "not a number"]);
     misused(&["lis", "v.img:/"], &["'lis'"]);
     let ran = joulefs(&["--json", "ls", "--colour", "v.img:/"]);
@@ -193,8 +175,6 @@ fn what_was_mistyped_is_answered_with_what_was_meant() {
     meant(&["mount", &image, &dir, "--profile", "microdrve", "--ledger", "l"], "microdrive");
     meant(&["mkfs", &room.text("w.img"), "--size", "64M", "-O", "kompression"], "compression");
     meant(&["age", "--size", "1G", "--recipe", "prestine"], "pristine");
-    meant(&["lab", "run", "fagc-fig55"], "fagc-fig5");
-    meant(&["lab", "run", "nexus-sqlite", "--set", "row=5"], "rows");
     meant(&["trace", "replay", &calls, "-o", "gc=gredy"], "greedy");
     meant(&["cp", "-o", "prealoc=off", &calls, &format!("{image}:/")], "prealloc");
     misused(&["mkfs", "--labl", "x", &image], &["a similar argument exists: '--label'"]);

@@ -5,7 +5,7 @@
 //!   nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`error`]: why one failed; [`theirs`]: where recordings are that are not shipped.
 //! * [`result`]: what came out; [`key`]: what it depends on, as one word; [`claim`]: the papers' numbers, [`compare`]: which
-//!   of ours answers them; [`prices`]: what file operations cost, and so requests.
+//!   of ours answers them.
 //! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale;
 //!   [`took`]: how long runs took, and how much memory.
 //! * [`published`]: every number that the papers publish, and which of ours answers it.
@@ -28,7 +28,6 @@ pub mod keep;
 pub mod kept;
 pub mod key;
 pub mod plan;
-pub mod prices;
 pub mod published;
 mod read_ahead;
 pub mod report;

@@ -7,6 +7,8 @@
 //! * [`traces`]: recordings, on simulated devices and volumes.
 //! * [`result`]: what was spent, and how long it took; [`account`]: for each owner; [`flame`]: by directory, file, cause and
 //!   component, as stacks and as a picture; [`words`]: sizes and times as people read them.
+//! * [`mod@file_calls`]: reads and writes of one file, and what they cost; [`prices`]: what requests cost by such a table.
+//! * [`recording`]: what is in a recording, as a page; [`mod@page`] and [`plots`]: its frame and its plots.
 //! * [`error`]: why it failed.
 //!
 //! Left out: what is compared with what, and with which published numbers (`lab`).
@@ -17,9 +19,14 @@ pub mod aging;
 pub mod bench;
 pub mod contents;
 pub mod error;
+pub mod file_calls;
 pub mod flame;
 pub mod host;
+pub mod page;
+pub mod plots;
+pub mod prices;
 pub mod progress;
+pub mod recording;
 pub mod result;
 pub mod traces;
 pub mod typed;

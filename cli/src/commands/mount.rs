@@ -31,7 +31,7 @@ use crate::live::Live;
 use crate::logging::Log;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, beside, held, image, output, power, saving, size, whole};
+use crate::{Failure, background, beside, held, image, output, power, saving, size, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -281,7 +281,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         // The daemon gets the same arguments, without --json: this process answers.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
-        let pid = fuse::daemon::start(again, output::warn)?;
+        let pid = background::start(again)?;
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }

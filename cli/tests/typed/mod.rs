@@ -9,7 +9,7 @@ pub struct Ran {
 }
 
 pub fn joulefs(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
+    let Output { status, stdout, stderr } = Command::new(crate::PROGRAM).args(args).output().unwrap();
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
     Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
 }

@@ -24,14 +24,30 @@ use super::recording::{Beginning, Source};
 use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
-use crate::prices::{self, Prices};
 use sim::error::SimError;
+use sim::prices::{self, Prices};
 use sim::progress::Progress;
 use sim::result::{DELETED, Phase, Raw, Spending};
 use sim::traces::order::Order;
 use sim::traces::requeued::Cleared;
 use sim::traces::source::ByPath;
 use sim::traces::{ReplayError, Run, Speed, blocks, calls};
+
+/// The fields of [`Prices`], for the schema of a plan: microjoules for each kilobyte, and where they come from.
+#[derive(JsonSchema)]
+#[allow(dead_code, reason = "read by the schema alone")]
+struct Table {
+    /// Reading in order.
+    read_sequential: f64,
+    /// Reading at random, 4 KB at a time.
+    read_random: f64,
+    /// Writing in order.
+    write_sequential: f64,
+    /// Writing at random, 4 KB at a time, an fsync after each.
+    write_random: f64,
+    /// Where they come from.
+    source: String,
+}
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -41,6 +57,7 @@ pub(super) struct Parameters {
     recordings: BTreeMap<String, String>,
     /// What reading and writing files costs; without, as it is measured on our F2FS on this device.
     #[serde(default)]
+    #[schemars(with = "Option<Table>")]
     prices: Option<Prices>,
     /// Mebibytes of the host's memory for contents of files, for recordings of calls.
     page_cache_mib: u64,

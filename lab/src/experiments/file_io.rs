@@ -7,11 +7,10 @@
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use device::{BLOCK, Rng, generate};
+use device::{BLOCK, Rng};
 use f2fs::MountOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use vfs::{SetAttr, WriteFlags};
 
 use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
@@ -20,6 +19,7 @@ use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
 use sim::bench::{Bench, blocks_of_mib};
+use sim::file_calls::{Calls, FILE};
 use sim::progress::Progress;
 use sim::result::{Histogram, Phase, Stage};
 
@@ -110,8 +110,6 @@ enum Order {
     Random,
 }
 
-const FILE: &str = "measured";
-
 /// Measures every phase.
 pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
@@ -180,44 +178,14 @@ fn one(
             spec.name, p.file_mib, spec.io_kib
         )));
     }
-    let (calls, places) = (spec.moves(p, size) / io, size / io);
-    // Every place once before any a second time, as fio does it.
-    let mut order: Vec<u64> = (0..places).collect();
-    if spec.order == Order::Random {
-        rng.shuffle(&mut order);
-    }
-    let fs = bench.volume()?;
-    let ino = bench.file(FILE)?;
-    if spec.holes {
-        for size in [0, size] {
-            fs.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() })?;
-        }
-        fs.fsync(ino, false)?;
-    }
-    let mut buf = vec![0; io as usize];
-    let mut phase = bench.measure(&spec.name, calls, progress, |recorder| {
-        for place in order.iter().cycle().take(calls as usize) {
-            let at = place * io;
-            match spec.what {
-                What::Read => {
-                    fs.read(ino, at, &mut buf)?;
-                }
-                What::Write => {
-                    generate(seed, (at / BLOCK as u64) as u32, &mut buf);
-                    fs.write(ino, at, &buf, WriteFlags::empty())?;
-                    if spec.fsync_each {
-                        fs.fsync(ino, false)?;
-                    }
-                }
-            }
-            recorder.step()?;
-        }
-        if spec.what == What::Write {
-            fs.fsync(ino, false)?;
-        }
-        Ok(calls * io)
-    })?;
-    let megabytes = phase.bytes as f64 / 1_048_576.0;
-    phase.note("speed", megabytes * 1e9 / phase.took.0 as f64, "MB/s");
-    Ok(phase)
+    let calls = Calls {
+        name: &spec.name,
+        writes: spec.what == What::Write,
+        random: spec.order == Order::Random,
+        io,
+        count: spec.moves(p, size) / io,
+        fsync_each: spec.fsync_each,
+        holes: spec.holes,
+    };
+    Ok(calls.measure(bench, size, seed, rng, progress)?)
 }

@@ -6,8 +6,9 @@ use device::energy::Component;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
-use super::plots::drawn;
-use super::{ReportError, flames, plots};
+use sim::plots::{self, drawn};
+
+use super::{ReportError, bars, flames};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
 use crate::plan::Experiment;
@@ -53,8 +54,8 @@ fn kept(e: &Experiment, ours: &Ours) -> Markup {
 
 /// A result.
 fn result(o: &Outcome) -> Result<Markup, ReportError> {
-    let components = plots::by_component(o)?;
-    let causes = plots::by_cause(o)?;
+    let components = bars::by_component(o)?;
+    let causes = bars::by_cause(o)?;
     let mut histograms: Vec<(&Histogram, Vec<String>)> = Vec::new();
     let mut phases = Vec::new();
     for v in &o.variants {

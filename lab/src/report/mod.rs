@@ -1,16 +1,15 @@
-//! One page of all that the papers publish and of ours beside it, of what was kept or of results: who spent it, for what,
-//! and when; and one of what is in a recording of others ([`recording`]).
-//!
-//! A page stands alone: plots are SVG inside it, nothing is fetched, and it needs no script.
+//! One page of all published numbers next to ours, kept or from results: which component spent the energy, for what,
+//! and when.
 
+mod bars;
 mod experiment;
 mod flames;
 mod numbers;
 mod page;
-mod plots;
-pub mod recording;
 
 use std::path::{Path, PathBuf};
+
+use sim::plots::PlotError;
 
 use crate::keep;
 use crate::plan::{Experiment, PlanError};
@@ -45,13 +44,8 @@ pub enum ReportError {
     #[error("{0}")]
     Published(String),
     /// A plot could not be drawn.
-    #[error("plot of {what}: {message}")]
-    Plot {
-        /// Of what.
-        what: String,
-        /// Why not.
-        message: String,
-    },
+    #[error(transparent)]
+    Plot(#[from] PlotError),
 }
 
 /// Every result below a directory, in order of experiment and file.

@@ -1,15 +1,13 @@
 //! The page's frame: what it is, all published numbers beside ours, then experiment by experiment.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::html;
+use sim::page::standing_alone;
 
 use super::{ReportError, experiment, numbers};
 use crate::plan::{Experiment, SHIPPED};
 use crate::published::judge::{Judged, Ours};
 use crate::published::{Paper, judge};
 use crate::result::Outcome;
-use sim::flame::icicle;
-
-const STYLE: &str = include_str!("style.css");
 
 pub(super) fn page(papers: &[Paper], ours: &Ours, outcomes: &[Outcome]) -> Result<String, ReportError> {
     let judged: Vec<Vec<Judged>> = judge::all(papers, ours);
@@ -44,21 +42,4 @@ pub(super) fn page(papers: &[Paper], ours: &Ours, outcomes: &[Outcome]) -> Resul
         }
     };
     Ok(standing_alone("JouleFS lab: the papers' numbers and ours", &body))
-}
-
-/// A page around a body.
-pub(super) fn standing_alone(title: &str, body: &Markup) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(icicle::STYLE)) }
-            }
-            body { (body) }
-        }
-    };
-    page.into_string()
 }

@@ -7,13 +7,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use indicatif::ProgressBar;
+use terminal::failure::one_line;
 use vfs::FileKind;
 
 use super::item::{Item, Made, Out, Sink, Source, go_on, push};
 use super::survey::{Met, Survey};
 use super::{ahead, below, inside};
 use crate::bounded::Allowance;
-use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::{Failure, output, progress};

@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::joules::{self, Line};
 use crate::live::Live;
 use crate::recording::{End, Recording};
-use crate::{Failure, output, spent, whole};
+use crate::{Failure, background, output, spent, whole};
 use backing::{Backing, backing};
 
 /// Show a simulated, metered storage device as a file, or as a disk of the network block device protocol.
@@ -252,7 +252,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut again = Command::new(me);
     // The background part gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
-    let pid = fuse::daemon::start(again, output::warn)?;
+    let pid = background::start(again)?;
     if let Some(place) = &args.nbd {
         let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
         let uri = place.uri();

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation};
-use lab::prices::{Priced, Prices, estimate, shares};
 use serde_json::json;
+use sim::prices::{Priced, Prices, estimate, shares};
 use sim::traces::{ReplayError, Speed, blocks};
 use trace::replay::blocks::How;
 

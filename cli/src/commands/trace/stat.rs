@@ -136,10 +136,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let page = match &counted {
             Counted::Blocks(s, map) => {
                 let map = map.as_ref().map(|m| (&m.stat, m.own));
-                lab::report::recording::of_blocks(&title, s, map)
+                sim::recording::of_blocks(&title, s, map)
             }
-            Counted::Calls(s) => lab::report::recording::of_calls(&title, s),
-            Counted::Power(s) => lab::report::recording::of_power(&title, s),
+            Counted::Calls(s) => sim::recording::of_calls(&title, s),
+            Counted::Power(s) => sim::recording::of_power(&title, s),
         };
         whole::write(file, page.map_err(|e| e.to_string())?)?;
     }

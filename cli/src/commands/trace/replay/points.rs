@@ -137,7 +137,7 @@ fn known(args: &Args, kind: Kind, ours: bool, all: &[Variant]) -> Result<Vec<Kno
     let recording = digest(&trace::files_of(&args.file))?;
     let shared = Shared::of(args, ours)?;
     let parameters = all.iter().map(|v| parameters(args, kind, &shared, v)).collect::<Result<Vec<_>, _>>()?;
-    let build = program::build()?;
+    let build = program::build();
     let of_run = |(v, parameters): (&Variant, &Map<String, Value>)| key(build, v, parameters, &recording);
     let keys: Vec<String> = all.iter().zip(&parameters).map(of_run).collect();
     let control = |v: &Variant| v.control.map(|place| keys[place].clone());

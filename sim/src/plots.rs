@@ -1,14 +1,23 @@
-//! The page's plots.
+//! How is a result drawn? Plots as SVG inside a page: bars, lines, points, histograms.
+//!
+//! Left out: which plots a page has ([`crate::recording`], the laboratory's report).
 
-use device::energy::{Component, Energy};
+use device::energy::Component;
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
-use volume::Kind;
 
-use super::ReportError;
-use crate::result::Outcome;
-use sim::result::{Histogram, Phase, cause_text};
+use crate::result::{Histogram, Phase};
+
+/// A plot that could not be drawn.
+#[derive(Debug, thiserror::Error)]
+#[error("plot of {what}: {message}")]
+pub struct PlotError {
+    /// What the plot shows.
+    what: String,
+    /// Why it failed.
+    message: String,
+}
 
 const WIDTH: u32 = 980;
 /// Room for the names of bars, in pixels.
@@ -28,59 +37,20 @@ const COLORS: [RGBColor; 8] = [
 const LINE: u32 = 22;
 const FONT: (&str, u32) = ("sans-serif", 14);
 
-/// One bar of several pieces.
-struct Bar {
-    name: String,
-    /// Which kind, and how long.
-    pieces: Vec<(usize, f64)>,
+/// A bar of several pieces.
+pub struct Bar {
+    /// Its label.
+    pub name: String,
+    /// The kind of each piece, an index of the legend, and its length.
+    pub pieces: Vec<(usize, f64)>,
 }
+
+/// Kinds of pieces that have a colour of their own.
+pub const KINDS: usize = COLORS.len();
 
 /// A plot in a page: it scrolls where there is no room for it, and has the page's colours in the dark.
-pub(super) fn drawn(svg: &str) -> Markup {
+pub fn drawn(svg: &str) -> Markup {
     html! { @if !svg.is_empty() { div.plot { (PreEscaped(svg)) } } }
-}
-
-/// Energy of each phase by component.
-pub(super) fn by_component(o: &Outcome) -> Result<String, ReportError> {
-    let bars =
-        bars(o, |p| Component::ALL.iter().enumerate().map(|(i, c)| (i, p.component(*c).millijoules())).collect());
-    stacked("energy by component", &bars, &Component::ALL.map(Component::text))
-}
-
-/// Energy of each phase by cause, the smaller causes together.
-pub(super) fn by_cause(o: &Outcome) -> Result<String, ReportError> {
-    let mut causes: Vec<(Kind, u8)> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| (p.fs, s.cause))).collect();
-    causes.sort_unstable();
-    causes.dedup();
-    let spent = |p: &Phase, (fs, c): (Kind, u8)| if p.fs == fs { p.cause(c) } else { Energy::ZERO };
-    let share = |p: &Phase, c| spent(p, c).0 as f64 / p.total().0.max(1) as f64;
-    let largest = |c: &(Kind, u8)| o.phases().map(|(_, p)| share(p, *c)).fold(0.0, f64::max);
-    // Stable, so that equals stay in the order of causes.
-    causes.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
-    let named = causes.len().min(if causes.len() > COLORS.len() { COLORS.len() - 1 } else { COLORS.len() });
-    let mut names: Vec<_> = causes.iter().take(named).map(|(fs, c)| cause_text(*fs, *c)).collect();
-    if causes.len() > named {
-        names.push("the rest");
-    }
-    let bars =
-        bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), spent(p, *c).millijoules())).collect());
-    stacked("energy by cause", &bars, &names)
-}
-
-fn bars(o: &Outcome, pieces: impl Fn(&Phase) -> Vec<(usize, f64)>) -> Vec<Bar> {
-    o.phases()
-        .filter(|(_, p)| p.total().0 > 0)
-        .map(|(v, p)| {
-            let megabytes = p.bytes as f64 / 1_048_576.0;
-            let scale = if p.bytes > 0 { 1.0 / megabytes } else { 1.0 };
-            let name = match o.variants.len() {
-                1 => p.name.clone(),
-                _ => format!("{}, {}", o.name_of(v), p.name),
-            };
-            let name = if p.bytes > 0 { name } else { format!("{name} (mJ)") };
-            Bar { name, pieces: pieces(p).into_iter().map(|(k, e)| (k, e * scale)).collect() }
-        })
-        .collect()
 }
 
 /// Draws on a sheet of this height and gives back the SVG.
@@ -88,18 +58,19 @@ fn sheet<E: std::fmt::Display>(
     what: &str,
     height: u32,
     draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), E>,
-) -> Result<String, ReportError> {
+) -> Result<String, PlotError> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let failed = |message: String| ReportError::Plot { what: what.into(), message };
+        let failed = |message: String| PlotError { what: what.into(), message };
         draw(&area).map_err(|e| failed(e.to_string()))?;
         area.present().map_err(|e| failed(e.to_string()))?;
     }
     Ok(svg)
 }
 
-fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, ReportError> {
+/// Bars in millijoules for each megabyte; `kinds` are the names of their pieces.
+pub fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, PlotError> {
     let total = |b: &Bar| b.pieces.iter().map(|(_, e)| e).sum::<f64>();
     let most = bars.iter().map(total).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1.04;
     let count = bars.len();
@@ -176,7 +147,7 @@ fn draw_legend<'a>(area: &Sheet<'a>, kinds: &[&str], from: u32) -> Drawn<'a> {
 }
 
 /// How many there are of each class, on a logarithmic scale.
-pub(super) fn histogram(variant: &str, h: &Histogram) -> Result<String, ReportError> {
+pub fn histogram(variant: &str, h: &Histogram) -> Result<String, PlotError> {
     let count = h.bars.len();
     let most = h.bars.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1) as f64 * 1.5;
     if count == 0 {
@@ -213,7 +184,7 @@ pub(super) fn histogram(variant: &str, h: &Histogram) -> Result<String, ReportEr
 }
 
 /// How a phase's energy added up.
-pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
+pub fn over_time(name: &str, p: &Phase) -> Result<String, PlotError> {
     let points = |c: &Component| {
         let later = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, s.spent[*c as usize].millijoules()));
         std::iter::once((0.0, 0.0)).chain(later).collect()
@@ -222,7 +193,7 @@ pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
 }
 
 /// Several amounts over time, a line each: bytes in stretches of so many nanoseconds.
-pub(super) fn rates(name: &str, step_ns: u64, amounts: &[(&str, &[u64])]) -> Result<String, ReportError> {
+pub fn rates(name: &str, step_ns: u64, amounts: &[(&str, &[u64])]) -> Result<String, PlotError> {
     let step = step_ns as f64 / 1e9;
     let rate = |(n, bytes): (usize, &u64)| ((n as f64 + 0.5) * step, *bytes as f64 / 1_048_576.0 / step);
     let names: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
@@ -231,7 +202,7 @@ pub(super) fn rates(name: &str, step_ns: u64, amounts: &[(&str, &[u64])]) -> Res
 }
 
 /// Lines over seconds.
-fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> Result<String, ReportError> {
+fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> Result<String, PlotError> {
     let most = |of: fn(&(f64, f64)) -> f64| points.iter().flatten().map(of).fold(0.0, f64::max).max(1e-9);
     let (end, top) = (most(|p| p.0), most(|p| p.1) * 1.05);
     sheet(name, 262 + legend_height(names, 80), |area| {
@@ -251,12 +222,12 @@ fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> 
 }
 
 /// Amounts by the size of a cache, in steps: the size on an axis in powers of two, `mark` a size of its own.
-pub(super) fn by_cache_size(
+pub fn by_cache_size(
     name: &str,
     amounts: &[(&str, Vec<(u64, u64)>)],
     end: u64,
     mark: Option<u64>,
-) -> Result<String, ReportError> {
+) -> Result<String, PlotError> {
     let names: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
     let end = mark.map_or(end, |m| m.max(end)).max(2) as f64;
     let top = amounts.iter().flat_map(|(_, list)| list.iter().map(|p| p.1)).max().unwrap_or(0).max(1) as f64 * 1.05;
@@ -290,7 +261,7 @@ pub(super) fn by_cache_size(
 }
 
 /// Writes by their order and address, a point each.
-pub(super) fn scatter(name: &str, points: &[(u64, u64)]) -> Result<String, ReportError> {
+pub fn scatter(name: &str, points: &[(u64, u64)]) -> Result<String, PlotError> {
     let end = points.iter().map(|p| p.0).max().unwrap_or(0).max(1) as f64;
     let gib = |block: u64| block as f64 / f64::from(1 << 18);
     let top = points.iter().map(|p| gib(p.1)).fold(0.001, f64::max) * 1.05;

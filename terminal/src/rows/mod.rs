@@ -64,11 +64,17 @@ pub type Out = Table<BufWriter<File>>;
 
 /// What a component spent for an owner and a cause.
 pub struct Amount<'a> {
+    /// The owner's inode, or another number of its own.
     pub owner: u64,
+    /// Its path, or what is written in place of one.
     pub owner_name: &'a str,
+    /// The number of the cause.
     pub number: u8,
+    /// The cause.
     pub cause: &'a Cause,
+    /// The component.
     pub component: Component,
+    /// What it spent.
     pub energy: Energy,
 }
 

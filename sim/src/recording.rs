@@ -1,7 +1,6 @@
 //! One page of what is in a recording: sizes, order, places, times.
 
 use maud::{Markup, html};
-use sim::words::{bytes, percent, time};
 use trace::stat::activity::Activity;
 use trace::stat::blocks::BlockStat;
 use trace::stat::calls::CallStat;
@@ -9,8 +8,10 @@ use trace::stat::distribution::Spread;
 use trace::stat::map_cache::{Curve, MapStat};
 use trace::stat::power::PowerStat;
 
-use super::{ReportError, page, plots};
-use sim::result::Histogram;
+use crate::plots::PlotError;
+use crate::result::Histogram;
+use crate::words::{bytes, percent, time};
+use crate::{page, plots};
 
 /// A table: words in the first column, numbers in the others.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
@@ -24,7 +25,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
     }
 }
 
-fn sizes(what: &str, classes: &[(u64, u64)]) -> Result<Markup, ReportError> {
+fn sizes(what: &str, classes: &[(u64, u64)]) -> Result<Markup, PlotError> {
     let bars = classes.iter().map(|(from, n)| (bytes(*from), *n)).collect();
     let histogram = Histogram { name: "size from".into(), unit: "how many".into(), bars };
     Ok(plots::drawn(&plots::histogram(what, &histogram)?))
@@ -46,7 +47,7 @@ fn spreads(rows: &[(String, Option<Spread>)]) -> Markup {
     }
 }
 
-fn activity(a: &Activity) -> Result<Markup, ReportError> {
+fn activity(a: &Activity) -> Result<Markup, PlotError> {
     Ok(plots::drawn(&plots::rates("read and written", a.step_ns, &[("read", &a.read), ("written", &a.written)])?))
 }
 
@@ -56,7 +57,7 @@ fn others<'a>(list: impl IntoIterator<Item = (&'a String, &'a u64)>) -> Markup {
 }
 
 /// What mapping caches of every size moved; `own` is the size of one that is marked.
-fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, ReportError> {
+fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, PlotError> {
     let mut parts = Vec::new();
     for d in &s.devices {
         let curves = [("", Some(&d.before)), (", after blocks had moved", d.after.as_ref())];
@@ -97,7 +98,7 @@ fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, ReportError> {
 }
 
 /// Of a block device; with what caches of its map would move, and the size of one to mark.
-pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)>) -> Result<String, ReportError> {
+pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)>) -> Result<String, PlotError> {
     let operations: Vec<Vec<String>> = s
         .operations
         .iter()
@@ -186,7 +187,7 @@ pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)
 }
 
 /// Of calls to a file system.
-pub fn of_calls(title: &str, s: &CallStat) -> Result<String, ReportError> {
+pub fn of_calls(title: &str, s: &CallStat) -> Result<String, PlotError> {
     let moved: Vec<Vec<String>> = [("read", &s.read), ("written", &s.written)]
         .into_iter()
         .map(|(name, m)| {
@@ -234,7 +235,7 @@ pub fn of_calls(title: &str, s: &CallStat) -> Result<String, ReportError> {
 }
 
 /// Of a meter.
-pub fn of_power(title: &str, s: &PowerStat) -> Result<String, ReportError> {
+pub fn of_power(title: &str, s: &PowerStat) -> Result<String, PlotError> {
     let channels: Vec<Vec<String>> = s
         .channels
         .iter()

@@ -1,4 +1,4 @@
-//! What an experiment measured as rows ([`crate::rows`]): a run is one phase of one variant with one seed.
+//! What an experiment measured as rows ([`terminal::rows`]): a run is one phase of one variant with one seed.
 //!
 //! `runs.parquet` has what a phase depends on (`parameter_...`), what it cost, and every number that was measured
 //! (`measured_...`); their units are in `measures.parquet`, which has the same numbers a row each. What a phase is to be compared
@@ -15,13 +15,14 @@ use lab::plan::{Changes, Experiment, Job};
 use lab::result::{Outcome, VariantResult};
 use serde_json::{Value, json};
 use sim::result::{DELETED, Phase};
+use terminal::rows::cells::Cells;
+use terminal::rows::{self, Amount, word};
+use terminal::spent::{Cause, Words};
+use terminal::{Failure, program};
 use trace::replay::blocks::Latency;
 use vfs::Reason;
 
-use crate::rows::cells::Cells;
-use crate::rows::{self, Amount, word};
-use crate::spent::{Cause, Words};
-use crate::{Failure, program};
+use crate::unplanned;
 
 /// The version of the schema.
 const SCHEMA: (&str, &str) = ("joulefs.lab", "1");
@@ -77,8 +78,8 @@ impl rows::Run for Run<'_> {
 /// The runs of an outcome.
 fn runs<'a>(experiment: &Experiment, changes: &Changes, outcome: &'a Outcome) -> Result<Vec<Run<'a>>, Failure> {
     let said = |e: &dyn std::fmt::Display| Failure::from(e.to_string());
-    let build = program::build()?;
-    let jobs = experiment.jobs(changes)?;
+    let build = program::build();
+    let jobs = experiment.jobs(changes).map_err(unplanned)?;
     let controls = control::of_jobs(&experiment.plan, &jobs);
     let of = |job: &Job| {
         let is_it = |v: &&VariantResult| (&v.name, &v.profile, v.seed) == (&job.variant, &job.profile, job.seed);
@@ -136,7 +137,7 @@ fn cells(outcome: &Outcome, run: &Run<'_>) -> Result<Cells, Failure> {
     put("name", json!(run.name));
     put("control", json!(run.control));
     put("version", json!(outcome.version));
-    put("build", json!(program::build()?));
+    put("build", json!(program::build()));
     put("experiment", json!(outcome.experiment));
     put("variant", json!(variant.name));
     put("seed", json!(variant.seed));

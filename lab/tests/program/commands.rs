@@ -6,8 +6,8 @@ use crate::typed::{done, misused, refused};
 
 #[test]
 fn the_list_names_every_experiment() {
-    let people = done(&["lab", "list"]);
-    let machines: Value = serde_json::from_str(&done(&["lab", "list", "--json"])).unwrap();
+    let people = done(&["list"]);
+    let machines: Value = serde_json::from_str(&done(&["list", "--json"])).unwrap();
     let rows = machines.as_array().unwrap();
     assert_eq!(rows.len(), people.lines().count());
     assert!(rows.iter().any(|r| r["name"] == "microdrive-table31" && r["published"] == 6));
@@ -17,7 +17,7 @@ fn the_list_names_every_experiment() {
 fn a_run_compares_and_is_kept_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().join("results").display().to_string();
-    let run = ["lab", "run", "microdrive-table31", "--quick", "--results", &results];
+    let run = ["run", "microdrive-table31", "--quick", "--results", &results];
     let text = done(&run);
     assert!(text.contains("7.64 mJ") && text.contains("Scherl 2004, Table 3.1"), "{text}");
     let file = format!("{results}/microdrive-table31/microdrive.seed-1.quick.json");
@@ -28,49 +28,49 @@ fn a_run_compares_and_is_kept_and_reported() {
     assert_eq!(kept["variants"][0]["seed"], 1);
     assert_eq!(kept["variants"][0]["profile"], "microdrive");
     assert_eq!(kept["version"], env!("CARGO_PKG_VERSION"));
-    done(&["lab", "report", "--results", &results]);
+    done(&["report", "--results", &results]);
     let page = std::fs::read_to_string(format!("{results}/report.html")).unwrap();
     assert!(page.contains("<svg") && page.contains("microdrive-table31"));
 }
 
 #[test]
 fn an_experiment_shows_what_it_claims_takes_and_can_be_changed_in() {
-    let text = done(&["lab", "show", "microdrive-table31"]);
-    let shown: Value = serde_json::from_str(&done(&["lab", "show", "microdrive-table31", "--json"])).unwrap();
+    let text = done(&["show", "microdrive-table31"]);
+    let shown: Value = serde_json::from_str(&done(&["show", "microdrive-table31", "--json"])).unwrap();
     assert_eq!((&shown["schema"], &shown["published"]), (&"joulefs-lab-show".into(), &6.into()));
     let claim = shown["claim"].as_str().unwrap();
     assert!(claim.len() > 20 && text.split_whitespace().collect::<Vec<_>>().join(" ").contains(claim), "{text}");
     let reads = shown["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "random_reads").unwrap();
-    let plan: toml::Table = include_str!("../../experiments/microdrive-table31/plan.toml").parse().unwrap();
+    let plan: toml::Table = include_str!("../../../experiments/microdrive-table31/plan.toml").parse().unwrap();
     assert_eq!(reads["value"].as_i64(), plan["parameters"]["random_reads"].as_integer());
     assert_eq!(reads["read_in"], "lab/src/experiments/disk_modes.rs");
     assert!(text.contains(&format!("  random_reads = {}", reads["value"])), "{text}");
     // What is shown of variants is what runs, and every profile that one has is said.
-    let none: Value = serde_json::from_str(&done(&["lab", "show", "gc-bound", "--json"])).unwrap();
+    let none: Value = serde_json::from_str(&done(&["show", "gc-bound", "--json"])).unwrap();
     let variants = none["variants"].as_array().unwrap();
     assert!(variants.iter().any(|v| v["name"] == "none" && v["control"] == true), "{none}");
     let policy = none["parameters"].as_array().unwrap().iter().find(|p| p["name"] == "policy").unwrap();
     assert_eq!((&policy["value"], &policy["variants"]["atgc"]), (&"cost-benefit".into(), &"atgc".into()));
     // No time is known of a whole run that needs recordings of others, and it says so.
-    let whole = done(&["lab", "show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = done(&["show", "fagc-sizes"]).split_whitespace().collect::<Vec<_>>().join(" ");
     let why =
         "full run not measured: variants need mobigen.out.facebook and telegram_exec.csv.gz, which are not shipped";
     assert!(whole.contains(why), "{whole}");
-    let sizes: Value = serde_json::from_str(&done(&["lab", "show", "fagc-sizes", "--json"])).unwrap();
+    let sizes: Value = serde_json::from_str(&done(&["show", "fagc-sizes", "--json"])).unwrap();
     assert_eq!(sizes["not_shipped"], serde_json::json!(["mobigen.out.facebook", "telegram_exec.csv.gz"]));
     assert_eq!((&sizes["took"]["full"], &shown["not_shipped"]), (&Value::Null, &serde_json::json!([])));
-    misused(&["lab", "show", "gc-bond"], &["gc-bond", "did you mean gc-bound?"]);
-    misused(&["lab", "run", "gc-bound", "--set", "fil_percent=1"], &["fill_percent", "joulefs lab show gc-bound"]);
+    misused(&["show", "gc-bond"], &["gc-bond", "did you mean gc-bound?"]);
+    misused(&["run", "gc-bound", "--set", "fil_percent=1"], &["fill_percent", "joulefs lab show gc-bound"]);
 }
 
 #[test]
 fn in_a_terminal_the_papers_numbers_are_wrapped_between_words() {
-    let run = format!("stty cols 70 rows 24; {} lab papers --paper Scherl", env!("CARGO_BIN_EXE_joulefs"));
+    let run = format!("stty cols 70 rows 24; {} papers --paper Scherl", env!("CARGO_BIN_EXE_joulefs-lab"));
     let mut script = std::process::Command::new("script");
     let ran =
         script.args(["-q", "-e", "-c", &run, "/dev/null"]).env_remove("COLUMNS").output().expect("script, of bsdutils");
     let shown = String::from_utf8_lossy(&ran.stdout).replace('\r', "");
-    let piped = done(&["lab", "papers", "--paper", "Scherl"]);
+    let piped = done(&["papers", "--paper", "Scherl"]);
     let widest = |text: &str| text.lines().map(|l| l.chars().count()).max().unwrap_or_default();
     assert!(widest(&shown) <= 70, "{shown}");
     assert!(widest(&piped) > 70, "in a pipe a number is a line");
@@ -87,12 +87,12 @@ fn what_a_run_takes_is_written_beside_its_plan_and_shown() {
         std::fs::copy(format!("{shipped}/{file}"), own.join(file)).unwrap();
     }
     let (own, results) = (own.display().to_string(), dir.path().join("results").display().to_string());
-    assert!(done(&["lab", "show", &own]).contains("not measured"));
+    assert!(done(&["show", &own]).contains("not measured"));
     for quick in [&[][..], &["--quick"]] {
-        let run = ["lab", "run", &own, "--threads", "1", "--keep-time", "--results", &results];
+        let run = ["run", &own, "--threads", "1", "--keep-time", "--results", &results];
         assert!(done(&[&run, quick].concat()).contains("took.csv"));
     }
-    let shown: Value = serde_json::from_str(&done(&["lab", "show", &own, "--json"])).unwrap();
+    let shown: Value = serde_json::from_str(&done(&["show", &own, "--json"])).unwrap();
     for size in ["full", "quick"] {
         let run = &shown["took"][size];
         // No less than any program takes that was linked, and no more than this small one needs.
@@ -100,9 +100,9 @@ fn what_a_run_takes_is_written_beside_its_plan_and_shown() {
         assert!((1 << 20..1 << 30).contains(&bytes) && run["threads"] == 1, "{run}");
         assert!(run["seconds"].as_f64().unwrap() < 600.0 && run["processors"].as_u64().unwrap() > 0, "{run}");
     }
-    assert!(!done(&["lab", "show", &own]).contains("not measured"));
+    assert!(!done(&["show", &own]).contains("not measured"));
     // It is of what the plan says, and of nothing else.
-    misused(&["lab", "run", &own, "--keep-time", "--seed", "2"], &["--keep-time", "--seed"]);
+    misused(&["run", &own, "--keep-time", "--seed", "2"], &["--keep-time", "--seed"]);
     assert!(!std::path::Path::new(&own).join("ours.csv").exists(), "numbers were kept unasked");
 }
 
@@ -111,7 +111,7 @@ fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let results = dir.path().display().to_string();
     fn run<'a>(results: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-        [&["lab", "run", "microdrive-table31", "--quick", "--results", results], more].concat()
+        [&["run", "microdrive-table31", "--quick", "--results", results], more].concat()
     }
     let run = |more: &[&'static str]| run(&results, more);
     done(&run(&["--seed", "7", "--set", "random_reads=50"]));
@@ -122,8 +122,8 @@ fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     misused(&run(&["--set", "random_reads"]), &["NAME=VALUE"]);
     misused(&run(&["--profile", "kirin9000-ufs31"]), &["--profile kirin9000-ufs31", "not a disk"]);
     misused(&run(&["--variant", "other"]), &["--variant other", "plain"]);
-    misused(&["lab", "run", "nothing"], &["nothing", "microdrive-table31"]);
-    refused(&["lab", "report", "--results", "/nonexistent"], &["/nonexistent"]);
+    misused(&["run", "nothing"], &["nothing", "microdrive-table31"]);
+    refused(&["report", "--results", "/nonexistent"], &["/nonexistent"]);
 }
 
 #[test]
@@ -136,20 +136,17 @@ fn what_a_full_run_measured_is_kept_beside_its_plan_and_nothing_else_is() {
         std::fs::copy(format!("{shipped}/{file}"), own.join(file)).unwrap();
     }
     let (own, results) = (own.display().to_string(), dir.path().join("results").display().to_string());
-    refused(&["lab", "keep", &own, "--results", dir.path().to_str().unwrap()], &["no result", "lab run"]);
-    done(&["lab", "run", &own, "--quick", "--results", &results]);
-    refused(&["lab", "keep", &own, "--results", &results], &["a quick run"]);
-    misused(&["lab", "run", &own, "--keep", "--quick"], &["--keep", "--quick"]);
-    misused(&["lab", "run", &own, "--keep", "--seed", "2"], &["--keep", "--seed"]);
-    done(&["lab", "run", &own, "--keep", "--results", &results]);
+    refused(&["keep", &own, "--results", dir.path().to_str().unwrap()], &["no result", "lab run"]);
+    done(&["run", &own, "--quick", "--results", &results]);
+    refused(&["keep", &own, "--results", &results], &["a quick run"]);
+    misused(&["run", &own, "--keep", "--quick"], &["--keep", "--quick"]);
+    misused(&["run", &own, "--keep", "--seed", "2"], &["--keep", "--seed"]);
+    done(&["run", &own, "--keep", "--results", &results]);
     let kept = std::fs::read_to_string(format!("{own}/ours.csv")).unwrap();
     assert_eq!(kept, std::fs::read_to_string(format!("{shipped}/ours.csv")).unwrap(), "not what is shipped");
     std::fs::remove_file(format!("{own}/ours.csv")).unwrap();
-    assert!(done(&["lab", "keep", &own, "--results", &results]).contains("ours.csv"));
+    assert!(done(&["keep", &own, "--results", &results]).contains("ours.csv"));
     assert_eq!(kept, std::fs::read_to_string(format!("{own}/ours.csv")).unwrap());
     // Elsewhere than among the sources nothing of the shipped ones is written.
-    refused(
-        &["lab", "keep", "microdrive-table31", "--results", &results],
-        &["experiments/microdrive-table31", "sources"],
-    );
+    refused(&["keep", "microdrive-table31", "--results", &results], &["experiments/microdrive-table31", "sources"]);
 }

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use lab::published::Paper;
 use lab::published::judge::{Judged, Verdict, all, count};
 use serde_json::json;
-
-use crate::{Failure, output, table};
+use terminal::{Failure, output, table};
 
 /// `joulefs lab papers`.
 #[derive(clap::Args)]

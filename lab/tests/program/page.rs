@@ -32,8 +32,8 @@ fn found(room: &Room, html: &str, said: &str, width: u32) -> Option<String> {
 fn a_page_of_what_is_kept_says_what_json_says_and_stands_alone() {
     let room = Room::new();
     let page = room.path("page.html");
-    done(&["lab", "report", "--output", page.to_str().unwrap()]);
-    let said = done(&["--json", "lab", "papers"]);
+    done(&["report", "--output", page.to_str().unwrap()]);
+    let said = done(&["--json", "papers"]);
     let value: Value = serde_json::from_str(&said).unwrap();
     let html = fs::read_to_string(&page).unwrap();
     let outside = ["src=", "@import", "url(", "<link", "<script", "http-equiv"];
@@ -51,9 +51,9 @@ fn a_page_of_what_is_kept_says_what_json_says_and_stands_alone() {
 fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
     let room = Room::new();
     let results = room.text("results");
-    done(&["lab", "run", "microdrive-table31", "--results", &results]);
-    done(&["lab", "run", "fagc-fig4", "--quick", "--results", &results]);
-    done(&["lab", "report", "--results", &results]);
+    done(&["run", "microdrive-table31", "--results", &results]);
+    done(&["run", "fagc-fig4", "--quick", "--results", &results]);
+    done(&["report", "--results", &results]);
     let page = PathBuf::from(&results).join("report.html");
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() >= 6 && html.contains("A quick run"), "no plots");
@@ -82,8 +82,8 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
     }
     assert!(files >= 4, "{files} files are drawn");
     // A quick run puts no number in the place of a kept one.
-    let said = done(&["--json", "lab", "papers", "--results", &results]);
-    assert_eq!(said, done(&["--json", "lab", "papers"]));
+    let said = done(&["--json", "papers", "--results", &results]);
+    assert_eq!(said, done(&["--json", "papers"]));
     looked_at(&room, &page, &said, 400);
 }
 
@@ -91,8 +91,8 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
 fn a_wrong_number_and_a_wide_page_are_found() {
     let room = Room::new();
     let page = room.text("page.html");
-    done(&["lab", "report", "--output", &page]);
-    let said = done(&["--json", "lab", "papers"]);
+    done(&["report", "--output", &page]);
+    let said = done(&["--json", "papers"]);
     let html = fs::read_to_string(&page).unwrap();
     let other = said.replacen("\"published\": \"7.64 mJ\"", "\"published\": \"7.65 mJ\"", 1);
     assert!(other != said, "no 7.64 mJ");
@@ -107,10 +107,10 @@ fn a_wrong_number_and_a_wide_page_are_found() {
 
 #[test]
 fn papers_are_chosen_by_word_and_verdict() {
-    let scherl = done(&["lab", "papers", "--paper", "scherl"]);
+    let scherl = done(&["papers", "--paper", "scherl"]);
     assert!(scherl.contains("7.64 mJ") && !scherl.contains("MedFS"), "{scherl}");
-    let contradicting = done(&["lab", "papers", "--verdict", "contradicts"]);
+    let contradicting = done(&["papers", "--verdict", "contradicts"]);
     assert!(contradicting.contains("✗ contradicts") && !contradicting.contains("✓"), "{contradicting}");
-    misused(&["lab", "papers", "--paper", "nobody"], &["nobody", "Scherl 2004"]);
-    misused(&["lab", "papers", "--verdict", "maybe"], &["maybe", "contradicts"]);
+    misused(&["papers", "--paper", "nobody"], &["nobody", "Scherl 2004"]);
+    misused(&["papers", "--verdict", "maybe"], &["maybe", "contradicts"]);
 }

@@ -7,14 +7,14 @@ use std::path::Path;
 use ::parquet::record::{Field, Row};
 use serde_json::Value;
 
+use crate::parquet_rows::{cell, rows, sums, text, whole};
 use crate::room::Room;
-use crate::rows::{cell, rows, sums, text, whole};
 use crate::typed::done;
 
 /// Runs an experiment small, and holds its rows against its result. The rows of its runs.
 fn agrees(room: &Room, experiment: &str, options: &[&str]) -> Vec<Row> {
     let (results, dir) = (room.text("results"), room.path(experiment));
-    let args = ["lab", "run", experiment, "--quick", "--results", &results, "--parquet", dir.to_str().unwrap()];
+    let args = ["run", experiment, "--quick", "--results", &results, "--parquet", dir.to_str().unwrap()];
     let answer: Value = serde_json::from_str(&done(&[&["--json"], &args[..], options].concat())).unwrap();
     // The result in its file: what rows are held against is not what they were made of.
     let file = fs::read_to_string(answer[0]["file"].as_str().unwrap()).unwrap();
@@ -136,7 +136,7 @@ fn a_phase_names_the_same_phase_in_which_nobody_cleans() {
 fn several_experiments_have_a_directory_each() {
     let room = Room::new();
     let (dir, results) = (room.text("rows"), room.text("results"));
-    done(&["lab", "run", "microdrive-table31", "nexus-apps", "--quick", "--results", &results, "--parquet", &dir]);
+    done(&["run", "microdrive-table31", "nexus-apps", "--quick", "--results", &results, "--parquet", &dir]);
     for name in ["microdrive-table31", "nexus-apps"] {
         let runs = rows(&Path::new(&dir).join(name), "runs");
         assert!(!runs.is_empty() && runs.iter().all(|r| text(r, "experiment") == name));

@@ -5,9 +5,8 @@
 
 use std::fmt;
 
+use clap::error::ErrorKind;
 use device::energy::profile::ProfileError;
-use fuse::daemon::DaemonError;
-use lab::plan::PlanError;
 use sim::aging::AgeError;
 
 use crate::meant;
@@ -42,6 +41,14 @@ impl Failure {
         let parts = parts.filter(|p| !p.is_empty() && !p.starts_with("For more information"));
         let text = parts.collect::<Vec<_>>().join("; ").replace("; Usage: ", "; usage: ");
         Self::Usage(ACCEPTED.iter().fold(text, |text, (said, meant)| text.replace(said, meant)))
+    }
+
+    /// The same; but what was asked for, a help or the version, is printed, and the process ends.
+    pub fn of_clap_or_help(e: &clap::Error) -> Self {
+        if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            e.exit();
+        }
+        Self::of_clap(e)
     }
 
     /// The same with words before it: which option, or which file.
@@ -121,34 +128,6 @@ impl From<AgeError> for Failure {
                 Self::usage(format!("{e}{tip}"))
             }
             _ => e.to_string().into(),
-        }
-    }
-}
-
-impl From<PlanError> for Failure {
-    fn from(e: PlanError) -> Self {
-        match e {
-            PlanError::Unknown { ref name, ref known } => {
-                let tip = meant::tip_of_list(name, known);
-                Self::usage(format!("{e}{tip}"))
-            }
-            PlanError::NoVariant { experiment, variant, known } => {
-                let tip = meant::tip_of_list(&variant, &known);
-                Self::Usage(format!("--variant {variant}: {experiment} has no such variant: it has {known}{tip}"))
-            }
-            _ => e.to_string().into(),
-        }
-    }
-}
-
-/// This process fails as its background process did: with its line, and for a wrong command line with its exit code.
-impl From<DaemonError> for Failure {
-    fn from(e: DaemonError) -> Self {
-        let text = one_line(&e.to_string());
-        let text = text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned();
-        match e {
-            DaemonError::Failed { status, .. } if status.code() == Some(2) => Self::Usage(text),
-            _ => Self::Failed(text),
         }
     }
 }

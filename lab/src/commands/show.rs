@@ -6,8 +6,9 @@ use lab::experiments::taken::{self, Parameter};
 use lab::plan::{Changes, Experiment, Job};
 use lab::took::{Run, Size};
 use serde_json::{Map, Value, json};
+use terminal::{Failure, joules, output, table};
 
-use crate::{Failure, joules, output, table};
+use crate::unplanned;
 
 /// `joulefs lab show`.
 #[derive(clap::Args)]
@@ -32,8 +33,8 @@ struct Values {
 
 /// Prints it.
 pub fn run(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
-    let e = Experiment::find(&args.name)?;
-    let jobs = e.jobs(&Changes::default())?;
+    let e = Experiment::find(&args.name).map_err(unplanned)?;
+    let jobs = e.jobs(&Changes::default()).map_err(unplanned)?;
     let quick = e.plan.quick.clone();
     let parameters: Vec<(Parameter, Values)> = taken::parameters(e.plan.kind)
         .into_iter()

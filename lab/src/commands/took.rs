@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use lab::plan::{Experiment, TOOK};
 use lab::took::{Run, Size, Took};
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::{Failure, whole};
+use terminal::{Failure, whole};
 
 /// Watches this process from a moment on.
 pub struct Watch {

@@ -9,21 +9,26 @@
 
 use std::path::Path;
 
+use device::Rng;
 use device::energy::profile::Profile;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use trace::TraceError;
 use trace::block::DeviceId;
 use trace::requests::{Requests, Seen};
 use trace::stat::randomness::{Randomness, Share};
 
-use crate::error::LabError;
-use crate::experiments::file_io;
-use crate::plan::{Changes, Experiment};
-use sim::progress::Progress;
+use crate::bench::{Bench, blocks_of_mib};
+use crate::error::SimError;
+use crate::file_calls::Calls;
+use crate::progress::Progress;
+
+/// Of what is random when prices are simulated.
+const SEED: u64 = 1;
+/// Bytes of the file whose reads and writes are priced.
+const FILE_BYTES: u64 = 64 << 20;
 
 /// Microjoules for each kilobyte (1,024 bytes) of files read or written.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
     /// Reading in order.
@@ -39,36 +44,24 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Those of our F2FS on the device of a profile: the operations of `nexus-fileops`, fewer of them.
-    pub fn simulated(profile: &Profile) -> Result<Self, LabError> {
-        let mut parameters = toml::Table::new();
-        for (name, value) in [("volume_mib", 1024), ("file_mib", 64), ("limit_mib", 64)] {
-            parameters.insert(name.into(), toml::Value::Integer(value));
-        }
-        let changes = Changes { parameters, variants: vec!["f2fs".into()], ..Changes::default() };
-        let jobs = Experiment::find("nexus-fileops")?.jobs(&changes)?;
-        let mut job = jobs.into_iter().next().ok_or(LabError::parameters("no such variant"))?;
-        // Every write at random has its fsync: a tenth of the file tells their price.
-        if let Some(toml::Value::Array(phases)) = job.parameters.get_mut("phase") {
-            for phase in phases.iter_mut().filter_map(toml::Value::as_table_mut) {
-                if phase.contains_key("total_mib") {
-                    phase.insert("total_mib".into(), toml::Value::Integer(16));
-                }
-            }
-        }
-        let (phases, _) = file_io::run(profile, &job, &Progress::new(&|_| ()))?;
-        let price = |name: &str| {
-            let phase = phases.iter().find(|p| p.name == name);
-            let phase = phase.ok_or_else(|| LabError::parameters(format!("no phase {name}")))?;
-            Ok::<f64, LabError>(phase.total().joules() * 1e6 * 1024.0 / phase.bytes.max(1) as f64)
+    /// Those of our F2FS on the device of a profile: what the laboratory's experiment `nexus-fileops` does, on a smaller volume.
+    pub fn simulated(profile: &Profile) -> Result<Self, SimError> {
+        let mut bench = Bench::new(profile, blocks_of_mib(1024))?;
+        bench.format(SEED, f2fs::MountOptions::default())?;
+        let mut rng = Rng::new(SEED);
+        let mut price = |name, writes, random, io, bytes| {
+            bench.restart(false)?;
+            let calls = Calls { name, writes, random, io, count: bytes / io, fsync_each: writes, holes: false };
+            let phase = calls.measure(&bench, FILE_BYTES, SEED, &mut rng.split(), &Progress::new(&|_| ()))?;
+            Ok::<f64, SimError>(phase.total().joules() * 1e6 * 1024.0 / phase.bytes.max(1) as f64)
         };
-        Ok(Prices {
-            read_sequential: price("sequential-read")?,
-            read_random: price("random-read")?,
-            write_sequential: price("sequential-write")?,
-            write_random: price("random-write")?,
-            source: format!("our F2FS on {}: files read and written as in nexus-fileops", profile.name),
-        })
+        // The first phase writes the file. An fsync follows each random write: a quarter of the file shows its price.
+        let write_sequential = price("sequential-write", true, false, 512 << 10, FILE_BYTES)?;
+        let write_random = price("random-write", true, true, 4 << 10, FILE_BYTES / 4)?;
+        let read_sequential = price("sequential-read", false, false, 512 << 10, FILE_BYTES)?;
+        let read_random = price("random-read", false, true, 4 << 10, FILE_BYTES / 4)?;
+        let source = format!("our F2FS on {}: files read and written as in nexus-fileops", profile.name);
+        Ok(Prices { read_sequential, read_random, write_sequential, write_random, source })
     }
 
     /// Those of a TOML file: the names of the fields above, `source` in words.

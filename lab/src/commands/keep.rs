@@ -6,8 +6,9 @@ use lab::keep;
 use lab::plan::{Experiment, KEPT};
 use lab::result::Outcome;
 use serde_json::json;
+use terminal::{Failure, output, whole};
 
-use crate::{Failure, output, whole};
+use crate::unplanned;
 
 /// `joulefs lab keep`.
 #[derive(clap::Args)]
@@ -34,8 +35,8 @@ pub fn directory(name: &str) -> Result<PathBuf, Failure> {
         );
         return Err(message.into());
     }
-    let there = Experiment::find(&format!("./{}", dir.display()).replace(".//", "/"))?;
-    let known = Experiment::find(name)?;
+    let there = Experiment::find(&format!("./{}", dir.display()).replace(".//", "/")).map_err(unplanned)?;
+    let known = Experiment::find(name).map_err(unplanned)?;
     if keep::of_plan(&there).map_err(|e| e.to_string())? != keep::of_plan(&known).map_err(|e| e.to_string())? {
         return Err(format!("{}: not what this program was built with: build it again", dir.display()).into());
     }
@@ -56,7 +57,7 @@ pub fn run(args: &KeepArgs, as_json: bool) -> Result<(), Failure> {
     let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
     let mut files = Vec::new();
     for name in &args.names {
-        let experiment = Experiment::find(name)?;
+        let experiment = Experiment::find(name).map_err(unplanned)?;
         let dir = directory(name)?;
         let own = || outcomes.iter().filter(|o| o.experiment == experiment.name);
         let planned = own().find(|o| keep::as_planned(&experiment, o).is_ok()).or_else(|| own().next());

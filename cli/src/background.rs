@@ -1,0 +1,21 @@
+//! How does a command go on in the background?
+
+use std::process::Command;
+
+use fuse::daemon::{self, DaemonError};
+use terminal::failure::one_line;
+
+use crate::{Failure, output};
+
+/// Starts the command again as a process of the background, whose number it returns when that process is ready.
+/// If it fails, this process fails with its line, and for a wrong command line with its exit code.
+pub fn start(again: Command) -> Result<u32, Failure> {
+    daemon::start(again, output::warn).map_err(|e| {
+        let text = one_line(&e.to_string());
+        let text = text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned();
+        match e {
+            DaemonError::Failed { status, .. } if status.code() == Some(2) => Failure::Usage(text),
+            _ => Failure::Failed(text),
+        }
+    })
+}

@@ -1,0 +1,370 @@
+//! The commands of the laboratory: list, show and run experiments, and compare their results with published numbers.
+//!
+//! Everything that was typed is checked against all plans before the first experiment runs. Left out: the experiments
+//! themselves (the library `lab`).
+
+mod keep;
+mod papers;
+mod rows;
+mod show;
+mod took;
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use device::energy::profile::Profile;
+use lab::error::LabError;
+use lab::plan::{Changes, Experiment, SHIPPED};
+use lab::result::Outcome;
+use serde_json::json;
+use terminal::half_made::HalfMade;
+use terminal::table::{self, Table};
+use terminal::{Failure, meant, output, progress, whole};
+
+use self::took::Watch;
+use crate::{generate, unplanned};
+
+/// What can be done.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// List the experiments there are.
+    #[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab list --json")]
+    List,
+    /// Show what an experiment claims, its variants and parameters, and what time and memory it takes.
+    Show(show::ShowArgs),
+    /// Run experiments and print the papers' numbers beside ours.
+    Run(RunArgs),
+    /// Write one HTML page: every number that the papers publish beside ours, and the experiments with plots.
+    Report(ReportArgs),
+    /// Print every number that the papers publish beside ours, with the verdict and the reason.
+    Papers(papers::PapersArgs),
+    /// Write the numbers of results beside the experiments' plans, as `run --keep` does.
+    Keep(keep::KeepArgs),
+    #[command(hide = true)]
+    Generate(generate::Args),
+}
+
+/// What `run` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
+    joulefs lab run nexus-sqlite --set rows=1000000\n  \
+    joulefs lab run fagc-fig12 --variant none --variant fagc --parquet rows\n  \
+    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
+    says the same; experiments that come with the program are in experiments/ of its sources.")]
+pub struct RunArgs {
+    /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
+    #[arg(required_unless_present = "all")]
+    names: Vec<String>,
+    /// Run all that are shipped.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Run small: minutes become seconds, and numbers may suffer.
+    #[arg(long)]
+    quick: bool,
+    /// Run on another device: a shipped profile's name or a profile file.
+    #[arg(long)]
+    profile: Option<String>,
+    /// Run with this seed instead of the plan's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run only this variant (`lab show` lists them); may be given more than once.
+    #[arg(long)]
+    variant: Vec<String>,
+    /// Change a parameter of the plan (`lab show` lists them); may be given more than once.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Variants run at once; as many as there are processors without.
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
+    /// Write results below this directory.
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+    /// Write what came out as rows for notebooks into this directory: runs.parquet (a row for each phase of a variant with a seed:
+    /// what it depends on, what it cost, what was measured), measures.parquet, energy.parquet (by owner, cause and component, to
+    /// the picojoule), timeline.parquet and latency.parquet. Of several experiments, a directory for each in it.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Write the numbers beside the plan, too, into ours.csv of experiments/NAME or of the experiment's path: the numbers that
+    /// `report` and `papers` show.
+    #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
+    keep: bool,
+    /// Write how long the run took and how much memory, into took.csv beside the plan: what `lab show` says of it. Experiments
+    /// are then timed one by one; `--threads 1` tells best what each needs.
+    #[arg(long, conflicts_with_all = ["profile", "seed", "variant", "set"])]
+    keep_time: bool,
+}
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
+    Without results the page has the numbers that the experiments keep, measured by full runs. Results of full runs take\n\
+    their place; all results add who spent what, for what and when."
+)]
+pub struct ReportArgs {
+    /// Read results below this directory; `results`, if it is there, without.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// Write the page here; `report.html` among the results without, or in the current directory if there are none.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(command: &Command, as_json: bool) -> Result<(), Failure> {
+    match command {
+        Command::List => list(as_json),
+        Command::Show(a) => show::run(a, as_json),
+        Command::Run(a) => run_all(a, as_json),
+        Command::Report(a) => report(a, as_json),
+        Command::Papers(a) => papers::run(a, as_json),
+        Command::Keep(a) => keep::run(a, as_json),
+        Command::Generate(a) => generate::run(a),
+    }
+}
+
+fn list(as_json: bool) -> Result<(), Failure> {
+    let all: Vec<Experiment> =
+        SHIPPED.iter().map(|(n, _)| Experiment::find(n).map_err(unplanned)).collect::<Result<_, _>>()?;
+    if as_json {
+        let rows: Vec<_> = all
+            .iter()
+            .map(|e| {
+                json!({
+                    "name": e.name,
+                    "title": e.plan.title,
+                    "claim": e.claim(),
+                    "profile": e.plan.profile,
+                    "variants": e.plan.variant.iter().map(|v| &v.name).collect::<Vec<_>>(),
+                    "published": e.paper.len(),
+                })
+            })
+            .collect();
+        output::print(&json!(rows));
+        return Ok(());
+    }
+    let mut table = Table::new([table::word(""), table::text("")]);
+    all.iter().for_each(|e| table.row(&[&e.name, &e.plan.title]));
+    output::lines(&table.text());
+    Ok(())
+}
+
+fn changes(args: &RunArgs) -> Result<Changes, Failure> {
+    let mut parameters = toml::Table::new();
+    for set in &args.set {
+        let (name, value) =
+            set.split_once('=').ok_or_else(|| Failure::usage(format!("--set {set}: not NAME=VALUE")))?;
+        // TOML knows numbers, truth values and lists; everything else is taken as text.
+        let line = format!("v = {value}");
+        let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
+        parameters.insert(name.into(), parsed.unwrap_or_else(|| value.into()));
+    }
+    if let Some(name) = &args.profile {
+        Profile::find(name)?;
+    }
+    Ok(Changes {
+        quick: args.quick,
+        profile: args.profile.clone(),
+        seed: args.seed,
+        parameters,
+        variants: args.variant.clone(),
+    })
+}
+
+/// Refuses changes that an experiment's plan has no use for. The error names the option that asked for them.
+fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
+    experiment.jobs(changes).map_err(unplanned)?;
+    let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
+    let as_planned = Changes { profile: None, parameters: toml::Table::new(), ..changes.clone() };
+    lab::run::check(experiment, &as_planned).map_err(|of_plan| of_plan.to_string())?;
+    for (name, value) in &changes.parameters {
+        let parameters = std::iter::once((name.clone(), value.clone())).collect();
+        if let Err(e) = lab::run::check(experiment, &Changes { parameters, ..as_planned.clone() }) {
+            let typed = args.set.iter().rfind(|set| set.split_once('=').is_some_and(|(n, _)| n == name));
+            let set = typed.map_or(name.as_str(), String::as_str);
+            let why = e.to_string();
+            let tip = meant::tip_of_field(&why);
+            let place = format!(" (joulefs lab show {typed_name} says what it takes)");
+            return Err(Failure::from(why.trim_end().to_owned() + &tip + &place)
+                .named(format_args!("--set {set}"))
+                .into_usage());
+        }
+    }
+    Err(said(&e, args))
+}
+
+/// A failure of an experiment. If parameters are at fault and options have changed some, it is an error of usage that
+/// names these options.
+fn said(e: &LabError, args: &RunArgs) -> Failure {
+    let changes = args.set.iter().map(|set| format!("--set {set}"));
+    let changes: Vec<_> = changes.chain(args.profile.iter().map(|profile| format!("--profile {profile}"))).collect();
+    let failure = Failure::from(e.to_string());
+    match e.is_of_parameters() && !changes.is_empty() {
+        true => failure.named(changes.join(" ")).into_usage(),
+        false => failure,
+    }
+}
+
+/// Fails if a command line asks for an experiment or a parameter that does not exist. Runs nothing.
+#[cfg(test)]
+pub fn is_there(command: &Command) -> Result<(), Failure> {
+    match command {
+        // A path is relative to the directory in which a person types it, which tests do not know.
+        Command::Run(run) if !run.names.iter().any(|name| name.contains('/')) => planned(run).map(drop),
+        _ => Ok(()),
+    }
+}
+
+fn named(args: &RunArgs) -> Vec<&str> {
+    match args.all {
+        true => SHIPPED.iter().map(|(n, _)| *n).collect(),
+        false => args.names.iter().map(String::as_str).collect(),
+    }
+}
+
+/// The experiments that shall run, and what is changed in their plans.
+fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
+    let changes = changes(args)?;
+    let experiments: Vec<Experiment> =
+        named(args).into_iter().map(|name| Experiment::find(name).map_err(unplanned)).collect::<Result<_, _>>()?;
+    // An experiment may take an hour: none begins before all are known to be possible.
+    experiments.iter().zip(named(args)).try_for_each(|(e, name)| check(e, name, &changes, args))?;
+    Ok((experiments, changes))
+}
+
+fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
+    let (experiments, changes) = planned(args)?;
+    if args.keep || args.keep_time {
+        named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
+    }
+    // Directories for the results are made before that hour, too.
+    let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
+    let new = dirs.iter().chain([&args.results]).chain(&args.parquet).filter(|dir| !dir.exists());
+    let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
+    let outcomes = dirs
+        .iter()
+        .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
+        .and_then(|()| {
+            let made =
+                |dir: &PathBuf| std::fs::create_dir_all(dir).map_err(|e| format!("--parquet {}: {e}", dir.display()));
+            Ok(args.parquet.as_ref().map_or(Ok(()), made)?)
+        })
+        .and_then(|()| run_each(&experiments, &changes, args, as_json));
+    if outcomes.is_ok() {
+        new.into_iter().for_each(HalfMade::keep);
+    }
+    if as_json {
+        output::print(&json!(outcomes?));
+        return Ok(());
+    }
+    outcomes.map(drop)
+}
+
+fn run_each(
+    experiments: &[Experiment],
+    changes: &Changes,
+    args: &RunArgs,
+    as_json: bool,
+) -> Result<Vec<serde_json::Value>, Failure> {
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let mut outcomes = Vec::new();
+    for (experiment, name) in experiments.iter().zip(named(args)) {
+        let bar = progress::steps(1000, &experiment.name);
+        let tell = |share: f64| {
+            bar.set_position((share * 1000.0) as u64);
+            progress::show_if_slow(&bar);
+        };
+        let watch = args.keep_time.then(Watch::begin);
+        let outcome = lab::run::run(experiment, changes, threads, &tell).map_err(|e| said(&e, args))?;
+        let took = watch.map(|watch| watch.end(args.quick, threads)).transpose()?;
+        bar.finish_and_clear();
+        let file = store(&outcome, &args.results)?;
+        if !as_json {
+            print_outcome(&outcome, &file);
+        }
+        if let Some(dir) = &args.parquet {
+            let dir = if experiments.len() > 1 { dir.join(&experiment.name) } else { dir.clone() };
+            rows::write(experiment, changes, &outcome, &dir)?;
+            if !as_json {
+                output::lines(&format!("rows: {}\n", output::plain(&dir.display().to_string())));
+            }
+        }
+        if args.keep {
+            let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
+            if !as_json {
+                output::lines(&format!("kept: {}\n", output::plain(&kept.display().to_string())));
+            }
+        }
+        if let Some(took) = took {
+            // Variants that are left out take nothing: such a run says nothing of a whole one.
+            let said = match outcome.skipped.is_empty() {
+                true => format!("kept: {}\n", took::write(experiment, took, &keep::directory(name)?)?.display()),
+                false => "not kept: how long it took, for variants were skipped\n".to_owned(),
+            };
+            if !as_json {
+                output::lines(&said);
+            }
+        }
+        outcomes.push(json!({ "file": file, "outcome": outcome }));
+    }
+    Ok(outcomes)
+}
+
+fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
+    let file = results.join(&outcome.experiment).join(outcome.file_name());
+    let text = serde_json::to_string_pretty(outcome).map_err(|e| format!("{}: {e}", file.display()))?;
+    whole::write(&file, text)?;
+    Ok(file)
+}
+
+fn print_outcome(outcome: &Outcome, file: &Path) {
+    output::line(&format!("{}: {}", outcome.experiment, outcome.title));
+    let numbers = ["paper", "here", "difference"].map(table::number);
+    let mut compared = Table::new([table::text("")].into_iter().chain(numbers).chain([table::text("where")]));
+    for c in &outcome.compared {
+        let place = &c.claim.place;
+        compared.row(&[&c.claim.quantity, &c.paper_text(), &c.ours_text(), &c.difference_text(), place]);
+    }
+    output::lines(&compared.text());
+    let numbers = ["energy", "CPU", "DRAM", "storage", "board", "time"].map(table::number);
+    let mut spent = Table::new(["variant", "phase"].map(table::text).into_iter().chain(numbers));
+    for (v, p) in outcome.phases() {
+        let parts = device::energy::Component::ALL.map(|c| p.component(c).to_string());
+        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
+        spent.cells([v.name.clone(), p.name.clone(), p.total().to_string()].into_iter().chain(parts).chain([time]));
+    }
+    output::lines(&format!("\n{}", spent.text()));
+    let costs = lab::cost::rows(outcome);
+    if !costs.is_empty() {
+        let [variant, numbers @ ..] = lab::cost::HEADS;
+        let mut table = Table::new([table::text(variant)].into_iter().chain(numbers.map(table::number)));
+        costs.into_iter().for_each(|row| table.cells(row));
+        output::lines(&format!("\nwhat cleaning cost, and the work after it:\n{}", table.text()));
+    }
+    for s in &outcome.skipped {
+        output::line(&format!("skipped: {}: {}", s.variant, s.why));
+    }
+    output::lines(&format!("\nresults: {}\n", output::plain(&file.display().to_string())));
+}
+
+fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
+    let default = Path::new("results");
+    let results = args.results.as_deref().or_else(|| default.is_dir().then_some(default));
+    let outcomes = match results {
+        Some(dir) => lab::report::load(dir).map_err(|e| e.to_string())?,
+        None => Vec::new(),
+    };
+    if let (true, Some(dir)) = (outcomes.is_empty(), &args.results) {
+        return Err(
+            format!("no results below {}: run `joulefs lab run` first, or leave out --results", dir.display()).into()
+        );
+    }
+    let place = || results.filter(|_| !outcomes.is_empty()).unwrap_or(Path::new("")).join("report.html");
+    let page = args.output.clone().unwrap_or_else(place);
+    let text = lab::report::html(&outcomes).map_err(|e| e.to_string())?;
+    whole::write(&page, text)?;
+    match as_json {
+        true => output::print(&json!({ "report": page, "experiments": outcomes.len() })),
+        false => output::line(&format!("report: {}", page.display())),
+    }
+    Ok(())
+}
