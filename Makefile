@@ -4,7 +4,7 @@ export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 .PHONY: demo test deep kernel kernel-smp soak stress bench install package wheel notebooks tools suites fmt clippy clean
 
 demo: tools
-	cargo build --release -p joulefs-cli
+	cargo build --release -p joulefs-cli -p joulefs-lab
 	scripts/demo
 
 # Debug-built logic with optimised code: see [profile.dev] in Cargo.toml.
@@ -44,20 +44,21 @@ bench: tools
 	cargo build --release -p joulefs-cli
 	cargo run --release -p joulefs-conformance --bin bench
 
-# The binary, man pages, completions for shells. zsh looks for those of packages elsewhere than for what is put below /usr/local;
+# The programs, man pages, completions for shells. zsh looks for those of packages elsewhere than for what is put below /usr/local;
 # fish looks there only if XDG_DATA_DIRS names /usr/local/share, as desktops have it.
 PREFIX ?= /usr/local
 ZSH = $(DESTDIR)$(PREFIX)/share/zsh/$(if $(filter /usr,$(PREFIX)),vendor-completions,site-functions)
 install:
-	cargo build --release -p joulefs-cli
+	cargo build --release -p joulefs-cli -p joulefs-lab
 	rm -rf target/generated && target/release/joulefs generate target/generated
-	install -D -m 755 target/release/joulefs $(DESTDIR)$(PREFIX)/bin/joulefs
+	target/release/joulefs-lab generate target/generated
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin target/release/joulefs target/release/joulefs-lab
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/doc/joulefs
 	gzip -9nf target/generated/man1/*.1
 	install -m 644 target/generated/man1/*.1.gz $(DESTDIR)$(PREFIX)/share/man/man1
-	install -D -m 644 target/generated/completions/bash/joulefs $(DESTDIR)$(PREFIX)/share/bash-completion/completions/joulefs
-	install -D -m 644 target/generated/completions/zsh/_joulefs $(ZSH)/_joulefs
-	install -D -m 644 target/generated/completions/fish/joulefs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/joulefs.fish
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/bash-completion/completions target/generated/completions/bash/*
+	install -D -m 644 -t $(ZSH) target/generated/completions/zsh/*
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d target/generated/completions/fish/*
 	install -m 644 README.md LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/joulefs
 
 # A Debian package and a static binary, in target/package. scripts/try-package installs, uses and removes them in a fresh Debian.
@@ -72,7 +73,7 @@ wheel:
 # Runs the notebooks of docs/notebooks anew, and keeps what came out in them.
 notebooks:
 	@scripts/install-tools python
-	cargo build --release -p joulefs-cli
+	cargo build --release -p joulefs-cli -p joulefs-lab
 	JOULEFS=$(CURDIR)/target/release/joulefs PYTHONPATH=$(CURDIR)/python/src target/tools/python/bin/python scripts/run-notebooks
 
 tools:

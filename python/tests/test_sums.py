@@ -67,19 +67,3 @@ def test_frames_have_the_sums_of_the_rows() -> None:
         joules = (one["watts"] * one["time_s"].diff()).sum()
         assert joules == pytest.approx(one["joules"].iloc[-1] - one["joules"].iloc[0], rel=1e-9)
     assert set(result.latency()["run"]) == set(runs["run"])
-
-
-def test_rows_of_experiments_are_read_as_those_of_replays(tmp_path: Path) -> None:
-    words = ["--quick", "--variant", "none", "--variant", "fagc", "--results", tmp_path / "results"]
-    answer = said("lab", "run", "gc-bound", *words, "--parquet", tmp_path / "rows")
-    phases = [phase for variant in answer[0]["outcome"]["variants"] for phase in variant["phases"]]
-    totals = [sum(spent["energy"] for spent in phase["spent"]) for phase in phases]
-    rows = pq.read_table(tmp_path / "rows/energy.parquet").to_pylist()
-    assert [sum(row["pj"] for row in rows if row["run"] == number) for number in range(len(phases))] == totals
-    result = jf.read(tmp_path / "rows")
-    runs = result.runs()
-    assert list(runs["total_pj"]) == totals and list(runs["phase"]) == [phase["name"] for phase in phases]
-    assert runs["against_control"].notna().sum() == len(phases) / 2, "each phase of fagc beside that of none"
-    last = result.timeline().groupby("run")["pj"].last()
-    assert [int(last[run]) for run in runs["run"]] == totals
-    assert list(runs.columns)[:4] == ["run", "joules", "seconds", "against_control"]

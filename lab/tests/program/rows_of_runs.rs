@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use ::parquet::record::{Field, Row};
 use serde_json::Value;
@@ -141,4 +142,20 @@ fn several_experiments_have_a_directory_each() {
         let runs = rows(&Path::new(&dir).join(name), "runs");
         assert!(!runs.is_empty() && runs.iter().all(|r| text(r, "experiment") == name));
     }
+}
+
+#[test]
+fn the_module_for_python_reads_the_rows() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = root.join("target/tools/python/bin/python");
+    assert!(python.exists(), "{}: missing: scripts/install-tools suites", python.display());
+    let ran = Command::new(&python)
+        .args(["-m", "pytest", "-rs", "tests/test_lab.py"])
+        .current_dir(root.join("python"))
+        .env("JOULEFS_LAB", crate::PROGRAM)
+        .env("PYTHONPATH", root.join("python/src"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
 }

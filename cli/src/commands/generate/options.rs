@@ -1,4 +1,4 @@
-//! How do shells complete the names and values after `-o`?
+//! How do shells complete the names and values after `-o`, and what stands behind `lab`?
 //!
 //! clap knows that `-o` takes a list, and not what of; what of, [`options`] says. A shell completes the last item of the list: a name,
 //! or, behind `name=`, a value, a file, a user or a group. Each shell has its own words for that; what is added to clap's scripts is
@@ -107,8 +107,17 @@ _joulefs_option() {
     return 0
 }
 
+# What stands behind `lab` is for joulefs-lab.
+_joulefs_lab() {
+    [[ ${COMP_WORDS[1]} == lab && $COMP_CWORD -gt 1 ]] || return 1
+    declare -F _joulefs-lab >/dev/null || _completion_loader joulefs-lab 2>/dev/null
+    declare -F _joulefs-lab >/dev/null || return 1
+    local COMP_WORDS=(joulefs-lab "${COMP_WORDS[@]:2}") COMP_CWORD=$((COMP_CWORD - 1))
+    _joulefs-lab joulefs-lab "$2" "$3"
+}
+
 _joulefs_or_option() {
-    _joulefs_option "$@" || _joulefs "$@"
+    _joulefs_option "$@" || _joulefs_lab "$@" || _joulefs "$@"
 }
 
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
@@ -133,6 +142,15 @@ fn bash() -> String {
     )
 }
 
+/// `words` holds what stands behind `lab`.
+const ZSH_LAB: &str = "_joulefs_lab() {
+    words=(joulefs-lab \"${words[@]}\")
+    (( CURRENT++ ))
+    _joulefs-lab
+}
+
+";
+
 fn zsh(script: &str) -> String {
     // In `_values` a colon parts an action, and a bracket ends a meaning.
     let meaning = |text: &str| text.replace('\\', "\\\\").replace(':', "\\:").replace('[', "(").replace(']', ")");
@@ -155,10 +173,12 @@ fn zsh(script: &str) -> String {
         format!("{name}() {{\n    _values -s , -S = 'option' \\\n{specs}        && return 0\n}}\n\n")
     };
     let functions = function("_joulefs_mount_options", options::of_mounts())
-        + &function("_joulefs_volume_options", options::of_volumes());
+        + &function("_joulefs_volume_options", options::of_volumes())
+        + ZSH_LAB;
     script
         .replace("listed below]:OPTIONS:_default'", "listed below]:OPTIONS:_joulefs_mount_options'")
         .replace("]:OPTIONS:_default'", "]:OPTIONS:_joulefs_volume_options'")
+        .replace("The words for joulefs-lab:_default'", "The words for joulefs-lab:_joulefs_lab'")
         .replacen("\n_joulefs() {\n", &format!("\n{functions}_joulefs() {{\n"), 1)
 }
 
@@ -170,6 +190,13 @@ function __joulefs_options
         printf '%s%s\n' "$before" $each
     end
 end
+
+# What stands behind `lab` is for joulefs-lab.
+function __joulefs_lab
+    set -l words (commandline -opc)
+    complete -C (string join ' ' -- joulefs-lab $words[3..] (commandline -ct))
+end
+complete -c joulefs -n '__fish_seen_subcommand_from lab' -f -a '(__joulefs_lab)'
 "#;
 
 fn fish(script: &str) -> String {
