@@ -7,7 +7,6 @@ mod disk_idle;
 mod drives;
 mod energy;
 mod fault;
-mod fit;
 mod flash_ahead;
 mod flash_drain;
 mod flash_energy;

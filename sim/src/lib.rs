@@ -8,6 +8,7 @@
 //! * [`result`]: what was spent, and how long it took; [`account`]: for each owner; [`flame`]: by directory, file, cause and
 //!   component, as stacks and as a picture; [`words`]: sizes and times as people read them.
 //! * [`mod@file_calls`]: reads and writes of one file, and what they cost; [`prices`]: what requests cost by such a table.
+//! * [`fit`]: a profile's prices from measured rows; [`differential`]: what each component spent, from measured runs.
 //! * [`recording`]: what is in a recording, as a page; [`mod@page`] and [`plots`]: its frame and its plots.
 //! * [`error`]: why it failed.
 //!
@@ -18,8 +19,10 @@ pub mod account;
 pub mod aging;
 pub mod bench;
 pub mod contents;
+pub mod differential;
 pub mod error;
 pub mod file_calls;
+pub mod fit;
 pub mod flame;
 pub mod host;
 pub mod page;

@@ -13,7 +13,6 @@
 pub mod askers;
 pub mod block;
 pub mod call;
-pub mod differential;
 mod error;
 mod formats;
 mod input;

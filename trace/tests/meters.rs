@@ -280,17 +280,6 @@ fn alumets_documented_lines_are_watts_of_a_disk_and_joules_of_a_package() {
 }
 
 #[test]
-fn a_run_that_alumet_measured_is_a_window_of_a_plan() {
-    use trace::differential::recording::{Window, spent};
-    let window = |channel: &str, from, to| Window { channels: vec![channel.to_owned()], from, to };
-    let whole = spent(&mut *open(ALUMET), &window(SHA, 0.0, None), |_| ()).unwrap().unwrap();
-    close(whole.joules, 9.763_390_158 - 1.386_711_029);
-    // A second in the middle, of the whole processor.
-    let part = spent(&mut *open(ALUMET), &window("estimated_consumed_energy_J cpu_state=user", 4.0, Some(5.0)), |_| ());
-    assert!((15.0..18.0).contains(&part.unwrap().unwrap().joules));
-}
-
-#[test]
 fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
     let line = |s: u64| format!("x_J;2025-09-01T10:{:02}:{:02}Z;1;local_machine;;local_machine;;\n", s / 60, s % 60);
     let header = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";

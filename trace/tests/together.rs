@@ -7,7 +7,6 @@ mod blkparse_writer;
 mod blktrace;
 mod blktrace_records;
 mod blocks;
-mod differential;
 mod fio_iolog;
 mod ftrace;
 mod log_writes;

@@ -6,7 +6,6 @@
 //!
 //! Left out: how long things take and what a device does inside ([`crate::model`]).
 
-pub mod fit;
 mod ledger;
 mod meter;
 pub mod nvme;

@@ -13,7 +13,7 @@ use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use trace::differential::{Answer, Component, Per, Repeat, Run, solve};
+use sim::differential::{Answer, Component, Per, Repeat, Run, solve};
 use vfs::WriteFlags;
 
 use super::given::OnVolume;

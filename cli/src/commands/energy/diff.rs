@@ -1,12 +1,12 @@
 //! `joulefs energy diff`: which part of measured joules does each component take?
 //!
-//! Reads the plan and the recordings it names, and prints what `trace::differential` finds.
+//! Reads the plan and the recordings it names, and prints what `sim::differential` finds.
 
 use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
 
 use serde_json::{Value, json};
-use trace::differential::{Answer, Number, Plan};
+use sim::differential::{Answer, Number, Plan};
 
 use crate::table::{self, Table};
 use crate::{Failure, output, progress, whole};
@@ -146,14 +146,14 @@ fn residual(joules: f64) -> String {
 }
 
 fn as_value(plan: &Plan, answer: &Answer) -> Result<Value, Failure> {
-    let run = |r: &trace::differential::RunFit| {
+    let run = |r: &sim::differential::RunFit| {
         json!({
             "name": r.name, "repeats": r.repeats, "measured_joules": r.measured, "computed_joules": r.computed,
             "residual_joules": r.residual(), "contradicted": r.is_contradicted(),
             "components_joules": r.parts,
         })
     };
-    let part = |p: &trace::differential::Part| {
+    let part = |p: &sim::differential::Part| {
         json!({
             "name": p.name, "joules": p.joules, "percent": p.percent, "price": p.price, "price_unit": p.per.unit(),
         })

@@ -1,13 +1,13 @@
 //! `joulefs energy fit`: which prices and times explain measured rows?
 //!
-//! Reads rows, prints what `device::energy::fit` finds, and writes a profile with it.
+//! Reads rows, prints what `sim::fit` finds, and writes a profile with it.
 
 use std::path::PathBuf;
 
 use device::energy::Nanos;
-use device::energy::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
+use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
 
 use crate::table::{self, Table};
 use crate::{Failure, output, whole};

@@ -10,8 +10,8 @@ use toml_edit::{DocumentMut, Item, TableLike, value};
 use super::FitError;
 use super::parameters::Parameters;
 use super::probe::probe;
-use crate::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
-use crate::energy::{Energy, Nanos};
+use device::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
+use device::energy::{Energy, Nanos};
 
 /// Megabytes of the file the model is run with: far more than a buffer, and less than the map covers.
 const FILE: u64 = 64;

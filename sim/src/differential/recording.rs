@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::power::{Reading, Readings, Value};
-use crate::{Others, TraceError};
+use trace::power::{Reading, Readings, Value};
+use trace::{Others, TraceError};
 
 /// What was spent in a window of a recording.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,11 +1,11 @@
 //! What does the simulated device itself make of the four workloads a phone's storage is measured with?
 
-use crate::energy::profile::FlashSpec;
-use crate::energy::{Bill, Energy, Nanos};
-use crate::model::flash::Flash;
-use crate::model::{Ask, Model};
-use crate::rng::Rng;
-use crate::{Lba, Tag};
+use device::Rng;
+use device::energy::profile::FlashSpec;
+use device::energy::{Bill, Energy, Nanos};
+use device::model::flash::Flash;
+use device::model::{Ask, Model};
+use device::{Lba, Tag};
 
 /// Blocks in a megabyte.
 const MB: u64 = 256;

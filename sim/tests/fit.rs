@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use device::clock::{Clock, VirtualClock};
-use device::energy::fit::{Comparison, Fit, FitError, Parameters, Quality, Rows, calibrate};
 use device::energy::profile::{Confidence, Profile};
 use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
+use sim::fit::{Comparison, Fit, FitError, Parameters, Quality, Rows, calibrate};
 
 const MEASURED: &str = include_str!("../../profiles/calibration/kirin9000.csv");
 const HELD_OUT: &str = include_str!("../../profiles/calibration/kirin9000-held-out.csv");

@@ -18,7 +18,7 @@ pub use solve::{Comparison, Fit, Quality};
 
 use std::path::PathBuf;
 
-use super::profile::ProfileError;
+use device::energy::profile::ProfileError;
 
 /// A fit that cannot be made.
 #[derive(Debug, thiserror::Error)]

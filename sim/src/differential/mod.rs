@@ -25,8 +25,8 @@ pub use plan::Plan;
 pub use rows::{FitColumn, FitError, Workload};
 pub use solve::{Answer, Number, Part, RunFit, Undetermined, solve};
 
-use crate::TraceError;
 use recording::RecordingError;
+use trace::TraceError;
 
 /// What a component's energy is in proportion to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

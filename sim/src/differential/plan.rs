@@ -14,9 +14,9 @@ use serde::Deserialize;
 
 use super::recording::{Window, spent};
 use super::{Answer, Component, FitColumn, FitError, Per, PlanError, Repeat, Run, Undetermined, Workload, solve};
-use crate::power::Readings;
-use crate::read::monsoon::Monsoon;
-use crate::{Input, Kind, Opened, TraceError, open_as};
+use trace::power::Readings;
+use trace::read::monsoon::Monsoon;
+use trace::{Input, Kind, Opened, TraceError, open_as};
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,4 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod differential;
+mod fit;
