@@ -12,7 +12,7 @@ use crate::half_made::HalfMade;
 use crate::place::Place;
 use crate::reading::Reading;
 use crate::table::{self, Table};
-use crate::{Failure, in_use, output, zoned};
+use crate::{Failure, in_use, opening, output};
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -40,13 +40,13 @@ pub fn check_name(path: &Path) -> Result<(), Failure> {
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
-    Ok(zoned::open(path, access).map_err(|why| in_use::why(path).unwrap_or(why))?)
+    Ok(opening::open(path, access).map_err(|why| in_use::why(path).unwrap_or(why))?)
 }
 
 /// Opens an image as the device of a volume that is written. A line says when its host has no room.
 fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), Failure> {
     check_name(path)?;
-    let (device, room) = zoned::open_to_mount(path).map_err(|why| in_use::why(path).unwrap_or(why))?;
+    let (device, room) = opening::open_to_mount(path).map_err(|why| in_use::why(path).unwrap_or(why))?;
     if let Some(room) = &room {
         let name = path.display().to_string();
         let report = move |turn| {

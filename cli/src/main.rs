@@ -2,8 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, with one line on standard error that says why; `fsck` has
 //! those of fsck(8).
-// One module asks the kernel for what no library does, and proves it: `commands/inspect/fiemap.rs`.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod account;
 mod background;
@@ -23,9 +22,9 @@ mod live;
 mod logging;
 mod metered;
 mod of_devices;
+mod opening;
 mod pieces;
 mod place;
-mod power;
 mod reading;
 mod recorded;
 mod recording;
@@ -34,7 +33,6 @@ mod saving;
 mod schemas;
 mod session;
 mod size;
-mod zoned;
 
 use std::process::ExitCode;
 

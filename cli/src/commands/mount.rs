@@ -20,6 +20,7 @@ use f2fs::gc::prices;
 use f2fs::{CheckpointChoice, RollForward};
 use fuse::MountError;
 use fuse::socket::{ControlSocket, LastWord, Status};
+use host::power;
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{COMMIT, number, on};
@@ -31,7 +32,7 @@ use crate::live::Live;
 use crate::logging::Log;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, background, beside, held, image, output, power, saving, size, whole};
+use crate::{Failure, background, beside, held, image, output, saving, size, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -385,7 +386,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             output::warn(&format!("cannot leave the terminal: {e}"));
         }
     };
-    let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
+    let watch = parsed.power_auto.then(|| power::Watch::start(served.clone(), output::warn));
     let served = match &socket {
         Some(socket) => fuse::run_with_socket(served, &dir, &parsed.fuse, socket.clone(), ready),
         None => fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready),

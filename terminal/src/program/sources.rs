@@ -24,6 +24,7 @@ pub const JOULEFS: Program = Program {
         "format",
         "fsck",
         "fuse",
+        "host",
         "inspect",
         "nbd",
         "record",

@@ -6,7 +6,6 @@
 //! compares two looks.
 
 mod difference;
-mod fiemap;
 mod ground;
 mod groups;
 mod machine;

@@ -23,8 +23,9 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::ground::Known;
-use super::{fiemap, segment_bits};
+use super::segment_bits;
 use crate::Failure;
+use host::fiemap;
 
 /// What was seen below a directory, or in an image of a file system that is not F2FS.
 pub struct Mounted {

@@ -24,7 +24,7 @@ use volume::Kind;
 
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, file_system, image, meant, output, size, zoned};
+use crate::{Failure, file_system, image, meant, output, size};
 
 /// Make a volume in a file or on a block device.
 ///
@@ -339,7 +339,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 fn opened(path: &PathBuf) -> Result<Arc<dyn BlockDevice>, Failure> {
     let claimed = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
-    Ok(zoned::over(claimed, Access::ReadWrite, |plain| Arc::new(plain))?)
+    Ok(host::zoned::over(claimed, Access::ReadWrite, |plain| Arc::new(plain))?)
 }
 
 fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<Arc<dyn BlockDevice>, Failure> {

@@ -4,22 +4,15 @@
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
 mod alumet;
-mod by_number;
-mod disk;
-mod instance;
-mod kernel;
-mod line;
 mod machine;
 mod measured;
 mod mounts;
-mod paths;
 mod prometheus;
 mod record;
 mod screen;
 mod source;
 mod terms;
 mod view;
-mod who;
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -37,7 +30,7 @@ use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
 use crate::{Failure, output, recorded, schema};
 use alumet::{Alumet, AlumetArgs};
-use kernel::{Kernel, Writeback};
+use host::kernel::{self, Kernel};
 use mounts::Mounts;
 use prometheus::Answers;
 use record::Record;
@@ -126,6 +119,27 @@ pub struct Args {
     prometheus: Option<String>,
     #[command(flatten)]
     flame: FlameArgs,
+}
+
+/// What is to be known of pages that are written in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Writeback {
+    /// Of which file they are, and everyone who made pages of it dirty: an event for every page.
+    Pages,
+    /// Of which file they are, and who first made it dirty since it was clean: an event for every file.
+    Files,
+    /// Nothing.
+    Off,
+}
+
+impl From<Writeback> for kernel::Writeback {
+    fn from(asked: Writeback) -> Self {
+        match asked {
+            Writeback::Pages => kernel::Writeback::Pages,
+            Writeback::Files => kernel::Writeback::Files,
+            Writeback::Off => kernel::Writeback::Off,
+        }
+    }
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
@@ -352,7 +366,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let alumet = Alumet::open(&args.alumet, heard.clone())?;
     let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
     let source = match &args.from {
-        None => Source::Kernel(Box::new(Kernel::listen(args.writeback)?)),
+        None => {
+            Source::Kernel(Box::new(Kernel::listen(args.writeback.into(), output::plain).map_err(|e| e.to_string())?))
+        }
         Some(file) => Source::Recording(Box::new(Recording::new(source::open(file, heard)?))),
     };
     let record = args.record.as_deref().map(Record::create).transpose()?;

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use host::kernel::Kernel;
 use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
 use super::alumet::{Heard, Hearing};
-use super::kernel::Kernel;
 use crate::session::SessionArgs;
 use crate::{Failure, recorded};
 
@@ -84,7 +84,7 @@ impl Source {
     /// Takes what was asked since the last time, of a recording up to `until`. Says up to which moment that is all.
     pub fn take(&mut self, until: u64, mut take: impl FnMut(Request, &Names)) -> Result<u64, Failure> {
         match self {
-            Source::Kernel(kernel) => kernel.requests(take),
+            Source::Kernel(kernel) => kernel.requests(take).map_err(|e| e.to_string().into()),
             Source::Recording(recording) => {
                 while let Some(request) = recording.before(until) {
                     take(request, recording.requests.names());

@@ -9,9 +9,9 @@ use sim::traces::blocks::{Options, Plan};
 use sim::traces::live::{Terms, everywhere};
 use trace::block::DeviceId;
 
-use super::disk::{self, Disk};
 use crate::session::SessionArgs;
 use crate::{Failure, recorded, size};
+use host::disk::{self, Disk};
 
 /// What a disk is taken for if nothing is said.
 const DEFAULT: &str = "kirin9000-ufs31";

@@ -1,7 +1,7 @@
 //! What is a file called that the kernel names by its inode?
 //!
 //! No directory is searched. Of ext2, ext3, ext4 and F2FS the kernel gives the name that it has in memory
-//! ([`super::by_number`]). Of others the descriptors of who makes a file dirty are looked at, the first time it
+//! ([`crate::by_number`]). Of others the descriptors of who makes a file dirty are looked at, the first time it
 //! does. What is found is asked anew after some seconds, since inodes' numbers are given to new files. A file whose path is
 //! not found is called by its number.
 
@@ -18,8 +18,7 @@ use trace::block::{DeviceId, Event};
 use trace::read::buffers::Dirtied;
 use trace::{Names, Place, Written};
 
-use super::{by_number, disk};
-use crate::output;
+use crate::{by_number, disk};
 
 /// How long what was found counts.
 const FRESH: Duration = Duration::from_secs(5);
@@ -41,8 +40,9 @@ struct Mounted {
 }
 
 /// Paths of files.
-#[derive(Default)]
 pub struct Paths {
+    /// How a path is written.
+    shown: fn(&str) -> String,
     clock: RealClock,
     /// When the step began.
     now: Duration,
@@ -104,6 +104,22 @@ fn mounted() -> Vec<Mounted> {
 }
 
 impl Paths {
+    /// None is known.
+    pub fn new(shown: fn(&str) -> String) -> Self {
+        Paths {
+            shown,
+            clock: RealClock::new(),
+            now: Duration::ZERO,
+            mounted: (Vec::new(), None),
+            known: BTreeMap::new(),
+            open: BTreeMap::new(),
+            left: 0,
+            devices: BTreeMap::new(),
+            partitions: BTreeMap::new(),
+            at: ((0, 0), 0),
+        }
+    }
+
     /// True of what was found lately.
     fn fresh(&self, at: Duration) -> bool {
         self.now.saturating_sub(at) < FRESH
@@ -222,7 +238,7 @@ impl Called for Paths {
         }
         let path = if written.is_device() { None } else { self.path(written, device) };
         let text = match path {
-            Some(path) => output::plain(&path.to_string_lossy()),
+            Some(path) => (self.shown)(&path.to_string_lossy()),
             None if written.is_device() => format!("blocks of {}", self.device(device)),
             None => format!("inode {} of {}", written.ino, self.device(device)),
         };

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use trace::read::buffers::Buffers;
 
-use crate::Failure;
+use crate::HostError;
 
 /// Where tracefs is mounted.
 const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -58,7 +58,7 @@ pub struct Taken {
     pub strange: Vec<String>,
 }
 
-fn named(path: &Path) -> impl Fn(std::io::Error) -> Failure {
+fn named(path: &Path) -> impl Fn(std::io::Error) -> HostError {
     move |e| match e.kind() {
         ErrorKind::PermissionDenied => {
             let path = path.display();
@@ -68,12 +68,12 @@ fn named(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     }
 }
 
-fn put(path: &Path, text: &str) -> Result<(), Failure> {
+fn put(path: &Path, text: &str) -> Result<(), HostError> {
     fs::write(path, text).map_err(named(path))
 }
 
 /// The directory of tracefs.
-pub fn tracefs() -> Result<PathBuf, Failure> {
+pub fn tracefs() -> Result<PathBuf, HostError> {
     for dir in MOUNTED.map(Path::new) {
         match dir.join("instances").metadata() {
             Ok(_) => return Ok(dir.to_owned()),
@@ -109,7 +109,7 @@ fn sweep(instances: &Path) {
 
 impl Instance {
     /// Makes one; its name ends so.
-    pub fn create(tracefs: &Path, ending: &str) -> Result<Self, Failure> {
+    pub fn create(tracefs: &Path, ending: &str) -> Result<Self, HostError> {
         let instances = tracefs.join("instances");
         sweep(&instances);
         let dir = instances.join(format!("{PREFIX}{}{ending}", std::process::id()));
@@ -128,7 +128,7 @@ impl Instance {
     }
 
     /// What a file of it holds.
-    pub fn read(&self, file: &str) -> Result<Vec<u8>, Failure> {
+    pub fn read(&self, file: &str) -> Result<Vec<u8>, HostError> {
         let path = self.dir.0.join(file);
         let mut bytes = vec![0; LARGEST];
         // The kernel gives the beginning of `header_page` to the first read and nothing to a second.
@@ -138,7 +138,7 @@ impl Instance {
     }
 
     /// Sets its clock, gives each processor a buffer of so many KiB, and opens them.
-    pub fn prepare(&mut self, kibibytes: u32) -> Result<(), Failure> {
+    pub fn prepare(&mut self, kibibytes: u32) -> Result<(), HostError> {
         let dir = &self.dir.0;
         put(&dir.join("trace_clock"), "mono")?;
         put(&dir.join("buffer_size_kb"), &kibibytes.to_string())?;
@@ -160,7 +160,7 @@ impl Instance {
     }
 
     /// Listens to a tracepoint.
-    pub fn enable(&self, point: (&str, &str), buffers: &mut Buffers) -> Result<(), Failure> {
+    pub fn enable(&self, point: (&str, &str), buffers: &mut Buffers) -> Result<(), HostError> {
         let dir = self.event(point);
         let path = dir.join("format");
         let format = fs::read(&path).map_err(named(&path))?;
@@ -185,7 +185,7 @@ impl Instance {
     }
 
     /// Takes what is in the buffers.
-    pub fn take(&mut self, buffers: &mut Buffers) -> Result<Taken, Failure> {
+    pub fn take(&mut self, buffers: &mut Buffers) -> Result<Taken, HostError> {
         let Instance { pipes, dir, page, kibibytes, .. } = self;
         let mut taken = Taken::default();
         for (number, pipe) in pipes {

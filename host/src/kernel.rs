@@ -16,11 +16,11 @@ use trace::block::Action;
 use trace::read::buffers::Buffers;
 use trace::requests::{Request, Requests, Seen};
 
-use super::instance::{Instance, Taken, tracefs};
-use super::line::Line;
-use super::paths::Paths;
-use super::who::Who;
-use crate::Failure;
+use crate::HostError;
+use crate::instance::{Instance, Taken, tracefs};
+use crate::line::Line;
+use crate::paths::Paths;
+use crate::who::Who;
 use trace::askers::Askers;
 
 /// How late an event may be readable after its time.
@@ -42,7 +42,7 @@ const PAGES: [(&str, &str); 2] = [("writeback", "writeback_dirty_folio"), ("writ
 const FILES: (&str, &str) = ("writeback", "writeback_dirty_inode_enqueue");
 
 /// What is to be known of pages that are written in the background.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writeback {
     /// Of which file they are, and everyone who made pages of it dirty: an event for every page.
     Pages,
@@ -81,8 +81,8 @@ fn now() -> u64 {
 }
 
 impl Kernel {
-    /// Begins to listen.
-    pub fn listen(writeback: Writeback) -> Result<Self, Failure> {
+    /// Begins to listen. `shown` is how a path is written.
+    pub fn listen(writeback: Writeback, shown: fn(&str) -> String) -> Result<Self, HostError> {
         let tracefs = tracefs()?;
         let mut blocks = Instance::create(&tracefs, "")?;
         if !blocks.has(BLOCK[0]) {
@@ -115,7 +115,7 @@ impl Kernel {
             dirty,
             buffers,
             who: Who::new(&tracefs),
-            paths: Paths::default(),
+            paths: Paths::new(shown),
             askers: Askers::default(),
             line: Line::default(),
             requests: None,
@@ -138,7 +138,7 @@ impl Kernel {
     }
 
     /// What disks were asked since the last time, and the moment up to which that is all.
-    pub fn requests(&mut self, mut take: impl FnMut(Request, &trace::Names)) -> Result<u64, Failure> {
+    pub fn requests(&mut self, mut take: impl FnMut(Request, &trace::Names)) -> Result<u64, HostError> {
         let until = now().saturating_sub(LATE).max(self.told);
         // In this order: of events of one moment, who makes a page dirty comes before who writes it.
         if let Some(dirty) = &mut self.dirty {
@@ -182,7 +182,7 @@ impl Kernel {
         Ok(until)
     }
 
-    fn next(&mut self) -> Result<Option<Seen>, Failure> {
+    fn next(&mut self) -> Result<Option<Seen>, HostError> {
         if self.requests.is_none() {
             if self.line.is_empty() {
                 return Ok(None);

@@ -14,8 +14,6 @@ use std::time::Duration;
 use vfs::FileSystem;
 use victim::Power;
 
-use crate::output;
-
 /// The directory Linux keeps its power supplies in.
 pub const SUPPLIES: &str = "/sys/class/power_supply";
 
@@ -56,8 +54,8 @@ impl Watch {
     /// How often the system is asked.
     const EVERY: Duration = Duration::from_secs(10);
 
-    /// Begins to watch. Without a thread to spare, the source at mount time stays.
-    pub fn start(fs: Arc<dyn FileSystem>) -> Watch {
+    /// Begins to watch. Without a thread to spare, the source at mount time stays. `warn` gets what the file system refuses.
+    pub fn start(fs: Arc<dyn FileSystem>, warn: fn(&str)) -> Watch {
         let (stop, stopped) = mpsc::channel::<()>();
         let watch = move || {
             let mut last = None;
@@ -65,7 +63,7 @@ impl Watch {
                 let source = now();
                 if last != Some(source) {
                     if let Err(why) = fs.tune("power", source.name()) {
-                        output::warn(&format!("power {why}"));
+                        warn(&format!("power {why}"));
                     }
                     last = Some(source);
                 }

@@ -6,7 +6,7 @@
 //! to at a time (both are refused for writing), host-aware disks' freedom to write elsewhere, and who else could use zones:
 //! simulated devices.
 
-mod report;
+pub mod report;
 
 use std::fs::{self, File, OpenOptions};
 use std::os::linux::fs::MetadataExt;
@@ -15,66 +15,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, HostRoom, Lba, Result, Tag, Zones, open_to_write};
+use device::{Access, BLOCK, BlockDevice, DeviceError, FileDevice, Lba, Result, Tag, Zones};
 use parking_lot::Mutex;
 use report::Zone;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::pieces;
-
-/// Memory for copies of what was written since the last flush.
-const MOST_COPIES: u64 = 64 << 20;
-const LEAST_COPIES: u64 = 8 << 20;
-
-/// Opens an image, whatever it is, with its zones if it is a disk that has any. If it is written and has none, a flush
-/// that failed can be repeated.
-///
-/// # Errors
-/// What is in the way.
-pub fn open(path: &Path, access: Access) -> std::result::Result<Arc<dyn BlockDevice>, String> {
-    open_as(path, access, |plain| match access {
-        Access::ReadOnly => Arc::new(plain),
-        Access::ReadWrite => Arc::new(plain.retained(memory_for_copies())),
-    })
-}
-
-/// The same for a volume that is mounted to be written, with the room that the host has for the image if it is a file.
-///
-/// # Errors
-/// What is in the way.
-pub fn open_to_mount(path: &Path) -> std::result::Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), String> {
-    let mut room = None;
-    let device = open_as(path, Access::ReadWrite, |plain| {
-        room = plain.host().ok().flatten().map(|host| Arc::new(HostRoom::new(host)));
-        let retained = plain.retained(memory_for_copies());
-        match &room {
-            Some(room) => Arc::new(retained.with_room(room.clone())),
-            None => Arc::new(retained),
-        }
-    })?;
-    Ok((device, room))
-}
-
-fn open_as(
-    path: &Path,
-    access: Access,
-    plain: impl FnOnce(FileDevice) -> Arc<dyn BlockDevice>,
-) -> std::result::Result<Arc<dyn BlockDevice>, String> {
-    let is_disk = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
-    let opened = match access {
-        Access::ReadOnly if !is_disk => return pieces::open(path, access),
-        Access::ReadWrite if !is_disk => open_to_write(path),
-        _ => FileDevice::open(path, access),
-    };
-    over(opened.map_err(|e| e.to_string())?, access, plain)
-}
-
-fn memory_for_copies() -> usize {
-    (fuse::memory::of_machine() / 64).clamp(LEAST_COPIES, MOST_COPIES) as usize
-}
-
-/// The same of a device that is claimed; `plain` makes a device of one without zones.
+/// A device with its zones, if it is a disk that has any; `plain` makes a device of one without zones.
 ///
 /// # Errors
 /// What of its zones is beyond us.

@@ -1,0 +1,62 @@
+//! How is an image opened as a device, whatever it is: a file, pieces of one, a disk, a zoned disk?
+
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Access, BlockDevice, FileDevice, HostRoom, open_to_write};
+use host::zoned;
+
+use crate::pieces;
+
+/// Memory for copies of what was written since the last flush.
+const MOST_COPIES: u64 = 64 << 20;
+const LEAST_COPIES: u64 = 8 << 20;
+
+/// Opens an image, whatever it is, with its zones if it is a disk that has any. If it is written and has none, a flush
+/// that failed can be repeated.
+///
+/// # Errors
+/// What is in the way.
+pub fn open(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, String> {
+    open_as(path, access, |plain| match access {
+        Access::ReadOnly => Arc::new(plain),
+        Access::ReadWrite => Arc::new(plain.retained(memory_for_copies())),
+    })
+}
+
+/// The same for a volume that is mounted to be written, with the room that the host has for the image if it is a file.
+///
+/// # Errors
+/// What is in the way.
+pub fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), String> {
+    let mut room = None;
+    let device = open_as(path, Access::ReadWrite, |plain| {
+        room = plain.host().ok().flatten().map(|host| Arc::new(HostRoom::new(host)));
+        let retained = plain.retained(memory_for_copies());
+        match &room {
+            Some(room) => Arc::new(retained.with_room(room.clone())),
+            None => Arc::new(retained),
+        }
+    })?;
+    Ok((device, room))
+}
+
+fn open_as(
+    path: &Path,
+    access: Access,
+    plain: impl FnOnce(FileDevice) -> Arc<dyn BlockDevice>,
+) -> Result<Arc<dyn BlockDevice>, String> {
+    let is_disk = fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
+    let opened = match access {
+        Access::ReadOnly if !is_disk => return pieces::open(path, access),
+        Access::ReadWrite if !is_disk => open_to_write(path),
+        _ => FileDevice::open(path, access),
+    };
+    zoned::over(opened.map_err(|e| e.to_string())?, access, plain)
+}
+
+fn memory_for_copies() -> usize {
+    (fuse::memory::of_machine() / 64).clamp(LEAST_COPIES, MOST_COPIES) as usize
+}
