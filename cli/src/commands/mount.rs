@@ -14,13 +14,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::host::power;
 use device::energy::profile::Profile;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::{CheckpointChoice, RollForward};
 use fuse::MountError;
 use fuse::socket::{ControlSocket, LastWord, Status};
-use host::power;
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{COMMIT, number, on};
