@@ -98,6 +98,16 @@ fn bash_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
             assert_eq!(said, given, "{keys:?}");
         }
     }
+    // What stands behind lab is asked of joulefs-lab's own completion.
+    let other =
+        "_joulefs-lab() { [[ ${COMP_WORDS[0]}:$COMP_CWORD:$2 == joulefs-lab:2:fagc ]] && COMPREPLY=(fagc-fig4); }\n";
+    let said = typed(
+        &room,
+        "bash --noprofile --rcfile \"$BEGIN\" -i",
+        &format!("{other}{begin}"),
+        "joulefs lab show fagc\t\n",
+    );
+    assert_eq!(said, ["lab", "show", "fagc-fig4"]);
     // Everything else is completed as before.
     let said = typed(&room, "bash --noprofile --rcfile \"$BEGIN\" -i", begin, "joulefs mount --record-d\tx\n");
     assert_eq!(said, ["mount", "--record-device", "x"]);
@@ -111,8 +121,9 @@ fn zsh_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
     let room = made();
     let begin = "fpath=($PWD/made/completions/zsh $fpath)\nautoload -U compinit && compinit -u -D\n\
         joulefs() { local IFS='|'; print -r -- \"<begin>$*<end>\"; }\nPS1='ready> '\nunsetopt PROMPT_CR\n";
-    std::fs::write(room.path(".zshrc"), begin).unwrap();
-    for (keys, given) in TYPED {
+    let other = "_joulefs-lab() { [[ $words[1]:$CURRENT == joulefs-lab:3 ]] && compadd fagc-fig4 }\n";
+    std::fs::write(room.path(".zshrc"), format!("{begin}{other}")).unwrap();
+    for (keys, given) in TYPED.into_iter().chain([("lab show fagc\t", &["lab", "show", "fagc-fig4"][..])]) {
         let said = typed(&room, "zsh -d -i", "", &format!("joulefs {keys}\n"));
         // A comma that zsh puts behind a value is another item of the list, as everywhere.
         let said: Vec<&str> = said.iter().map(|word| word.trim_end_matches(',')).collect();
@@ -128,7 +139,8 @@ fn fish_says_the_names_and_values_of_mount_options() {
     let room = made();
     let says = |line: &str| {
         let script = room.text("made/completions/fish/joulefs.fish");
-        let ask = format!("source {script}; complete -C {line:?}");
+        let other = "complete -c joulefs-lab -f -n '__fish_seen_subcommand_from show' -a fagc-fig4";
+        let ask = format!("source {script}; {other}; complete -C {line:?}");
         let out = Command::new("fish").args(["--no-config", "-c", &ask]).env("HOME", room.path(".")).output().unwrap();
         let text = String::from_utf8(out.stdout).unwrap();
         text.lines().map(|line| line.split('\t').next().unwrap().to_owned()).collect::<Vec<_>>()
@@ -137,6 +149,7 @@ fn fish_says_the_names_and_values_of_mount_options() {
     assert_eq!(says("joulefs mount -o noatime,gc=jo"), ["noatime,gc=joule"]);
     assert_eq!(says("joulefs cp a b -o compress_log_size=").len(), 7);
     assert_eq!(says("joulefs trace replay a.rec -o background_gc="), ["background_gc=off", "background_gc=on"]);
+    assert_eq!(says("joulefs lab show fagc"), ["fagc-fig4"]);
     // fish also says what has the letters somewhere.
     assert!(!says("joulefs trace replay a.rec -o noat").contains(&"noatime".to_owned()), "a mount's alone");
     assert!(says("joulefs mount --record-d").contains(&"--record-device".to_owned()));

@@ -37,7 +37,7 @@ fn hidden_characters_of_a_name_do_not_reach_the_terminal() {
     for command in ["run", "show"] {
         let ran = joulefs(&[command, "a\u{1b}[31mb\u{202e}c"]);
         assert_eq!(ran.code, 2, "{}", ran.err);
-        assert!(ran.err.contains("a\\x1b[31mb\\u{202e}c") && !ran.err.contains('\u{1b}'), "{:?}", ran.err);
+        assert!(ran.err.contains("31mb") && !ran.err.contains(['\u{1b}', '\u{202e}']), "{:?}", ran.err);
     }
 }
 
