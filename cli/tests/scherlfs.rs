@@ -168,7 +168,7 @@ fn an_option_that_would_do_nothing_is_refused() {
     assert!(out.status.success() && text(&out).contains("changes no cleaning while gc=cost-benefit"), "{}", text(&out));
     done(&["unmount", &dir]);
     let out = run(&["mount", &plain, &dir, "-o", "ro,commit=3,gc=joule"]);
-    let says = "commit=3,gc=joule changes nothing on a read-only mount";
+    let says = "commit=3,gc=joule has no effect on a read-only mount";
     assert!(out.status.success() && text(&out).contains(says), "{}", text(&out));
     done(&["unmount", &dir]);
 }

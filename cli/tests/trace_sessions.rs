@@ -112,14 +112,14 @@ fn what_is_out_of_order_is_said_with_how_far() {
         format!("{},host,0,Read,{},4096,100\n", 128_166_372_000_000_000 + seconds * 10_000_000, seconds * 4096)
     };
     fs::write(&file, [0, 5, 2, 6, 4].map(line).concat()).unwrap();
-    let said = "2 told out of order of time, by 3.000 s at most";
+    let said = "2 events out of time order, by 3.000 s at most";
     for args in [&["trace", "stat"][..], &["trace", "replay"], &["energy"]] {
         let told = done(&[args, &[&file]].concat());
         assert!(told.contains(said), "{args:?}: {told}");
     }
     // What is shown as if it happened now says so, too.
     let shown = joulefs(&["top", "--from", &file, "--once", "--no-wait", "--delay", "10", "-p", "microdrive"]);
-    assert!(shown.out.contains("2 events told out of order of time"), "{}{}", shown.out, shown.err);
+    assert!(shown.out.contains("2 events out of time order"), "{}{}", shown.out, shown.err);
     let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
     assert!(converted.err.contains(said), "{}", converted.err);
     fs::write(&file, [0, 2, 4, 5, 6].map(line).concat()).unwrap();
@@ -138,7 +138,7 @@ fn a_recording_of_threads_one_after_the_other_is_put_in_order_and_lines_out_of_o
     fs::write(&file, format!("{in_order}1 6000 pwrite 30 0 4096\n")).unwrap();
     for args in [&["trace", "stat"][..], &["trace", "replay"]] {
         let told = done(&[args, &[&file]].concat());
-        assert!(told.contains("1 told out of order of time, by 3.00 ms at most"), "{args:?}: {told}");
+        assert!(told.contains("1 events out of time order, by 3.00 ms at most"), "{args:?}: {told}");
     }
 }
 

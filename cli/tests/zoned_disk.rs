@@ -144,7 +144,7 @@ fn disks_that_we_do_not_keep_to_are_refused() {
     for words in [
         "/dev/less: zone 8 takes 768 of its 1024 blocks",
         "/dev/few: only 12 of its zones may be active at a time",
-        "/dev/disk: a zoned disk, which the log of ScherlFS does not suit",
+        "/dev/disk: zoned disk; ScherlFS does not support zones",
         "/dev/disk: holds data; give --force to overwrite it",
         "/dev/disk: a zoned disk, which is written only directly",
         "the volume's sections are not the device's zones",

@@ -148,7 +148,7 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
                 if !self.failed.load(Relaxed) {
                     self.refused.fetch_add(1, Relaxed);
                 }
-                return Err(refused("write that is not at the zone's write pointer", Lba(from)));
+                return Err(refused("write not at the zone's write pointer", Lba(from)));
             }
             self.inner.write(Lba(from), part, tag).inspect_err(|_| self.failed.store(true, Relaxed))?;
             if sequential {

@@ -11,7 +11,7 @@ use clap_complete::Shell;
 
 use crate::{Failure, output};
 
-/// Write man pages and completions below a directory.
+/// Write man pages and shell completions into a directory.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs generate build")]
 pub struct Args {

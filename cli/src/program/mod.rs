@@ -21,7 +21,7 @@ pub fn build() -> Result<&'static str, Failure> {
     if let Some(build) = option_env!("JOULEFS_SOURCES").or(BUILD.get().map(String::as_str)) {
         return Ok(build);
     }
-    let own = own_file().map_err(|e| format!("the program's own file: {e}"))?;
+    let own = own_file().map_err(|e| format!("the joulefs executable: {e}"))?;
     Ok(BUILD.get_or_init(|| own))
 }
 

@@ -320,7 +320,10 @@ impl Shared {
         };
         let Some(to) = to else { return Reply::Refused("no directory came with the request".to_owned()) };
         if rustix::fs::fstat(&to).is_ok_and(|stat| stat.st_dev == running.served.device) {
-            return Reply::Refused(format!("{}: is in the mount itself; name a place elsewhere", named.display()));
+            return Reply::Refused(format!(
+                "{}: is inside the mount itself; give a directory elsewhere",
+                named.display()
+            ));
         }
         let stop = Arc::new(AtomicBool::new(self.stop.load(Ordering::Acquire)));
         self.state.lock().stops.push(stop.clone());

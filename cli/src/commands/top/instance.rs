@@ -62,7 +62,11 @@ fn named(path: &Path) -> impl Fn(std::io::Error) -> Failure {
     move |e| match e.kind() {
         ErrorKind::PermissionDenied => {
             let path = path.display();
-            format!("{path}: {e}: only root may trace: run it as root, or play a recording with --from FILE").into()
+            format!(
+                "{path}: {e}; only root may trace: run joulefs top as root, or play a recording with --from \
+                FILE"
+            )
+            .into()
         }
         _ => format!("{}: {e}", path.display()).into(),
     }
