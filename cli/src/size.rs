@@ -46,7 +46,7 @@ mod tests {
         let options = Options::default();
         assert_eq!(of_volume("1G", &options).unwrap(), 1 << 30);
         for (text, words) in
-            [("1K", "needs at least 52.00 MiB"), ("17T", "larger than F2FS can be"), ("0", "too small")]
+            [("1K", "needs at least 52.00 MiB"), ("17T", "larger than the maximum of F2FS"), ("0", "too small")]
         {
             let failure = of_volume(text, &options).unwrap_err();
             assert_eq!(failure.code(), 2);

@@ -98,7 +98,7 @@ impl<D: BlockDevice> Zones for Zoned<D> {
     fn reset(&self, zone: u64, tag: Tag) -> Result<()> {
         let begin = zone.saturating_mul(self.zone);
         if zone < self.conventional || begin >= self.inner.blocks() {
-            return Err(refused("reset of what is no sequential zone", Lba(begin)));
+            return Err(refused("reset outside a sequential zone", Lba(begin)));
         }
         let mut pointers = self.pointers.lock();
         self.inner.discard(Lba(begin), self.end(zone) - begin, tag)?;

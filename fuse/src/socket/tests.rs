@@ -105,7 +105,7 @@ fn silent_clients_keep_nobody_out_until_there_are_too_many_which_is_said() {
     silent.extend((0..2).map(|_| raw(socket.name())));
     let mut said = String::new();
     silent.last_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("too many others"), "{said}");
+    assert!(said.contains("too many clients"), "{said}");
     drop(silent);
     let again = || matches!(ask(image.path(), &Request::Status), Ok(Reply::Status(_)));
     soon(again);
