@@ -116,8 +116,9 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
 
 /// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
-    let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
-    [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
+    let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
+    let counted = |(key, text): (&str, &str)| requests.others().get(key).map(|n| format!("{n} {text}"));
+    texts.into_iter().filter_map(counted).collect()
 }
 
 /// A recording of another kind than is needed.

@@ -62,10 +62,7 @@ fn every_command_counts_a_stack_as_the_disk_below_alone() {
     assert!(fs::read(&log).unwrap() == fs::read(&of_alone).unwrap(), "the logs differ");
     for args in [&["trace", "replay", &stack][..], &["energy", &stack], &["trace", "stat", &stack]] {
         let said = done(args);
-        assert!(
-            said.contains("loop device: its requests reach the disk that holds its file"),
-            "{args:?}: {said}"
-        );
+        assert!(said.contains("loop device: its requests reach the disk that holds its file"), "{args:?}: {said}");
     }
 }
 

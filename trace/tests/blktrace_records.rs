@@ -275,7 +275,7 @@ fn buffers_of_processors_in_one_stream_are_put_in_order() {
     records.sort_by_key(|r| r.cpu);
     let seen = good(&file(&records, 7, false));
     assert_eq!(seen.events.len(), records.len());
-    assert!(seen.others["events too late to be put in order"] > 10_000);
+    assert!(seen.others["events told too late to be put in order"] > 10_000);
 }
 
 #[test]

@@ -137,7 +137,7 @@ fn hvpm_agrees_with_its_own_statistics() {
     let s = stat(HVPM);
     assert_eq!((s.format.as_str(), s.channels.len(), s.readings), ("powermonitor-hvpm CSV", 1, 39));
     assert_eq!((s.others["gaps"], s.others["invalid samples"]), (1, 1));
-    assert_eq!(s.others["samples after a loss at an unknown position"], 1);
+    assert_eq!(s.others["samples after a loss nobody knows the place of"], 1);
     let (readings, ..) = read(open(HVPM));
     // The program integrates 39 samples of 0.2 ms; here the invalid one's time and that of five which never came
     // are bridged, and the first sample's is before the first reading.
@@ -276,7 +276,7 @@ fn alumets_documented_lines_are_watts_of_a_disk_and_joules_of_a_package() {
     assert_eq!(names, ["disk_power_W", "rapl_consumed_energy_J cpu_package:0 domain=package"]);
     close(stat.channels[0].joules, 9.526_885_365 * 0.966_407_549 + 9.528_410_676 * 1.000_001_45);
     close(stat.channels[1].joules, 13.5);
-    assert_eq!((stat.others["measurements that are not a number"], stat.others["cpu_percent_%"]), (1, 1));
+    assert_eq!((stat.others["measurements that are no number"], stat.others["cpu_percent_%"]), (1, 1));
 }
 
 #[test]
@@ -297,11 +297,11 @@ fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
     let lines: String = [0, 30, 10, 200, 100, 201].map(line).concat();
     let (readings, others, error) = read(open(&format!("{header}{lines}")));
     assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time), "{readings:?}");
-    assert_eq!((readings.len(), others.get("measurements too late to be put in order")), (6, None));
+    assert_eq!((readings.len(), others.get("measurements told too late to be put in order")), (6, None));
     let lines: String = [0, 30, 200, 10, 201].map(line).concat();
     let (readings, others, _) = read(open(&format!("{header}{lines}")));
     assert!(readings.is_sorted_by_key(|r| r.time), "{readings:?}");
-    assert_eq!((readings.len(), others["measurements too late to be put in order"]), (5, 1));
+    assert_eq!((readings.len(), others["measurements told too late to be put in order"]), (5, 1));
 }
 
 #[test]

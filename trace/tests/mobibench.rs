@@ -90,7 +90,7 @@ fn what_is_no_file_is_counted() {
     let others: Vec<(String, u64)> = read(GOOD.as_bytes()).others.into_iter().collect();
     let expected = [
         ("MobiGen's opens of files that are open", 1),
-        ("calls on descriptors that were never opened", 1),
+        ("calls on descriptors that nobody opened", 1),
         ("calls on no regular file", 2),
         ("open of no regular file", 1),
         ("readlink", 1),

@@ -198,7 +198,7 @@ fn in_memory(
     let clock = aging::clock();
     aging::format(kind, dev.clone(), &*clock, seed, true).map_err(|e| e.to_string())?;
     let log = writes::log(writes)?;
-    let mounted = volume::mount(kind, told(log.as_ref(), dev.clone()), clock.clone(), MountOptions::default());
+    let mounted = volume::mount(kind, logged_device(log.as_ref(), dev.clone()), clock.clone(), MountOptions::default());
     let vol = mounted.map_err(|e| e.to_string())?.volume();
     let done = carry_out(&*vol, &clock, chain, seed)?;
     let aged = measure(kind, &*vol, chain, done)?;
@@ -209,12 +209,12 @@ fn in_memory(
         dev.save_hollow(path).map_err(|e| named(&e))?;
         made.keep();
     }
-    ended(log)?;
+    finish_log(log)?;
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
 }
 
 /// A device that tells what it is asked, if somebody wants to know.
-fn told(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+fn logged_device(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     match log {
         Some(log) => log.of(device),
         None => device,
@@ -222,7 +222,7 @@ fn told(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>
 }
 
 /// The log gets its name.
-fn ended(log: Option<Log>) -> Result<(), Failure> {
+fn finish_log(log: Option<Log>) -> Result<(), Failure> {
     log.map_or(Ok(()), Log::finish).map_err(|e| format!("--writes: {e}").into())
 }
 
@@ -243,12 +243,12 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
         (Ok(there), size) => existing(path, &there, size, &clock, args)?,
     };
     let log = writes::log(args.writes.as_deref())?;
-    let vol = volume::mount(kind, told(log.as_ref(), dev), clock.clone(), MountOptions::default());
+    let vol = volume::mount(kind, logged_device(log.as_ref(), dev), clock.clone(), MountOptions::default());
     let vol = vol.map_err(|e| format!("{name}: {e}"))?.volume();
     let done = carry_out(&*vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
     let aged = measure(kind, &*vol, chain, done)?;
     vol.unmount().map_err(|e| format!("{name}: {e}"))?;
-    ended(log)?;
+    finish_log(log)?;
     if let Some(made) = made {
         made.keep();
     }

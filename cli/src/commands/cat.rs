@@ -72,11 +72,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             (true, _) => {
                 let mut text = EncoderStringWriter::new(&STANDARD);
                 // Writing into memory does not fail.
-                let size = all(fs, &attr, |bytes| Ok(text.write_all(bytes)?));
+                let size = read_all(fs, &attr, |bytes| Ok(text.write_all(bytes)?));
                 size.map(|size| list.push(json!({ "path": place.raw(), "size": size, "base64": text.into_inner() })))
             }
             (false, Some(begin)) => out.write_data(fs, &attr, begin, &mut allowance),
-            (false, None) => all(fs, &attr, |bytes| out.write(bytes)).map(drop),
+            (false, None) => read_all(fs, &attr, |bytes| out.write(bytes)).map(drop),
         };
         match written {
             Ok(()) => {}
@@ -117,7 +117,11 @@ impl From<io::Error> for Stopped {
 const CHUNK: usize = 1 << 20;
 
 /// Passes a file's bytes in order to `take`, holes as zeros; returns how many there are.
-fn all(fs: &dyn FileSystem, attr: &Attr, mut take: impl FnMut(&[u8]) -> Result<(), Stopped>) -> Result<u64, Stopped> {
+fn read_all(
+    fs: &dyn FileSystem,
+    attr: &Attr,
+    mut take: impl FnMut(&[u8]) -> Result<(), Stopped>,
+) -> Result<u64, Stopped> {
     let mut buf = vec![0; CHUNK];
     let mut offset = 0;
     loop {

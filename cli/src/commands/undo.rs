@@ -59,7 +59,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Place::Host(path) => (path, None),
     };
     match (inside, args.last, args.list) {
-        (Some(inside), None, false) => one(&path, &inside, as_json),
+        (Some(inside), None, false) => undo_file(&path, &inside, as_json),
         (Some(_), ..) => Err(Failure::usage(
             "a path inside the image cannot be combined with --list or \
             --last"
@@ -78,7 +78,7 @@ fn close(image: Image) -> Result<(), Failure> {
     image.vol.unmount().map_err(|e| format!("{path}: {e}").into())
 }
 
-fn one(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
+fn undo_file(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
     let (image, volume) = open(path, true)?;
     let names: Vec<&[u8]> = inside.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
     let shown = output::name(inside);

@@ -17,13 +17,13 @@ const AGAIN: u64 = 3_000_000;
 const LONGEST_READ: u64 = 2048;
 
 /// In [`Others`]: lines left out.
-pub const TOLD_AGAIN: &str = "duplicate requests skipped";
+pub const TOLD_AGAIN: &str = "requests told again, left out";
 /// In [`Others`]: lines read otherwise.
-pub const DISCARDS: &str = "discards marked as reads corrected";
+pub const DISCARDS: &str = "discards told as reads";
 /// In [`Others`]: lines that would be left out and were not.
-pub const TOLD_AGAIN_KEPT: &str = "duplicate requests kept";
+pub const TOLD_AGAIN_KEPT: &str = "requests told again, kept";
 /// In [`Others`]: lines that would be read otherwise and were not.
-pub const DISCARDS_KEPT: &str = "discards marked as reads kept";
+pub const DISCARDS_KEPT: &str = "discards told as reads, kept as reads";
 
 /// What a line is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -113,7 +113,7 @@ impl Alumet {
         };
         let (Amount::Joules(value) | Amount::Watts(value)) = amount;
         if !value.is_finite() {
-            return self.count("measurements that are not a number");
+            return self.count("measurements that are no number");
         }
         let name = row.channel();
         let channel = match self.places.get(&name) {
@@ -143,7 +143,7 @@ impl Alumet {
         let Reverse((time, _, channel, is_joules, bits)) = self.waiting.pop()?;
         let value = f64::from_bits(bits);
         if time < self.given {
-            self.count("measurements too late to be put in order");
+            self.count("measurements told too late to be put in order");
         }
         self.given = self.given.max(time);
         let value = if is_joules {

@@ -75,7 +75,7 @@ impl Events for Blktrace {
         let Some(mut event) = self.order.next(&mut self.names)? else { return Ok(None) };
         event.process = self.names.who(event.pid);
         if event.time < self.latest {
-            count(&mut self.names.others, "events too late to be put in order");
+            count(&mut self.names.others, "events told too late to be put in order");
         }
         self.latest = self.latest.max(event.time);
         Ok(Some(event))

@@ -124,7 +124,7 @@ impl Hvpm {
         }
         self.before = Some((s.index, end));
         if s.quality.contains(Quality::LOSS_UNKNOWN) {
-            self.count("samples after a loss at an unknown position");
+            self.count("samples after a loss nobody knows the place of");
         }
         if s.quality.intersects(Quality::INVALID | Quality::DEVICE_ERROR) || !s.watts.is_finite() {
             self.count("invalid samples");

@@ -378,7 +378,7 @@ impl Recording {
                 return None;
             }
             None => {
-                self.count("calls on descriptors that were never opened");
+                self.count("calls on descriptors that nobody opened");
                 return None;
             }
         };

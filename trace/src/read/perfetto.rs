@@ -147,7 +147,7 @@ impl Trace {
     fn more(&mut self) -> Option<Option<TraceError>> {
         let late = self.bundles.order.late();
         if late > 0 {
-            count_many(&mut self.bundles.others, "events too late to be put in order", late);
+            count_many(&mut self.bundles.others, "events that are told too late for their order", late);
         }
         if let Some(end) = &mut self.end {
             return Some(end.take());

@@ -20,7 +20,7 @@ pub const CAUSES: [&str; 9] = [
     "read",
     "read ahead",
     "read of metadata",
-    "write with a waiting process",
+    "write somebody waits for",
     "write in the background",
     "write of metadata",
     "flush",

@@ -362,7 +362,7 @@ impl Counter {
         processes.truncate(PROCESSES);
         let mut others = requests.others().clone();
         if requests.without_end() > 0 {
-            others.insert("requests without completion, of unknown duration".into(), requests.without_end());
+            others.insert("requests without an end, whose times are not known".into(), requests.without_end());
         }
         BlockStat {
             format: requests.events().format().to_string(),

@@ -61,7 +61,7 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], a
         } else {
             output::line(&format!("{:>64}  {}", "", t.path));
         }
-        let said = said(&t.outcome);
+        let said = outcome_text(&t.outcome);
         if !said.is_empty() {
             output::line(&format!("        {said}"));
         }
@@ -108,7 +108,7 @@ fn sum(all: &[Treated]) -> Cost {
     paid.map(Treated::cost).sum()
 }
 
-fn said(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Whole => "nothing to move".to_owned(),
         Outcome::NeverPays => "skipped: the cost is never repaid (--force moves it)".to_owned(),

@@ -196,7 +196,7 @@ fn blocks_of(
     if !devices.is_empty() {
         let (mut one, requests) = once(Requests::new(Box::new(Only::new(events, devices))), asked, moved)?;
         one.stat.not_counted.retain(|l| !l.counted_twice);
-        return there(args, one, &requests);
+        return check_devices(args, one, &requests);
     }
     let (first, requests) = once(Requests::new(events), asked, moved)?;
     let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
@@ -212,7 +212,7 @@ fn blocks_of(
 }
 
 /// Fails if one of the devices that are asked for is not in the recording.
-fn there(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
+fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
     for text in args.of.typed() {
         let wanted = of_devices::device(text)?;
         if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
@@ -247,7 +247,7 @@ fn spreads(out: &mut String, all: &[(String, &Spread)]) {
     let _ = writeln!(out, "\n{}", table.text());
 }
 
-fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
+fn write_others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
     if !others.is_empty() {
         let mut table = Table::new([table::number("").least(12), table::text("")]);
         others.iter().for_each(|(name, n)| table.row(&[n, &output::plain(name)]));
@@ -340,7 +340,7 @@ fn of_blocks(s: &BlockStat) -> String {
         table.row(&[&e.action, &e.op, &e.count, &format!("{:.1}", e.bytes as f64 / 1024.0)]);
     }
     let _ = writeln!(o, "\n{}", table.text());
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }
 
@@ -428,7 +428,7 @@ fn of_calls(s: &CallStat) -> String {
         }
         let _ = writeln!(o, "\n{}", table.text());
     }
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }
 
@@ -455,6 +455,6 @@ fn of_power(s: &PowerStat) -> String {
     if s.channels.len() > CHANNELS {
         let _ = writeln!(o, "{} more with less energy", s.channels.len() - CHANNELS);
     }
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }

@@ -102,7 +102,7 @@ impl Outcome {
                 text + &failed(done.failed, done.first_failure.as_deref())
             }
             Done::Calls(done) => {
-                let mut text = if done.compared { compared(&done.calls) } else { said(&done.calls) };
+                let mut text = if done.compared { compared(&done.calls) } else { calls_text(&done.calls) };
                 text += &format!("\n{}", self.state(done));
                 let all = done.counts.total();
                 text += &format!("; {} blocks written, {} flushes", all.blocks_written, all.flushes);
@@ -158,7 +158,7 @@ fn failed(n: u64, first: Option<&str>) -> String {
 }
 
 /// Calls in one line.
-fn said(done: &calls::Replayed) -> String {
+fn calls_text(done: &calls::Replayed) -> String {
     let mut text =
         format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
     if done.left_out > 0 {
@@ -372,7 +372,7 @@ pub fn of_directory(
         output::plain(&dir.display().to_string()),
         joules::time(took),
         joules::time(done.span_ns),
-        words.iter().fold(said(done), |text, said| text + "\n" + &output::plain(said)),
+        words.iter().fold(calls_text(done), |text, said| text + "\n" + &output::plain(said)),
         latencies(&done.latencies)
     ));
 }
