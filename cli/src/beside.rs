@@ -47,7 +47,7 @@ fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u6
     match begins || meta.len() == bytes || hole {
         true => Ok(Some(meta.len())),
         false => Err(format!(
-            "{}: it is no {what} of a volume and is left as it is; give another name, or remove it",
+            "{}: not the {what} of a volume, so it is not overwritten; give another name, or remove the file",
             path.display()
         )
         .into()),
@@ -60,7 +60,7 @@ fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Re
     let failed = |e: std::io::Error| {
         let why = match e.kind() {
             ErrorKind::FileTooLarge | ErrorKind::InvalidInput => {
-                format!("its file system takes no file of {bytes} bytes (nearly all holes); XFS and btrfs do")
+                format!("its file system does not support a sparse file of {bytes} bytes; XFS and btrfs do")
             }
             _ => e.to_string(),
         };

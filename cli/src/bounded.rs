@@ -35,8 +35,8 @@ impl Allowance {
             Some(holds) if written > holds => {
                 self.reached = true;
                 Err(format!(
-                    "stopped: its files claim more contents than the {} that the volume can hold; joulefs fsck tells \
-                     whether it is damaged, and --really copies all (files that share blocks or are compressed may need it)",
+                    "stopped: its files claim more contents than the {} that the volume can hold; check it with \
+                     joulefs fsck, or copy everything with --really (needed if files share blocks or are compressed)",
                     output::bytes(holds)
                 ))
             }
@@ -91,8 +91,8 @@ impl HostReserve {
         });
         if free < kept.bytes.saturating_add(bytes) {
             return Err(format!(
-                "stopped: {} are free on the host's file system, and a copy leaves {} of them; make room there, or copy \
-                 to another place",
+                "stopped: the host's file system has only {} free, and {} stay reserved; free some space there, or \
+                 copy to another place",
                 output::bytes(free),
                 output::bytes(kept.bytes)
             ));
@@ -100,7 +100,7 @@ impl HostReserve {
         // Some file systems make inodes as they are needed, and count none.
         if now.f_files > 0 && now.f_favail <= kept.files {
             return Err(format!(
-                "stopped: the host's file system has {} inodes left, and a copy leaves them free; copy to another place",
+                "stopped: the host's file system has only {} free inodes, which stay reserved; copy to another place",
                 now.f_favail
             ));
         }

@@ -10,13 +10,13 @@ use volume::Kind;
 
 use crate::{Failure, size};
 
-/// A file system that can be made.
+/// File system of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Type {
-    /// Linux's log for flash.
+    /// Linux's file system for flash.
     #[default]
     F2fs,
-    /// A log for disks.
+    /// A log-structured file system for disks.
     Scherlfs,
 }
 
@@ -48,7 +48,7 @@ pub fn kind_of(image: &dyn BlockDevice, path: &Path, asked: Option<Type>) -> Res
     match asked.map(Kind::from) {
         Some(asked) if asked != there => {
             let (path, asked) = (path.display(), asked.type_name());
-            Err(Failure::Usage(format!("--fs {asked}: {path} is a volume of {there}; leave out --fs")))
+            Err(Failure::Usage(format!("--fs {asked}: {path} is a {there} volume; leave out --fs")))
         }
         _ => Ok(there),
     }

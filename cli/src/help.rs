@@ -15,11 +15,11 @@ const COLUMNS: usize = 80;
 const GROUPS: &[(&str, &[&str])] = &[
     ("Make and mount volumes", &["mkfs", "mount", "unmount", "ctl"]),
     (
-        "Look inside images and change them, without a mount",
+        "Read and change images without mounting them",
         &["ls", "tree", "cat", "stat", "du", "df", "info", "cp", "mkdir", "mv", "rm"],
     ),
-    ("Count joules", &["device", "energy", "top", "trace", "replay"]),
-    ("Care and repair", &["inspect", "clean", "fsck", "rescue", "undo", "settle", "unsettle"]),
+    ("Measure energy", &["device", "energy", "top", "trace", "replay"]),
+    ("Maintain and repair", &["inspect", "clean", "fsck", "rescue", "undo", "settle", "unsettle"]),
     ("Laboratory", &["age", "lab"]),
 ];
 

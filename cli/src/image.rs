@@ -28,7 +28,7 @@ pub struct Image {
 pub fn check_name(path: &Path) -> Result<(), Failure> {
     match Place::from(path.as_os_str().to_owned()) {
         Place::Inside { image, .. } if image.exists() => Err(Failure::Usage(format!(
-            "{}: a place inside an image; here the image is meant: {}",
+            "{}: a path inside an image; give the image itself: {}",
             path.display(),
             image.display()
         ))),
@@ -67,7 +67,7 @@ fn say_full(image: &str) {
 pub fn only_f2fs(dev: &dyn BlockDevice, path: &Path, what: &str) -> Result<(), Failure> {
     match volume::probe(dev) {
         Some(kind) if kind != Kind::F2fs => {
-            Err(format!("{}: a volume of {kind}; {what} is for F2FS", path.display()).into())
+            Err(format!("{}: a {kind} volume; {what} is for F2FS", path.display()).into())
         }
         _ => Ok(()),
     }
@@ -139,11 +139,7 @@ impl Image {
             say_full(&path.display().to_string());
         }
         if has_zones && dev.zones().is_none() {
-            return Err(format!(
-                "{}: a zoned disk, which is written only directly: without --profile and recordings of requests",
-                path.display()
-            )
-            .into());
+            return Err(format!("{}: zoned disk; leave out --profile and --record-device", path.display()).into());
         }
         let mounted =
             volume::mount(kind, dev.clone(), clock, options).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -174,7 +170,7 @@ impl Image {
     pub fn f2fs(&self, what: &str) -> Result<&Arc<f2fs::Volume>, Failure> {
         match &self.mounted {
             Mounted::F2fs(volume) => Ok(volume),
-            other => Err(format!("{}: a volume of {}; {what} is for F2FS", self.path.display(), other.kind()).into()),
+            other => Err(format!("{}: a {} volume; {what} is for F2FS", self.path.display(), other.kind()).into()),
         }
     }
 

@@ -25,8 +25,9 @@ pub fn why(image: &Path) -> Option<String> {
         None => {
             let seconds = status.retrying_s.unwrap_or(0);
             format!(
-                "{image}: unmounted, but process {process} keeps {what}, which it cannot write: {why}; it tries again for \
-                 {seconds} s; joulefs ctl {image} retry does so now, joulefs ctl {image} save NEW_DIR copies it elsewhere"
+                "{image}: unmounted, but process {process} holds {what}, which it cannot write: {why}; it retries for \
+                 {seconds} s; joulefs ctl {image} retry does so now, joulefs ctl {image} save NEW_DIR copies it \
+                 elsewhere"
             )
         }
     })

@@ -99,7 +99,7 @@ impl log::Log for Log {
         let admitted = self.flood.lock().admit(Instant::now());
         let Some(left_out) = admitted else { return };
         if left_out > 0 {
-            self.write(Level::Warn, &format!("{left_out} messages before this one were left out"));
+            self.write(Level::Warn, &format!("{left_out} messages before this one were dropped"));
         }
         self.write(record.level(), &record.args().to_string());
     }

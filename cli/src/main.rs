@@ -43,9 +43,10 @@ use terminal::{
 
 /// F2FS in user space, and what every write costs in joules.
 ///
-/// Makes, mounts, reads and writes volumes of F2FS, as Linux does and without its help, and of ScherlFS, a log for disks.
-/// Shows them, and any other file system, on a simulated storage device that counts every joule: by component, by cause
-/// and by file. Prices recordings of phones, servers and programs, and repeats what five papers measured.
+/// Makes, mounts, reads and writes F2FS volumes without the kernel's F2FS, and volumes of ScherlFS, a log-structured
+/// file system for disks. Runs them, or any other file system, on a simulated storage device that counts every joule
+/// by component, by cause and by file. Computes the energy of recorded I/O of phones, servers and programs, and
+/// repeats the measurements of five papers.
 #[derive(Parser)]
 #[command(name = "joulefs", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
@@ -57,7 +58,7 @@ use terminal::{
     joulefs lab papers\n\n\
     A place inside an image is written IMAGE:/path. Every command has a --help with examples.")]
 struct Cli {
-    /// Print JSON for machines instead of text for people.
+    /// Print JSON instead of text.
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]

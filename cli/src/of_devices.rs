@@ -17,8 +17,8 @@ use crate::{Failure, recorded};
 /// Devices that are asked for.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OfArgs {
-    /// Only this device of the recording, by its numbers, e.g. 8,0, or its name, e.g. sda or loop0; may be given several
-    /// times. Without: every device but those that pass on what they are asked to others of the recording.
+    /// Only this device of the recording, by number, e.g. 8,0, or by name, e.g. sda or loop0; may be given several
+    /// times. Default: every device except those whose requests are recorded again on a lower device.
     #[arg(long, value_name = "DEV")]
     of: Vec<String>,
 }
@@ -170,12 +170,12 @@ pub fn not_there(path: &Path, text: &str, requests: &Requests) -> Failure {
         .map(|id| requests.events().device(id).map_or_else(|| id.to_string(), |name| format!("{name} ({id})")))
         .collect();
     let there = if known.is_empty() { "none".into() } else { known.join(", ") };
-    Failure::Usage(format!("--of {text}: {}: no such device is recorded; there are {there}", path.display()))
+    Failure::Usage(format!("--of {text}: {}: no such device in the recording; it has {there}", path.display()))
 }
 
 /// The devices whose requests are left out so that nothing counts twice, in words.
 pub fn said(left_out: &[LeftOut]) -> Vec<String> {
-    let said = |l: &LeftOut| format!("{} requests of {} left out: it {}", l.count, l.device, l.said());
+    let said = |l: &LeftOut| format!("{} requests of {} skipped: it {}", l.count, l.device, l.said());
     left_out.iter().filter(|l| l.has_requests()).map(said).collect()
 }
 

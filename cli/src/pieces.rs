@@ -55,8 +55,8 @@ fn refusal(path: &Path, image: &SparseImage, what: &str) -> String {
         n => format!("{n} pieces of a split Android sparse image, and not all"),
     };
     format!(
-        "{}: {read}: {what}. Put all pieces into one directory, under names that end in their numbers (x.0, x.1, \
-         ...), and name one of them; or join them: simg2img PIECE... whole.img",
+        "{}: {read}: {what}. Put all pieces into one directory, named by number (x.0, x.1, ...), and give one of them; \
+         or join them: simg2img PIECE... whole.img",
         path.display()
     )
 }
@@ -111,7 +111,7 @@ fn look(image: &SparseImage) -> Seen {
     match missing(&absent, &sb, &sit) {
         (0, _) => Seen::Whole,
         (count, first) => {
-            Seen::Lacks(format!("blocks that the volume uses are missing: {count}, the first of them block {first}"))
+            Seen::Lacks(format!("{count} blocks that the volume uses are missing, the first is block {first}"))
         }
     }
 }

@@ -75,7 +75,7 @@ impl Place {
         match self {
             Place::Inside { image, path } => Ok((image, path)),
             Place::Host(p) => Err(Failure::usage(format!(
-                "{0}: not a place inside an image; write IMAGE:/path, e.g. {0}:/",
+                "{0}: not a path inside an image; write IMAGE:/path, e.g. {0}:/",
                 p.display()
             ))),
         }

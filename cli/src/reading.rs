@@ -3,25 +3,23 @@
 use f2fs::{CheckpointChoice, RollForward};
 use volume::MountOptions;
 
-/// Which of a volume's two checkpoints is to count.
+/// Which of a volume's two checkpoints to read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Checkpoint {
-    /// The newest one that is whole.
+    /// The newest valid one.
     #[default]
     Newest,
-    /// The one before it.
+    /// The one before the newest.
     Older,
 }
 
 /// The options of commands that read images.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Reading {
-    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
-    /// not unmounted.
+    /// Read the last checkpoint, without files fsynced after it; for a damaged volume that was not unmounted.
     #[arg(long)]
     norecovery: bool,
-    /// Read the volume by the checkpoint before the newest one. Use this where the newest one is wrong; files and changes
-    /// since then are missing.
+    /// Read the checkpoint before the newest one, if the newest is wrong; files and changes since then are missing.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "newest")]
     checkpoint: Checkpoint,
 }

@@ -60,7 +60,7 @@ pub fn open_as(
 
 fn of_events(events: Box<dyn Events>, span: Span, path: &Path, part: &SessionArgs) -> Result<Box<dyn Events>, Failure> {
     if let (Format::LogWrites, Some(option)) = (events.format(), part.given()) {
-        return Err(Failure::Usage(format!("{}: {option}: this recording tells no times", path.display())));
+        return Err(Failure::Usage(format!("{}: {option}: this recording has no times", path.display())));
     }
     Ok(Box::new(Session::<dyn Events>::new(events, span)))
 }
@@ -106,7 +106,7 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
                     return otherwise;
                 }
                 let file = path.display();
-                let sides = format!("{before} lie before it, {after} after it");
+                let sides = format!("{before} are before it, {after} after it");
                 return format!("{file}: no request to a device lies in the session: {sides}").into();
             }
             Err(e) => return e.to_string().into(),
@@ -116,8 +116,9 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
 
 /// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
-    let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
-    [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
+    let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
+    let counted = |(key, text): (&str, &str)| requests.others().get(key).map(|n| format!("{n} {text}"));
+    texts.into_iter().filter_map(counted).collect()
 }
 
 /// A recording of another kind than is needed.
@@ -130,16 +131,16 @@ pub fn contents_of(before: &Prepared, written: u64, generated: u64) -> String {
     let bytes = output::bytes;
     let written = match (written, generated) {
         (0, _) => String::new(),
-        (_, 0) => "contents are those that were recorded".into(),
-        (all, some) if all == some => "contents are generated, since the recording has none: what depends on them, as \
-            deltas and compression do, measures nothing here"
+        (_, 0) => "contents: as recorded".into(),
+        (all, some) if all == some => "contents: generated, since the recording has none; results that depend on \
+            contents (deltas, compression) mean nothing"
             .into(),
-        (_, some) => format!("contents are those that were recorded, but for {} that are generated", bytes(some)),
+        (_, some) => format!("contents: as recorded, but for {} that are generated", bytes(some)),
     };
     let there = match (before.files, before.generated) {
         (0, _) => String::new(),
-        (files, 0) => format!("{files} files were put there before, with what they held"),
-        (files, some) => format!("{files} files were put there before, with {} generated", bytes(some)),
+        (files, 0) => format!("{files} files were created before, with their recorded contents"),
+        (files, some) => format!("{files} files were created before, with {} of generated contents", bytes(some)),
     };
     let both: Vec<_> = [written, there].into_iter().filter(|part| !part.is_empty()).collect();
     both.join("; ")
@@ -159,7 +160,7 @@ pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
 pub fn again(path: &Path) -> Result<(), Failure> {
     if path.as_os_str() == "-" || std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         return Err(Failure::usage(format!(
-            "{}: is read twice, once for what must be there before: write it to a file",
+            "{}: must be read twice, so it cannot be a pipe; write it to a file",
             path.display()
         )));
     }

@@ -50,8 +50,8 @@ impl Recording {
         };
         match &there {
             Some(m) if m.is_symlink() => {
-                let why = "is a symbolic link; the contents of files go only to the file that is named";
-                return Err(format!("{}: {why}: name that", path.display()).into());
+                let why = "is a symbolic link; file contents are recorded only to a regular file";
+                return Err(format!("{}: {why}; give its target", path.display()).into());
             }
             Some(m) if m.is_file() => std::fs::remove_file(&path).map_err(named)?,
             _ => {}
@@ -93,7 +93,7 @@ impl End {
         if let Some(made) = self.made {
             made.keep();
         }
-        (self.finish)().map_err(|e| format!("{}: the recording is not whole: {e}", self.path.display()))?;
+        (self.finish)().map_err(|e| format!("{}: the recording is incomplete: {e}", self.path.display()))?;
         Ok(())
     }
 }

@@ -27,7 +27,7 @@ impl Saved {
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| match e.kind() {
                 std::io::ErrorKind::AlreadyExists => {
-                    format!("--save {}: is there already; give the name of a new file", path.display())
+                    format!("--save {}: already exists; give the name of a new file", path.display())
                 }
                 _ => format!("--save {}: {e}", path.display()),
             })?;

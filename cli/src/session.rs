@@ -9,14 +9,14 @@ use crate::{Failure, joules};
 /// A part of a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SessionArgs {
-    /// Leave out what came before this time since the recording's beginning, e.g. 90s, 5m, 1h30m, 2d.
+    /// Skip everything before this time from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Leave out what came at this time since the recording's beginning, and after it.
+    /// Skip everything from this time on, counted from the start of the recording.
     #[arg(long, value_name = "TIME")]
     to: Option<String>,
-    /// Count a longer pause, in which the recording tells of nothing, as this long, so that rates and idle energy are those
-    /// of the time in which the device was used; how many there were, and how long in all, is said.
+    /// Shorten longer pauses without events to this time, so that rates and idle energy are those of the time in use.
+    /// The number of pauses and their total time are printed.
     #[arg(long, value_name = "TIME")]
     max_gap: Option<String>,
     /// The option for the end is called otherwise.
@@ -27,13 +27,13 @@ pub struct SessionArgs {
 /// The same where `--to` says something else.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct UntilArgs {
-    /// Leave out what came before this time since the recording's beginning, e.g. 90s, 5m, 1h30m, 2d.
+    /// Skip everything before this time from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// Leave out what came at this time since the recording's beginning, and after it.
+    /// Skip everything from this time on, counted from the start of the recording.
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// Count a longer pause, in which the recording tells of nothing, as this long.
+    /// Shorten longer pauses without events to this time.
     #[arg(long, value_name = "TIME")]
     max_gap: Option<String>,
 }
@@ -56,7 +56,7 @@ impl SessionArgs {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|t| time(option, t)).transpose();
         let (from, to) = (of("--from", &self.from)?.unwrap_or(0), of(self.end(), &self.to)?);
         if to.is_some_and(|to| to <= from) {
-            return Err(Failure::usage(format!("{}: nothing lies between --from and it", self.end())));
+            return Err(Failure::usage(format!("{}: must be after --from", self.end())));
         }
         Ok(Span { from, to, max_gap: of("--max-gap", &self.max_gap)? })
     }
@@ -70,7 +70,7 @@ impl SessionArgs {
 
 /// Nanoseconds of `1h30m`, `90s`, `1.5s`, `250ms`; a number alone is of seconds.
 fn time(option: &str, text: &str) -> Result<u64, Failure> {
-    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a time; write e.g. 90s, 5m or 1h30m")))
+    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a time; give e.g. 90s, 5m or 1h30m")))
 }
 
 fn parse(text: &str) -> Option<u64> {
@@ -107,27 +107,27 @@ fn parse(text: &str) -> Option<u64> {
 pub fn said(t: &Timing) -> Vec<String> {
     let mut all = Vec::new();
     if t.before > 0 {
-        all.push(format!("{} before the session left out", t.before));
+        all.push(format!("{} before the session skipped", t.before));
     }
     if t.after > 0 {
-        all.push(format!("{} after the session left out", t.after));
+        all.push(format!("{} after the session skipped", t.after));
     }
     if t.opened_before > 0 {
         all.push(format!(
-            "{} files were opened before the session, and are opened at their first use",
+            "{} files were opened before the session; they are opened at their first use",
             t.opened_before
         ));
     }
     if let (Some(each), 1..) = (t.pause_counts_ns, t.pauses) {
         all.push(format!(
-            "{} pauses of {} in all count as {} each",
+            "{} pauses, {} in total, shortened to {} each",
             t.pauses,
             joules::time(t.pauses_ns),
             joules::time(each)
         ));
     }
     if t.late > 0 {
-        all.push(format!("{} told out of order of time, by {} at most", t.late, joules::time(t.late_ns)));
+        all.push(format!("{} events out of time order, by {} at most", t.late, joules::time(t.late_ns)));
     }
     all
 }

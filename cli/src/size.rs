@@ -7,7 +7,7 @@ use crate::Failure;
 
 /// Bytes from `512M`, `1.5G` or `8GB`; the error names the option.
 pub fn of(option: &str, text: &str) -> Result<u64, Failure> {
-    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a size; write e.g. 512M, 1.5G or 8GB")))
+    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a size; give e.g. 512M, 1.5G or 8GB")))
 }
 
 /// The same within limits, which the error says.
@@ -17,7 +17,7 @@ pub fn within(option: &str, text: &str, limits: std::ops::RangeInclusive<u64>) -
         return Ok(bytes);
     }
     let [from, to] = [limits.start(), limits.end()].map(|n| crate::output::bytes(*n));
-    Err(Failure::usage(format!("{option} {text}: from {from} to {to} is possible")))
+    Err(Failure::usage(format!("{option} {text}: must be from {from} to {to}")))
 }
 
 /// `--size` of a volume that is made with these options.
@@ -25,7 +25,7 @@ pub fn of_volume(text: &str, options: &Options) -> Result<u64, Failure> {
     let bytes = of("--size", text)?;
     let wrong = |why: String| Err(Failure::Usage(format!("--size {text}: {why}")));
     if bytes / 4096 > MAX_BLOCKS {
-        return wrong(format!("larger than F2FS can be, {}", crate::output::bytes(MAX_BLOCKS * 4096)));
+        return wrong(format!("larger than the maximum of F2FS, {}", crate::output::bytes(MAX_BLOCKS * 4096)));
     }
     match Geometry::plan(bytes / 4096, options) {
         Err(MkfsError::TooSmall { minimum, .. }) => {
@@ -46,7 +46,7 @@ mod tests {
         let options = Options::default();
         assert_eq!(of_volume("1G", &options).unwrap(), 1 << 30);
         for (text, words) in
-            [("1K", "needs at least 52.00 MiB"), ("17T", "larger than F2FS can be"), ("0", "too small")]
+            [("1K", "needs at least 52.00 MiB"), ("17T", "larger than the maximum of F2FS"), ("0", "too small")]
         {
             let failure = of_volume(text, &options).unwrap_err();
             assert_eq!(failure.code(), 2);

@@ -128,7 +128,7 @@ fn a_file_for_which_it_never_pays_stays_unless_it_is_forced() {
         (0, &"never-pays".into(), &0.into()),
         "{out}"
     );
-    assert!(done(&args).contains("never earned back (--force moves it)"));
+    assert!(done(&args).contains("the cost is never repaid (--force moves it)"));
     assert!(pieces(&image, "/f").0 > 15);
     let (_, out) = json(&[&args[..], &["--force"]].concat());
     assert_eq!((&out["files"][0]["outcome"], &out["moved_blocks"]), (&"moved".into(), &20.into()), "{out}");
@@ -230,8 +230,8 @@ fn what_is_wrong_is_said_in_one_line() {
     misused(&["clean", &image, "--defrag", "a/../b"], &["a/../b", ".."]);
     refused(&["clean", &image, "--defrag", "/missing"], &["v.img", "/missing", "no such file"]);
     refused(&["clean", &room.text("nothing"), "--worst", "1"], &["nothing"]);
-    refused(&["clean", "/proc", "--worst", "1"], &["/proc", "not the directory of a mounted volume"]);
+    refused(&["clean", "/proc", "--worst", "1"], &["/proc", "not a JouleFS mount point"]);
     misused(&["clean", &image, "--worst", "1", "--profile", "abacus"], &["abacus"]);
     refused(&["clean", &image, "--worst", "1", "--parts", &image], &["v.img"]);
-    assert!(done(&["clean", &image, "--worst", "1"]).contains("no file lies in more pieces"));
+    assert!(done(&["clean", &image, "--worst", "1"]).contains("no file has excess extents"));
 }

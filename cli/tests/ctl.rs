@@ -131,7 +131,7 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     let before = m.stat();
     misused(&["ctl", m.dir(), "gc=best"], &["gc is one of", "fagc"]);
     misused(&["ctl", m.dir(), "gc=gredy"], &["gc is one of", "did you mean greedy?"]);
-    misused(&["ctl", m.dir(), "gc_urgnt=1"], &["gc_urgnt is no setting", "did you mean gc_urgent?"]);
+    misused(&["ctl", m.dir(), "gc_urgnt=1"], &["gc_urgnt is not a setting", "did you mean gc_urgent?"]);
     misused(&["ctl", m.dir(), "power=batery"], &["power is battery or powered", "did you mean battery?"]);
     misused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
     misused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
@@ -144,7 +144,7 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     misused(&["ctl", m.dir(), "max_victim_search=99999999999"], &["max_victim_search", "large"]);
     misused(&["ctl", m.dir(), "background_gc=sync"], &["background_gc is on or off"]);
     misused(&["ctl", m.dir(), "power=nuclear"], &["power is battery or powered"]);
-    misused(&["ctl", m.dir(), "speed=9"], &["speed", "no setting"]);
+    misused(&["ctl", m.dir(), "speed=9"], &["speed", "not a setting"]);
     misused(&["ctl", m.dir(), "faster"], &["faster", "NAME=VALUE"]);
     // All or nothing.
     misused(&["ctl", m.dir(), "gc=fagc", "power=nuclear"], &["power"]);
@@ -153,14 +153,14 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     assert_eq!(before["gc_min_sleep_time"], after["gc_min_sleep_time"]);
 
     let elsewhere = m.room.path().to_str().unwrap();
-    refused(&["ctl", elsewhere], &[elsewhere, "not the directory of a mounted volume"]);
-    refused(&["ctl", &format!("{}/below", m.dir()), "gc=fagc"], &["below", "not the directory of a mounted volume"]);
+    refused(&["ctl", elsewhere], &[elsewhere, "not a JouleFS mount point"]);
+    refused(&["ctl", &format!("{}/below", m.dir()), "gc=fagc"], &["below", "not a JouleFS mount point"]);
     refused(&["ctl", &format!("{elsewhere}/missing")], &["missing", "No such file"]);
-    refused(&["ctl", &m.image(), "gc=fagc"], &["v.img", "not the directory of a mounted volume"]);
+    refused(&["ctl", &m.image(), "gc=fagc"], &["v.img", "not a JouleFS mount point"]);
     let other = m.room.path().join("other.img");
     done(&["mkfs", other.to_str().unwrap(), "--size", "64M"]);
-    refused(&["ctl", other.to_str().unwrap()], &["other.img", "neither mounted, nor kept"]);
-    refused(&["ctl", "/proc"], &["/proc", "not the directory of a mounted volume"]);
+    refused(&["ctl", other.to_str().unwrap()], &["other.img", "not mounted, and no process"]);
+    refused(&["ctl", "/proc"], &["/proc", "not a JouleFS mount point"]);
 }
 
 #[test]

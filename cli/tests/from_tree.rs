@@ -305,7 +305,7 @@ fn of_an_image_that_cannot_be_made_nothing_is_left() {
     fs::write(room.path("tree/large"), vec![9; 40 << 20]).unwrap();
     let cases = [
         (vec!["--fs-config", "owners"], "not in --fs-config"),
-        (vec!["--fs-config", "twins"], "are one file, and --fs-config says different things of them"),
+        (vec!["--fs-config", "twins"], "are the same file, but have different entries in --fs-config"),
         (vec!["--file-contexts", "contexts"], "line 1: /a(b: not an expression"),
         (vec!["--fs-config", "nowhere"], "No such file"),
         (vec!["--size", "52M"], "give a larger --size"),

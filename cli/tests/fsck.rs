@@ -112,7 +112,7 @@ fn a_refusal_to_lose_what_was_synced_says_what_it_is_how_to_save_and_how_to_go_o
     let out = joulefs(&["fsck", "--repair", &image]);
     let text = said(&out);
     assert_eq!((code(&out), text.lines().count()), (Some(8), 1), "{text}");
-    for word in ["--give-up-synced", "--norecovery", "Mount the volume", "1 files were synced"] {
+    for word in ["--give-up-synced", "--norecovery", "Mount the volume", "1 files were fsynced"] {
         assert!(text.contains(word), "{word}: {text}");
     }
     assert!(before == fs::read(&image).unwrap(), "a refused repair wrote");

@@ -58,7 +58,7 @@ fn a_worn_volume_has_a_verdict_and_its_worst_files() {
     assert_eq!(number(&verdict["pays_after_reads"]), cost.div_ceil(saved));
     let said = format!("{} of {} files hold", verdict["worst_files"], all["all"]["files"]);
     assert!(text.lines().next().unwrap().contains(&said), "{said}: {text}");
-    assert!(text.contains(&format!("earned back after {} whole reads", verdict["pays_after_reads"])));
+    assert!(text.contains(&format!("the cost is repaid after {} full reads", verdict["pays_after_reads"])));
     let worst = all["worst"].as_array().unwrap();
     assert_eq!(worst.len(), 3);
     for file in worst {
@@ -192,7 +192,7 @@ fn a_mounted_directory_is_told_as_filefrag_tells_it() {
     let files = tree(dir.path());
     let path = dir.path().display().to_string();
     let Some(theirs) = files.iter().map(|f| filefrag(f)).collect::<Option<Vec<_>>>() else {
-        return refused(&["inspect", &path], &["does not tell where files lie"]);
+        return refused(&["inspect", &path], &["does not report where files lie"]);
     };
     let text = done(&["inspect", &path, "--whole"]);
     fits(&text);

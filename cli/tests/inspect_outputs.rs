@@ -153,14 +153,14 @@ fn a_script_names_the_worst_files_with_their_prices() {
     for file in &report["worst"].as_array().unwrap()[..3] {
         let (path, size) = (file["path"].as_str().unwrap(), number(&file["size_bytes"]).next_multiple_of(4096));
         assert!(script.contains(&format!("\nf2fs_io defrag_file 0 {size} \"$MNT\"'{path}'\n")), "{script}");
-        assert!(script.contains(&format!("earned back after {} reads", file["pays_after_reads"])), "{script}");
+        assert!(script.contains(&format!("repaid after {} reads", file["pays_after_reads"])), "{script}");
     }
     assert_eq!(script.matches("\nf2fs_io").count(), 3);
     // Without a mount point nothing is run.
     let ran = Command::new("/bin/bash").arg("-c").arg(&script).env("PATH", "/nowhere").output();
     assert!(!ran.unwrap().status.success());
     let ran = joulefs(&["--json", "inspect", &image, "--script"]);
-    assert!(ran.code == 2 && ran.out.contains("--script is for a shell"), "{}", ran.out);
+    assert!(ran.code == 2 && ran.out.contains("--script prints a shell script"), "{}", ran.out);
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn after_a_plain_umount_the_process_keeps_what_it_could_not_write_and_says_so_un
         m.is_whole();
         let log = m.log();
         assert!(log.contains("the last checkpoint failed") && log.contains("was written after"), "{log}");
-        refused(&["ctl", &image, "retry"], &["neither mounted, nor kept"]);
+        refused(&["ctl", &image, "retry"], &["not mounted, and no process"]);
     }
 }
 
@@ -387,12 +387,12 @@ fn a_copy_of_what_is_not_durable_is_as_the_original_and_goes_nowhere_else() {
         m.freeze();
         let (out, inside) = (m.room.text("out"), m.path("out").display().to_string());
         refused(&["unmount", &m.dir()], &["not unmounted"]);
-        misused(&["ctl", &m.dir(), "save", &inside], &["is in the mount itself"]);
-        misused(&["ctl", &m.dir(), "save", &m.path("a").display().to_string()], &["is in the mount itself"]);
+        misused(&["ctl", &m.dir(), "save", &inside], &["is inside the mount itself"]);
+        misused(&["ctl", &m.dir(), "save", &m.path("a").display().to_string()], &["is inside the mount itself"]);
         misused(&["ctl", &m.dir(), "save"], &["name one directory"]);
         misused(&["ctl", &m.dir(), "save", &m.room.text("host")], &["is not empty"]);
         refused(&["ctl", &m.dir(), "save", &m.room.text("no/where")], &["no/where"]);
-        refused(&["ctl", &m.room.text("."), "save", &out], &["not the directory of a mounted volume"]);
+        refused(&["ctl", &m.room.text("."), "save", &out], &["not a JouleFS mount point"]);
         assert!(!Path::new(&out).exists());
         let said: Value = serde_json::from_str(&done(&["--json", "ctl", &m.dir(), "save", &out])).unwrap();
         assert_eq!(said["saved"]["failed"], serde_json::json!([]), "{said}");
@@ -427,7 +427,7 @@ fn strangers_are_told_nothing() {
         let said = String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned();
         assert_eq!(status.code(), Some(1), "{command:?}: {said}");
         assert!(
-            said.contains("only root and the user who mounted") || said.contains("neither mounted"),
+            said.contains("only root and the user who mounted") || said.contains("not mounted"),
             "{command:?}: {said}"
         );
     }

@@ -161,7 +161,7 @@ fn every_file_is_the_same_byte_for_byte_after_a_replay_and_the_volume_settles() 
     // On a new volume without deltas.
     let plain = room.at("plain.img");
     let said = done(&["replay", &rec, "--back-to-back", "--size", "256M", "--save", &plain]);
-    assert!(said.contains("contents are those that were recorded") && !said.contains("ended otherwise"), "{said}");
+    assert!(said.contains("contents: as recorded") && !said.contains("ended otherwise"), "{said}");
     done(&["mount", &plain, &mnt]);
     let again = tree(&room.mnt());
     done(&["unmount", &mnt]);
@@ -204,7 +204,7 @@ fn without_contents_the_replay_says_that_bytes_are_generated() {
     fill(&room.mnt());
     done(&["unmount", &mnt]);
     let said = done(&["replay", &rec, "--image", &before, "--save", &after]);
-    assert!(said.contains("contents are generated") && said.contains("measures nothing"), "{said}");
+    assert!(said.contains("contents: generated") && said.contains("mean nothing"), "{said}");
     done(&["mount", &after, &mnt]);
     let again = tree(&room.mnt());
     done(&["unmount", &mnt]);
@@ -297,7 +297,7 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     assert!(of(1, "blocks_written") < of(0, "blocks_written") && of(1, "flushes") > 0);
     assert_eq!((of(0, "failed"), of(0, "generated"), of(1, "failed"), of(1, "left_out")), (0, 0, 0, 0));
     let text = done(&["trace", "replay", &rec, "--compare", "delta=off,on"]);
-    assert_eq!(text.matches("contents are those that were recorded").count(), 1, "{text}");
+    assert_eq!(text.matches("contents: as recorded").count(), 1, "{text}");
     assert!(["delta=off", "delta=on", "blocks", "flushes"].iter().all(|w| text.contains(w)), "{text}");
     // An image that may not hold deltas has none to compare.
     ends(
@@ -316,12 +316,12 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     let (parquet, shared) = (room.at("work.parquet"), room.at("shared.rec"));
     for (to, file) in [("parquet", &parquet), ("calls", &shared)] {
         let said = done(&["trace", "convert", &rec, "--to", to, "--output", file]);
-        assert!(said.contains("contents of files are left out"), "{said}");
+        assert!(said.contains("file contents are removed"), "{said}");
         let held = fs::read(file).unwrap();
         assert!(held.len() > 1000 && !held.windows(15).any(|w| w == b"a line of notes"));
     }
     let said = done(&["trace", "replay", &shared, "--compare", "delta=off,on"]);
-    assert!(said.contains("contents are generated") && said.contains("measures nothing"), "{said}");
+    assert!(said.contains("contents: generated") && said.contains("mean nothing"), "{said}");
     ends(2, &["trace", "convert", &rec, "--to", "calls"], &["--output"]);
     ends(2, &["trace", "convert", &rec, "--to", "iolog"], &["parquet"]);
     ends(

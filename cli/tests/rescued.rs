@@ -385,7 +385,7 @@ fn an_image_without_a_volume_is_one_line() {
     let out = joulefs(&["rescue", &room.text("noise.img"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(said.lines().count() == 1 && said.contains("no F2FS volume was found"), "{said}");
+    assert!(said.lines().count() == 1 && said.contains("no F2FS volume found"), "{said}");
 }
 
 /// Changes every block of the inode that records `name`; checksums are made to fit again.

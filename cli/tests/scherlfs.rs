@@ -165,10 +165,14 @@ fn an_option_that_would_do_nothing_is_refused() {
     done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
     done(&["unmount", &dir]);
     let out = run(&["mount", &plain, &dir, "-o", "power=powered"]);
-    assert!(out.status.success() && text(&out).contains("changes no cleaning while gc=cost-benefit"), "{}", text(&out));
+    assert!(
+        out.status.success() && text(&out).contains("has no effect on cleaning with gc=cost-benefit"),
+        "{}",
+        text(&out)
+    );
     done(&["unmount", &dir]);
     let out = run(&["mount", &plain, &dir, "-o", "ro,commit=3,gc=joule"]);
-    let says = "commit=3,gc=joule changes nothing on a read-only mount";
+    let says = "commit=3,gc=joule has no effect on a read-only mount";
     assert!(out.status.success() && text(&out).contains(says), "{}", text(&out));
     done(&["unmount", &dir]);
 }
@@ -181,11 +185,11 @@ fn what_is_for_one_file_system_is_refused_for_the_other() {
     done(&["mkfs", &scherlfs, "--type", "scherlfs", "--size", "64M"]);
     done(&["mkfs", &f2fs, "--size", "64M"]);
     for command in ["inspect", "settle", "unsettle"] {
-        refused(1, &[command, &scherlfs], &["a volume of ScherlFS", command, "is for F2FS"]);
+        refused(1, &[command, &scherlfs], &["a ScherlFS volume", command, "is for F2FS"]);
     }
-    refused(1, &["clean", &scherlfs, "--worst", "3"], &["a volume of ScherlFS", "is for F2FS"]);
-    refused(1, &["mount", &scherlfs, &dir, "-o", "delta=on"], &["a volume of ScherlFS, which has no option delta=on"]);
-    refused(1, &["mount", &f2fs, &dir, "-o", "sync=call"], &["a volume of F2FS, which has no option sync=call"]);
+    refused(1, &["clean", &scherlfs, "--worst", "3"], &["a ScherlFS volume", "is for F2FS"]);
+    refused(1, &["mount", &scherlfs, &dir, "-o", "delta=on"], &["ScherlFS has no option delta=on"]);
+    refused(1, &["mount", &f2fs, &dir, "-o", "sync=call"], &["F2FS has no option sync=call"]);
     refused(1, &["cat", "--norecovery", &format!("{scherlfs}:/x")], &["ScherlFS", "norecovery"]);
     refused(2, &["mount", &scherlfs, &dir, "-o", "sync=never"], &["sync=never", "call, fsync or burst"]);
     for option in ["--features=modern", "--overprovision=5", "--segs-per-sec=2"] {
@@ -250,8 +254,8 @@ fn what_was_changed_last_is_listed_and_undone_for_a_file_and_for_the_volume() {
     done(&["fsck", &image]);
     let plain = room.text("plain.img");
     done(&["mkfs", &plain, "--size", "64M"]);
-    refused(1, &["undo", &plain, "--list"], &["a volume of F2FS", "undo is for ScherlFS"]);
-    refused(1, &["clean", &plain, "--all"], &["a volume of F2FS", "--defrag"]);
+    refused(1, &["undo", &plain, "--list"], &["an F2FS volume", "undo is for ScherlFS"]);
+    refused(1, &["clean", &plain, "--all"], &["an F2FS volume", "--defrag"]);
 }
 
 #[test]
@@ -276,7 +280,7 @@ fn what_the_charger_would_do_is_done_at_once_and_set_on_a_mount() {
     let stat = done(&["ctl", &dir, "stat"]);
     assert!(["combined", "powered", "30"].iter().all(|w| stat.contains(w)), "{stat}");
     refused(2, &["ctl", &dir, "clean=sweeping"], &["clean is auto, threading"]);
-    refused(2, &["ctl", &dir, "gc=fagc"], &["gc is no setting of ScherlFS"]);
+    refused(2, &["ctl", &dir, "gc=fagc"], &["gc is not a setting of ScherlFS"]);
     refused(1, &["clean", &dir, "--all"], &["power=powered"]);
     done(&["ctl", &dir, "power=battery"]);
     done(&["unmount", &dir]);

@@ -25,7 +25,7 @@ fn a_volume_is_made_for_deltas_or_comes_to_hold_them_and_is_settled() {
     said(&run(&["mkfs", "v.img", "--size", "64M", "--features", "modern,delta"]));
     assert!(said(&run(&["info", "v.img"])).contains("deltas             0 in 0 files"));
     assert!(!fsck_f2fs(dir.path()));
-    assert!(said(&run(&["settle", "v.img"])).contains("plain F2FS now; 0 deltas of 0 files"));
+    assert!(said(&run(&["settle", "v.img"])).contains("now plain F2FS; 0 deltas of 0 files"));
     assert!(fsck_f2fs(dir.path()));
     assert!(!said(&run(&["info", "v.img"])).contains("deltas"));
     assert!(said(&run(&["settle", "v.img"])).contains("is plain F2FS already"));

@@ -97,9 +97,9 @@ fn each_process_has_its_joules_of_the_processor_and_the_disk_its_measured_watts(
         "cpu joules",
         "20.00 J",
         "attributed_energy_J",
-        "1 processes that asked no disk",
-        "model : measured",
-        "taken for the recording's beginning",
+        "1 processes without disk requests",
+        "model / measured",
+        "assuming that the recording begins",
     ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
@@ -177,7 +177,7 @@ fn what_is_no_file_of_alumets_is_refused_in_a_line() {
     let room = Room::new();
     let file = recording(&room, 1);
     refused(&["top", "--from", &file, "--once", "--alumet", &room.text("none")], &["--alumet", "none"]);
-    refused(&["top", "--from", &file, "--once", "--alumet", &file], &["--alumet", "no CSV of Alumet's"]);
+    refused(&["top", "--from", &file, "--once", "--alumet", &file], &["--alumet", "not Alumet CSV"]);
     let alumet = measured(&room);
     let began = ["top", "--from", &file, "--once", "--alumet", &alumet, "--alumet-began", "noon"];
     misused(&began, &["--alumet-began noon", "2026-11-24T"]);

@@ -276,7 +276,7 @@ fn a_person_sees_causes_and_files_and_what_cannot_be_shown_is_said_in_one_line()
     words.iter().for_each(|w| assert!(text.contains(w), "no {w} in\n{text}"));
     let plain = Mount::new(&[]);
     refused(&["top", &plain.dir(), "--once"], &["mounted without --profile", "joulefs mount IMAGE DIR --profile"]);
-    refused(&["top", &m.room.text("."), "--once"], &["not the directory of a mounted volume"]);
+    refused(&["top", &m.room.text("."), "--once"], &["not a JouleFS mount point"]);
     refused(&["top", &m.room.text("none"), "--once"], &["none", "No such file"]);
     misused(&["top", &m.dir(), "--from", "x"], &["--from"]);
     misused(&["top", "--mount", &m.dir(), "--profile", "microdrive"], &["--profile"]);
@@ -300,7 +300,7 @@ fn only_root_and_who_mounted_may_ask_for_which_file_what_was_spent() {
     let (code, said) = as_nobody(&program, &["top", &m.dir(), "--once"]);
     assert_eq!(code, Some(1), "{said}");
     assert!(
-        said.contains("only root and the user who mounted may ask") && said.trim_end().lines().count() == 1,
+        said.contains("only root and the user who mounted the volume") && said.trim_end().lines().count() == 1,
         "{said}"
     );
     assert!(!said.contains("secret-name"));

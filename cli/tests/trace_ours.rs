@@ -52,7 +52,7 @@ fn the_parts_of_a_recording_are_paid_for_once_each_and_the_later_one_finds_what_
     let parts = (pj(&first) + pj(&second)) as f64 / pj(&whole) as f64;
     assert!((0.98..1.05).contains(&parts), "{parts}");
     let said = done(&["trace", "replay", &file, "--from", &cut]);
-    assert!(said.contains("made, and not paid for"), "{said}");
+    assert!(said.contains("replayed, and not counted"), "{said}");
 }
 
 #[test]

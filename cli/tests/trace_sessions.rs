@@ -47,11 +47,11 @@ fn rates_and_idle_energy_are_those_of_the_sessions() {
     let some = stat(&["--from", "10s", "--to", "20s"]);
     assert_eq!((&some["requests"], &some["timing"]["after"]), (&100.into(), &1800.into()));
     let told = done(&["trace", "stat", &file, "--max-gap", "5s", "--to", "70d"]);
-    assert!(told.contains("1 pauses of") && told.contains("count as 5.000 s each"), "{told}");
+    assert!(told.contains("1 pauses, ") && told.contains("shortened to 5.000 s each"), "{told}");
 
     let page = room.text("t.html");
     done(&["trace", "stat", &file, "--max-gap", "5s", "--html", &page]);
-    assert!(fs::read_to_string(&page).unwrap().contains("1 pauses of"));
+    assert!(fs::read_to_string(&page).unwrap().contains("1 pauses, "));
 
     // Idle energy falls with the pause.
     let replay = |options: &[&str]| json(&[&["trace", "replay", &file, "--profile", "microdrive"], options].concat());
@@ -65,7 +65,7 @@ fn rates_and_idle_energy_are_those_of_the_sessions() {
     assert_eq!((&half["requests"], &half["timing"]["before"]), (&1000.into(), &1000.into()));
     let told =
         done(&["trace", "replay", &file, "--max-gap", "5s", "--compare", "profile=galaxy-nexus-emmc,kirin9000-ufs31"]);
-    assert!(told.contains("1 pauses of"), "{told}");
+    assert!(told.contains("1 pauses, "), "{told}");
 
     // What is written in another format is the session, too.
     let other = room.text("t.txt");
@@ -112,14 +112,14 @@ fn what_is_out_of_order_is_said_with_how_far() {
         format!("{},host,0,Read,{},4096,100\n", 128_166_372_000_000_000 + seconds * 10_000_000, seconds * 4096)
     };
     fs::write(&file, [0, 5, 2, 6, 4].map(line).concat()).unwrap();
-    let said = "2 told out of order of time, by 3.000 s at most";
+    let said = "2 events out of time order, by 3.000 s at most";
     for args in [&["trace", "stat"][..], &["trace", "replay"], &["energy"]] {
         let told = done(&[args, &[&file]].concat());
         assert!(told.contains(said), "{args:?}: {told}");
     }
     // What is shown as if it happened now says so, too.
     let shown = joulefs(&["top", "--from", &file, "--once", "--no-wait", "--delay", "10", "-p", "microdrive"]);
-    assert!(shown.out.contains("2 events told out of order of time"), "{}{}", shown.out, shown.err);
+    assert!(shown.out.contains("2 events out of time order"), "{}{}", shown.out, shown.err);
     let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
     assert!(converted.err.contains(said), "{}", converted.err);
     fs::write(&file, [0, 2, 4, 5, 6].map(line).concat()).unwrap();
@@ -138,7 +138,7 @@ fn a_recording_of_threads_one_after_the_other_is_put_in_order_and_lines_out_of_o
     fs::write(&file, format!("{in_order}1 6000 pwrite 30 0 4096\n")).unwrap();
     for args in [&["trace", "stat"][..], &["trace", "replay"]] {
         let told = done(&[args, &[&file]].concat());
-        assert!(told.contains("1 told out of order of time, by 3.00 ms at most"), "{args:?}: {told}");
+        assert!(told.contains("1 events out of time order, by 3.00 ms at most"), "{args:?}: {told}");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_session_without_calls_is_no_replay() {
     fs::write(&file, "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n1 10 pwrite 30 0 4096\n1 20 fsync 30 0\n")
         .unwrap();
     fs::create_dir(&dir).unwrap();
-    let words = ["calls: no call lies in the session", "3 lie before it, 0 after it"];
+    let words = ["calls: no call in the session", "3 are before it, 0 after it"];
     let replay = ["trace", "replay", &file, "--from", "1h"];
     refused(&replay, &words);
     refused(&[&replay[..], &["--into", &dir]].concat(), &words);
@@ -164,7 +164,7 @@ fn what_strace_wrote_without_times_is_told_from_what_is_no_recording() {
     let (file, other) = (room.text("app.strace"), room.text("other"));
     for line in ["openat(AT_FDCWD, \"/a\", O_RDONLY) = 3", "[pid  7] read(3, \"x\", 1) = 1", "12 close(3) = 0"] {
         fs::write(&file, format!("{line}\n")).unwrap();
-        refused(&["trace", "stat", &file], &["no recording in a known format", "strace -f -ttt"]);
+        refused(&["trace", "stat", &file], &["not a recording in a known format", "strace -f -ttt"]);
     }
     fs::write(&other, "let n = f(3);\n").unwrap();
     assert!(!joulefs(&["trace", "stat", &other]).err.contains("strace"), "a program is no recording of one");

@@ -39,7 +39,7 @@ fn a_volume_is_not_made_by_options_that_cannot_be() {
     misused(&["mkfs", &image, "--size", "100M", "--overprovision", "-5"], &["--overprovision -5", "below 100"]);
     misused(&["age", &image, "--size", "1K", "--recipe", "full"], &words);
     misused(&["age", "--size", "1K", "--recipe", "full"], &words);
-    misused(&["age", "--size", "900T", "--recipe", "full"], &["--size 900T", "larger than F2FS"]);
+    misused(&["age", "--size", "900T", "--recipe", "full"], &["--size 900T", "larger than the maximum of F2FS"]);
     misused(&["age", "--size", "1K", "--compare"], &words);
     // A wrong option is said before what is there.
     done(&["mkfs", &image, "--size", "100M"]);
@@ -144,8 +144,8 @@ fn a_file_of_another_kind_is_named_for_what_it_is() {
     let image = room.text("w.img");
     done(&["mkfs", &image, "--size", "100M"]);
     let place = format!("{image}:/");
-    misused(&["info", &place], &["w.img:/", "the image is meant"]);
-    misused(&["mount", &place, &room.text(".")], &["w.img:/", "the image is meant"]);
+    misused(&["info", &place], &["w.img:/", "give the image itself"]);
+    misused(&["mount", &place, &room.text(".")], &["w.img:/", "give the image itself"]);
     // A copy replaces files; a pipe is none.
     assert!(std::process::Command::new("mkfifo").arg(room.path("pipe")).status().unwrap().success());
     done(&["cp", &small, &place]);

@@ -142,11 +142,11 @@ fn disks_that_we_do_not_keep_to_are_refused() {
         said cp /tmp/said /dev/disk:/x"#;
     let Some(run) = run(script) else { return };
     for words in [
-        "/dev/less: zone 8 takes 768 of its 1024 blocks",
-        "/dev/few: only 12 of its zones may be active at a time",
-        "/dev/disk: a zoned disk, which the log of ScherlFS does not suit",
+        "/dev/less: zone 8 has a capacity of 768 of its 1024 blocks",
+        "/dev/few: JouleFS cannot respect the disk's limit of 12 active zones",
+        "/dev/disk: zoned disk; ScherlFS does not support zones",
         "/dev/disk: holds data; give --force to overwrite it",
-        "/dev/disk: a zoned disk, which is written only directly",
+        "/dev/disk: zoned disk; leave out --profile",
         "the volume's sections are not the device's zones",
     ] {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);

@@ -108,7 +108,7 @@ impl Caller for Volume {
         Ok(self.part(file)?.read_exact_at(bytes, at)?)
     }
     fn wrong(&mut self, file: u32, at: u64) -> Self::Error {
-        format!("{}: from byte {at} on it does not hold what was written there", Self::path(file).display()).into()
+        format!("{}: does not contain what was written, from byte {at} on", Self::path(file).display()).into()
     }
 }
 

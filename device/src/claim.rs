@@ -71,7 +71,8 @@ pub enum OpenError {
         by: String,
     },
     /// It stands on a file that another process has open.
-    #[error("{path}: stands on {file}, which is in use by {by}; unmount or stop that first", path = path.display(), file = file.display())]
+    #[error("{path}: is backed by {file}, which is in use by {by}; unmount or stop that first", path = path.display(),
+        file = file.display())]
     BackingLocked {
         /// The block device.
         path: PathBuf,
@@ -81,7 +82,8 @@ pub enum OpenError {
         by: String,
     },
     /// A loop device stands on it.
-    #[error("{path}: held by {loop_device}; detach it first (losetup -d {loop_device})", path = path.display(), loop_device = loop_device.display())]
+    #[error("{path}: used by {loop_device}; detach it first (losetup -d {loop_device})", path = path.display(),
+        loop_device = loop_device.display())]
     HeldByLoop {
         /// The image.
         path: PathBuf,

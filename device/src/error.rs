@@ -40,7 +40,7 @@ pub enum DeviceError {
         op: &'static str,
     },
     /// The device has no such command.
-    #[error("{op} refused: the device has no such command")]
+    #[error("{op} refused: the device does not support it")]
     Unsupported {
         /// The operation's name.
         op: &'static str,

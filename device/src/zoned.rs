@@ -98,7 +98,7 @@ impl<D: BlockDevice> Zones for Zoned<D> {
     fn reset(&self, zone: u64, tag: Tag) -> Result<()> {
         let begin = zone.saturating_mul(self.zone);
         if zone < self.conventional || begin >= self.inner.blocks() {
-            return Err(refused("reset of what is no sequential zone", Lba(begin)));
+            return Err(refused("reset outside a sequential zone", Lba(begin)));
         }
         let mut pointers = self.pointers.lock();
         self.inner.discard(Lba(begin), self.end(zone) - begin, tag)?;
@@ -148,7 +148,7 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
                 if !self.failed.load(Relaxed) {
                     self.refused.fetch_add(1, Relaxed);
                 }
-                return Err(refused("write that is not at the zone's write pointer", Lba(from)));
+                return Err(refused("write not at the zone's write pointer", Lba(from)));
             }
             self.inner.write(Lba(from), part, tag).inspect_err(|_| self.failed.store(true, Relaxed))?;
             if sequential {

@@ -124,7 +124,12 @@ impl Volume {
             self.check_has_key(dir)?;
         }
         if !self.has(Features::CASEFOLD) {
-            return Err(vfs::Error::Unsupported("names that fold case, which this volume may not hold".into()).into());
+            return Err(vfs::Error::Unsupported(
+                "case-insensitive names; the volume lacks the feature \
+                casefold"
+                    .into(),
+            )
+            .into());
         }
         if !self.is_empty_dir(dir, content)? {
             return Err(vfs::Error::NotEmpty.into());
@@ -135,7 +140,12 @@ impl Volume {
     /// Refuses to make a file a compressed one, or a plain one, where that is not possible.
     fn may_turn_compressed(&self, inode: &Inode) -> Result<()> {
         if !self.has(Features::COMPRESSION) {
-            return Err(vfs::Error::Unsupported("compressed files, which this volume may not hold".into()).into());
+            return Err(vfs::Error::Unsupported(
+                "compressed files; the volume lacks the feature \
+                compression"
+                    .into(),
+            )
+            .into());
         }
         if inode.kind == FileKind::Directory {
             return Ok(());

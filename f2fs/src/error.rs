@@ -26,7 +26,7 @@ pub enum Error {
         source: FormatError,
     },
     /// What is in memory contradicts itself.
-    #[error("the volume takes no changes until it is mounted again, and its last checkpoint stays: {0}")]
+    #[error("the volume accepts no more changes until it is mounted again, and its last checkpoint is unchanged: {0}")]
     Violated(#[from] Violation),
 }
 

@@ -44,7 +44,7 @@ impl Health {
         if state > before {
             *text = why.to_string();
             self.state.store(state, Ordering::Release);
-            log::error!("the volume takes no changes any more: {text}");
+            log::error!("the volume accepts no more changes: {text}");
         }
     }
 

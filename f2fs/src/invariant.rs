@@ -51,7 +51,7 @@ pub enum Violation {
         room: u64,
     },
     /// A block was about to be overwritten too early.
-    #[error("segment {seg}, block {off} was handed out while the last checkpoint still needs it")]
+    #[error("segment {seg}, block {off} was allocated while the last checkpoint still needs it")]
     Held {
         /// Its segment.
         seg: SegNo,

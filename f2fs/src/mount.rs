@@ -88,8 +88,8 @@ pub enum MountError {
     /// The newest checkpoint is whole, and says what cannot be. The one before it is not taken in its place: the next
     /// write would make final what that one lacks.
     #[error(
-        "the newest checkpoint ({version}, in pack {pack}) is whole but wrong: {fault}. joulefs fsck --repair mends it if \
-         that is possible; joulefs rescue copies the files out without a checkpoint{}",
+        "the newest checkpoint ({version}, in pack {pack}) is whole but wrong: {fault}. joulefs fsck --repair repairs \
+         it if possible; joulefs rescue copies the files out without a checkpoint{}",
         older.map_or(String::new(), |older| format!(
             "; --checkpoint older (mount: -o checkpoint=older) shows the volume as of checkpoint {older}, read-only"
         ))
@@ -108,7 +108,7 @@ pub enum MountError {
     #[error("no older checkpoint: {0}")]
     NoOlder(Box<Error>),
     /// Features that can be read but not written.
-    #[error("cannot write to this volume: {} not implemented for writing; mount it read-only", features.join(", "))]
+    #[error("cannot write to this volume: {} not supported for writing; mount it read-only", features.join(", "))]
     CannotWrite {
         /// Their names.
         features: Vec<String>,
@@ -120,7 +120,7 @@ pub enum MountError {
         features: Vec<String>,
     },
     /// An option that can do nothing on this volume.
-    #[error("{option} would do nothing: the volume was made without the feature {feature} ({remedy}); leave it away")]
+    #[error("{option} has no effect: the volume lacks the feature {feature} ({remedy}); leave it out")]
     NoEffect {
         /// The option as it was given.
         option: String,
@@ -134,7 +134,7 @@ pub enum MountError {
     Zones(&'static str),
     /// What was synced since the last checkpoint cannot be replayed.
     #[error(
-        "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
+        "cannot replay files fsynced since the last checkpoint: {0}; norecovery reads the volume as of that checkpoint"
     )]
     RollForward(Error),
     /// Anything else.

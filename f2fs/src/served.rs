@@ -96,14 +96,14 @@ impl vfs::Volume for Volume {
         let missing = (!missing.is_empty()).then(|| missing.join(", ") + ": joulefs fsck --repair restores it");
         let quotas = inos.iter().any(|ino| ino.0 != 0);
         let counted = (quotas && !self.read_only()).then(|| {
-            "usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux mounts it \
-             without quotas until fsck.f2fs has counted anew"
+            "JouleFS does not count usage by owner while it writes, and marks the volume: Linux mounts it without \
+             quotas until fsck.f2fs recounts the usage"
                 .to_owned()
         });
         let older = (self.options.checkpoint == CheckpointChoice::Older).then(|| {
             format!(
-                "read-only, as of checkpoint {}, the one before the newest; joulefs fsck --repair --checkpoint older gives \
-                 the newest up for it",
+                "read-only, as of checkpoint {}, the one before the newest; joulefs fsck --repair --checkpoint older \
+                 discards the newest one",
                 self.cp.read().checkpoint.version
             )
         });

@@ -350,7 +350,7 @@ impl Volume {
     /// as a power cut leaves it.
     pub(crate) fn left_a_gap(&self) {
         if self.dev.zones().is_some() {
-            self.health.fail_for_good("a write to a zone failed, and nothing can be written behind the gap it left");
+            self.health.fail_for_good("a write to a zone failed, and nothing can be written after the gap it left");
         }
     }
 
@@ -392,7 +392,7 @@ impl Volume {
         }
         match self.health.why() {
             None => Ok(()),
-            Some(why) => Err(vfs::Error::device(format_args!("the volume takes no changes: {why}")).into()),
+            Some(why) => Err(vfs::Error::device(format_args!("the volume accepts no changes: {why}")).into()),
         }
     }
 

@@ -72,7 +72,7 @@ fn options_outside_their_range_are_refused_by_name() {
         assert!(said.starts_with(name), "{said}");
     }
     let said = refusal(Options { blocks: Some(65 * MIB), ..plain() });
-    assert_eq!(said, "16640 blocks asked for, the device has 16384");
+    assert_eq!(said, "16640 blocks requested, but the device has 16384");
     let said = refusal(Options { overprovision: Some(1e-6), ..plain() });
     assert!(said.contains("the reserve"), "{said}");
 }

@@ -39,7 +39,7 @@ pub enum FindingKind {
     // --- superblock and checkpoint ---
     #[error("superblock copy {copy}: {error}")]
     SuperblockBad { copy: u8, error: FormatError },
-    #[error("superblock copies differ from byte {offset} on")]
+    #[error("superblock copies differ, first at byte {offset}")]
     SuperblockCopiesDiffer { offset: usize },
     #[error("superblock: unknown feature bits {bits:#x}")]
     UnknownFeatures { bits: u32 },
@@ -55,14 +55,14 @@ pub enum FindingKind {
     CheckpointField { pack: Pack, error: FormatError },
     #[error("checkpoint pack {pack} carries error marks: {flags:?}")]
     ErrorFlags { pack: Pack, flags: CpFlags },
-    #[error("{total} of the checkpoint is {stored}, counted {counted}")]
+    #[error("{total} of the checkpoint is {stored}, but {counted} were counted")]
     TotalWrong { total: Total, stored: u64, counted: u64 },
     #[error("{nodes} node blocks written after the checkpoint wait for roll-forward")]
     NeedsRecovery { nodes: u64 },
     #[error("synced after the checkpoint: {}inode {}, {} node blocks and {} blocks of contents",
         .0.path.as_ref().map_or(String::new(), |path| format!("{path}, ")), .0.ino, .0.nodes, .0.blocks)]
     Synced(Synced),
-    #[error("{nodes} node blocks were written after the checkpoint that no fsync asked for: no part of the volume")]
+    #[error("{nodes} node blocks were written after the checkpoint without an fsync: not part of the volume")]
     UnsyncedNodes { nodes: u64 },
     #[error("nat_bits: block {block} of the NAT is marked {marked}, but is {is}")]
     NatBitsWrong { block: u32, marked: &'static str, is: &'static str },
@@ -80,11 +80,11 @@ pub enum FindingKind {
     NatJournalBad { error: FormatError },
     #[error("NAT journal: entry for node {nid}, outside the NAT")]
     NatJournalNid { nid: Nid },
-    #[error("NAT entry of node {nid}: says it belongs to inode {stored}, but it is inode {is}'s")]
+    #[error("NAT entry of node {nid}: owner is inode {stored}, must be inode {is}")]
     NatInoWrong { nid: Nid, stored: Ino, is: Ino },
     #[error("NAT entry of node {nid}, which no volume has, is inode {ino} at {addr}; must be inode {nid} at 1")]
     NatReserved { nid: Nid, ino: Ino, addr: BlockAddr },
-    #[error("NAT entry of node {nid} (inode {ino}) at {addr}: nothing leads there")]
+    #[error("NAT entry of node {nid} (inode {ino}) at {addr}: nothing refers to it")]
     Unreachable { nid: Nid, ino: Ino, addr: BlockAddr },
 
     #[error("NAT: under its entry in the journal, node {nid} has one with an address and no inode")]
@@ -95,17 +95,17 @@ pub enum FindingKind {
     SitJournalBad { error: FormatError },
     #[error("SIT journal: entry for segment {segment}, outside the main area")]
     SitJournalSegment { segment: SegNo },
-    #[error("SIT entry of segment {segment}: count is {stored}, its map has {counted}")]
+    #[error("SIT entry of segment {segment}: count is {stored}, but its map has {counted}")]
     SitCountMismatch { segment: SegNo, stored: u16, counted: u16 },
     #[error("SIT: under its entry in the journal, segment {segment} has one whose count is not that of its map")]
     SitShadowed { segment: SegNo },
-    #[error("SIT entry of segment {segment}: type {stored} is none")]
+    #[error("SIT entry of segment {segment}: unknown type {stored}")]
     SitTypeBad { segment: SegNo, stored: u16 },
     #[error("SIT entry of segment {segment}: type is {stored:?}, but it holds {holds}")]
     SitClassWrong { segment: SegNo, stored: LogType, holds: Class },
     #[error("SIT entry of segment {segment}: {count} blocks in use are not marked, the first at {first}")]
     SitMissing { segment: SegNo, first: BlockAddr, count: u16 },
-    #[error("SIT entry of segment {segment}: {count} blocks are marked that nothing uses, the first at {first}")]
+    #[error("SIT entry of segment {segment}: {count} unused blocks are marked as in use, the first at {first}")]
     SitSurplus { segment: SegNo, first: BlockAddr, count: u16 },
 
     // --- summaries and logs ---

@@ -42,8 +42,8 @@ fn check_user(req: &Request, what: &'static str) -> Result<()> {
     }
 }
 
-const SPENT: &str = "what was spent for which file is a matter of root and of whoever mounted";
-const OTHERS: &str = "where a file lies is a matter of root and of whoever mounted";
+const SPENT: &str = "only root and the user who mounted the volume may read the energy of files";
+const OTHERS: &str = "only root and the user who mounted the volume may read the layout of files";
 
 /// The answer to reading an attribute, if it is ours.
 pub(crate) fn read(
@@ -107,7 +107,7 @@ pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], v
         }));
     }
     (ino == fs.root() && name == SETTING.as_bytes()).then(|| {
-        check_user(req, "settings are for root and for whoever mounted")?;
+        check_user(req, "only root and the user who mounted the volume may change settings")?;
         let text = std::str::from_utf8(value).map_err(|_| Error::Invalid("a setting is text"))?;
         let (name, value) = text.trim().split_once('=').ok_or(Error::Invalid("a setting is written name=value"))?;
         fs.tune(name, value).map_err(|why| {

@@ -40,10 +40,13 @@ impl Kept {
         match self.write() {
             Ok(()) => {}
             Err(Errno::PERM | Errno::NOSYS) => {
-                log::info!("the kernel writes back open files in its own time: only root can ask it");
+                log::info!(
+                    "the kernel writes back open files on its own schedule: only root can make it do so \
+                    earlier"
+                );
                 self.may_ask = false;
             }
-            Err(e) => log::debug!("the kernel could not be asked to write back: {e}"),
+            Err(e) => log::debug!("cannot make the kernel write back: {e}"),
         }
     }
 

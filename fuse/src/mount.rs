@@ -158,7 +158,8 @@ pub enum MountError {
     },
     /// This user may not open the device, and `fusermount3` opens it as this user.
     #[error(
-        "/dev/fuse: {error}; whoever mounts must be able to open it (as root: chmod 666 /dev/fuse); ls, cat, cp and the like need no mount"
+        "/dev/fuse: {error}; the user who mounts must be able to open it (as root: chmod 666 /dev/fuse); ls, cat, cp \
+         and the like need no mount"
     )]
     NotMine {
         /// Why the device cannot be opened.
@@ -466,7 +467,11 @@ impl Mounted {
                     log::info!("signal {signal}: unmounting {}", self.dir.display());
                     asked = true;
                     if self.detach(false).is_err() {
-                        log::warn!("{} is in use; {} s to close its files", self.dir.display(), GRACE.as_secs());
+                        log::warn!(
+                            "{} is in use; its files must be closed within {} s",
+                            self.dir.display(),
+                            GRACE.as_secs()
+                        );
                         if let Err(error) = self.detach(true) {
                             log::error!("{}: cannot unmount: {error}", self.dir.display());
                         }
@@ -475,7 +480,7 @@ impl Mounted {
                 // The threads that serve keep waiting for the kernel and end with the process; their
                 // calls meet a volume that is unmounted.
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
-                    log::warn!("{}: ended by force, files were open", self.dir.display());
+                    log::warn!("{}: ended by force while files were open", self.dir.display());
                     return Ok(());
                 }
                 // Cannot be: `sender` lives in self.

@@ -354,7 +354,7 @@ pub(crate) fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
     // The kind is in bits 12 to 15; no kind at all means a regular file, as in mknod(2).
     let kind = match (mode & 0o170000) as u16 {
         0 => FileKind::Regular,
-        bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode names no kind of file"))?,
+        bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode has no file type"))?,
     };
     Ok(NewNode { kind, perm: perm(mode), umask: perm(umask), rdev: unpack(rdev) })
 }

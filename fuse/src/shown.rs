@@ -42,7 +42,7 @@ pub struct Owner {
 
 /// Attributes that give rights of their own.
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
-const NO_LISTS: &str = "no access lists where rights are those of umask=, dmask= or fmask=";
+const NO_LISTS: &str = "no access lists on a mount with umask=, dmask= or fmask=";
 
 impl Owner {
     /// True if something is shown that the volume does not say.
@@ -95,7 +95,7 @@ impl Owner {
                 continue;
             }
             if asked.is_some_and(|id| Some(id) != shown) {
-                return Err(Error::NotPermitted("everything is mounted as belonging to one user or group"));
+                return Err(Error::NotPermitted("the mount shows all files as owned by one user or group"));
             }
             *asked = None;
         }
@@ -132,7 +132,7 @@ impl Shown {
         match perm & self.owner.hidden() {
             0 => Ok(()),
             _ => {
-                Err(Error::NotPermitted("no set-id bits where everything is mounted as belonging to one user or group"))
+                Err(Error::NotPermitted("no set-id bits where the mount shows all files as owned by one user or group"))
             }
         }
     }
@@ -149,7 +149,7 @@ impl FileSystem for Shown {
             let kind = self.fs.getattr(ino)?.kind;
             match self.owner.rights(kind) {
                 Some(rights) if perm == rights => set.perm = None,
-                Some(_) => return Err(Error::NotPermitted("rights are those of umask=, dmask= or fmask=")),
+                Some(_) => return Err(Error::NotPermitted("modes are fixed by umask=, dmask= or fmask=")),
                 None if kind != FileKind::Directory => self.check(perm)?,
                 None => {}
             }

@@ -57,7 +57,9 @@ pub enum UnmountError {
     },
     /// Not unmounted: what is in memory cannot be made durable.
     #[error(
-        "{dir}: not unmounted: {what} cannot be made durable: {why}; mend that (is the host full?) and give: joulefs ctl {dir} retry; or copy it elsewhere: joulefs ctl {dir} save NEW_DIR; or lose it: joulefs unmount --give-up-unwritten {dir}",
+        "{dir}: not unmounted: {what} cannot be made durable: {why}; fix that (is the host full?) and run: joulefs ctl \
+         {dir} retry; or copy it elsewhere: joulefs ctl {dir} save NEW_DIR; or lose it: joulefs unmount \
+         --give-up-unwritten {dir}",
         dir = dir.display()
     )]
     NotDurable {
@@ -87,7 +89,7 @@ pub enum UnmountError {
         why: String,
     },
     /// Unmounted, and the volume is whole, but something else failed.
-    #[error("{dir}: unmounted, and the volume is whole, but: {why}", dir = dir.display())]
+    #[error("{dir}: unmounted and consistent, but: {why}", dir = dir.display())]
     Amiss {
         /// The directory.
         dir: PathBuf,
@@ -106,7 +108,7 @@ pub enum UnmountError {
         image: PathBuf,
     },
     /// Unmounted, but the serving process did not let go of the image in time.
-    #[error("{image}: still being written after {seconds} s; its process has not finished", image = image.display())]
+    #[error("{image}: still being written after {seconds} s; its process is still running", image = image.display())]
     StillWriting {
         /// The image.
         image: PathBuf,

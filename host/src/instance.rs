@@ -62,13 +62,17 @@ fn named(path: &Path) -> impl Fn(std::io::Error) -> HostError {
     move |e| match e.kind() {
         ErrorKind::PermissionDenied => {
             let path = path.display();
-            format!("{path}: {e}: only root may trace: run it as root, or play a recording with --from FILE").into()
+            format!(
+                "{path}: {e}; only root may trace: run joulefs top as root, or play a recording with --from \
+                FILE"
+            )
+            .into()
         }
         _ => format!("{}: {e}", path.display()).into(),
     }
 }
 
-fn put(path: &Path, text: &str) -> Result<(), HostError> {
+fn write_text(path: &Path, text: &str) -> Result<(), HostError> {
     fs::write(path, text).map_err(named(path))
 }
 
@@ -140,8 +144,8 @@ impl Instance {
     /// Sets its clock, gives each processor a buffer of so many KiB, and opens them.
     pub fn prepare(&mut self, kibibytes: u32) -> Result<(), HostError> {
         let dir = &self.dir.0;
-        put(&dir.join("trace_clock"), "mono")?;
-        put(&dir.join("buffer_size_kb"), &kibibytes.to_string())?;
+        write_text(&dir.join("trace_clock"), "mono")?;
+        write_text(&dir.join("buffer_size_kb"), &kibibytes.to_string())?;
         // Linux 5.0 and later have it; those before 6.1 wake earlier, see `wait`.
         self.wakes = fs::write(dir.join("buffer_percent"), FILLED).is_ok();
         let processors = dir.join("per_cpu");
@@ -165,7 +169,7 @@ impl Instance {
         let path = dir.join("format");
         let format = fs::read(&path).map_err(named(&path))?;
         buffers.learn(point.0, &format).map_err(|what| format!("{}: {what}", path.display()))?;
-        put(&dir.join("enable"), "1")
+        write_text(&dir.join("enable"), "1")
     }
 
     /// Waits so long, or until a buffer is filled in part or a signal comes.

@@ -41,12 +41,12 @@ const WRITING: [(&str, &str); 2] =
 const PAGES: [(&str, &str); 2] = [("writeback", "writeback_dirty_folio"), ("writeback", "writeback_dirty_page")];
 const FILES: (&str, &str) = ("writeback", "writeback_dirty_inode_enqueue");
 
-/// What is to be known of pages that are written in the background.
+/// How to attribute pages that are written in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writeback {
-    /// Of which file they are, and everyone who made pages of it dirty: an event for every page.
+    /// By file, and to every process that dirtied its pages: one event per page.
     Pages,
-    /// Of which file they are, and who first made it dirty since it was clean: an event for every file.
+    /// By file, and to the process that dirtied it first: one event per file.
     Files,
     /// Nothing.
     Off,
@@ -86,7 +86,7 @@ impl Kernel {
         let tracefs = tracefs()?;
         let mut blocks = Instance::create(&tracefs, "")?;
         if !blocks.has(BLOCK[0]) {
-            let why = "this kernel tells nothing of its disks (CONFIG_BLK_DEV_IO_TRACE)";
+            let why = "this kernel has no block tracepoints (CONFIG_BLK_DEV_IO_TRACE)";
             return Err(format!("{}: {why}: play a recording with --from FILE", tracefs.display()).into());
         }
         let header = blocks.read("events/header_page")?;

@@ -89,24 +89,25 @@ impl fmt::Display for Advice {
         match self {
             Advice::Defragment { files, share, cost, saved, reads } => write!(
                 f,
-                "Defragmenting {files} file{} ({share} % of the excess extents) costs {} and saves {} a read: worth it if \
-                 they are read whole {reads} time{} or more",
+                "Defragmenting {files} file{} ({share} % of the excess extents) costs {} and saves {} a read: worth it \
+                 if each is fully read {reads} time{} or more",
                 s(*files as u64),
                 cost.energy,
                 saved.energy,
                 s(*reads)
             ),
             Advice::DoNotDefragment => {
-                write!(f, "Do not defragment: a read of the most fragmented files would cost no less afterwards")
+                write!(f, "Do not defragment: reading the most fragmented files would not cost less")
             }
             Advice::NoRoom { blocks, free } => write!(
                 f,
-                "Clean before defragmenting: {blocks} blocks are to be copied, {free} are free in pieces above 512 KiB"
+                "Clean before defragmenting: {blocks} blocks must be copied, but only {free} are free in fragments \
+                 above 512 KiB"
             ),
             Advice::Clean { segments, blocks, freed, cost } => write!(
                 f,
-                "Clean {segments} segment{} if much is to be written soon: {blocks} blocks move for {}, {freed} segment{} \
-                 more are free. A volume at rest needs none",
+                "Clean {segments} segment{} before heavy writing: this moves {blocks} blocks for {} and frees {freed} \
+                 segment{}. An idle volume needs no cleaning",
                 s(*segments),
                 cost.energy,
                 s(*freed)
@@ -114,12 +115,12 @@ impl fmt::Display for Advice {
             Advice::Databases { share, reserving_places: true } => write!(
                 f,
                 "Reserve room for databases ahead ({share} % of the excess extents): fallocate, or SQLite's \
-                 SQLITE_FCNTL_CHUNK_SIZE; else they tear again as they grow"
+                 SQLITE_FCNTL_CHUNK_SIZE; otherwise they fragment again as they grow"
             ),
             Advice::Databases { share, reserving_places: false } => write!(
                 f,
-                "Databases have {share} % of the excess extents: they tear again as they grow, unless the mount \
-                 keeps room for them (joulefs mount -o prealloc=db)"
+                "Databases have {share} % of the excess extents: they fragment again as they grow, unless the mount \
+                 reserves space for them (joulefs mount -o prealloc=db)"
             ),
             Advice::Nothing => write!(f, "Nothing to do"),
         }

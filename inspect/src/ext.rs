@@ -86,7 +86,7 @@ impl TheirDevice for Lent {
             return Ok(());
         }
         let end = offset.checked_add(buf.len() as u64).filter(|end| *end <= self.size_bytes());
-        let end = end.ok_or(Error::Corrupt("an address behind the end"))?;
+        let end = end.ok_or(Error::Corrupt("an address after the end"))?;
         let less = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
         less.map_err(|_| Error::Corrupt("more blocks than it can have"))?;
         let (from, to) = (offset / BLOCK as u64, end.div_ceil(BLOCK as u64));
@@ -168,7 +168,7 @@ impl Reader<'_> {
             for e in all {
                 let (from, addr, len) = (u64::from(e.logical_block), e.physical_block, u64::from(e.length));
                 if addr.checked_add(len).is_none_or(|end| end > self.fs.sb.blocks_count) {
-                    return Err(Error::Corrupt("an extent behind the end"));
+                    return Err(Error::Corrupt("an extent after the end"));
                 }
                 if e.uninitialized {
                     out.reserved += len;
@@ -192,7 +192,7 @@ impl Reader<'_> {
                         out.take(logical, addr, 1);
                         found += 1;
                     }
-                    Some(_) => return Err(Error::Corrupt("a block behind the end")),
+                    Some(_) => return Err(Error::Corrupt("a block after the end")),
                     None => holes += 1,
                 }
             }
@@ -299,9 +299,9 @@ pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progres
     walk(&reader, options, progress, &mut out, [&mut inodes, &mut maps, &mut listings, &mut locked])?;
     for (cases, what) in [
         (&inodes, "inodes cannot be read"),
-        (&maps, "files have no map that can be read: they are told without blocks"),
-        (&listings, "directories cannot be read whole: what is in them may be missing"),
-        (&locked, "directories are encrypted: what is in them is missing"),
+        (&maps, "files have an unreadable block map: they are listed without blocks"),
+        (&listings, "directories cannot be read completely: files in them may be missing"),
+        (&locked, "directories are encrypted: files in them are missing"),
     ] {
         if cases.0 > 0 {
             out.damage.push(format!("{} {what}, the first is {}", cases.0, cases.1));
@@ -313,7 +313,7 @@ pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progres
                 let space = Space::of(&sit, 0);
                 out.segments = Some((sit, space));
             }
-            Err(e) => out.damage.push(format!("which blocks are in use cannot be known: {}", said(&e))),
+            Err(e) => out.damage.push(format!("cannot tell which blocks are in use: {}", said(&e))),
         }
     }
     Ok(out)

@@ -12,7 +12,7 @@ use format::{BlockAddr, FormatError, Ino, Nid};
 pub enum Finding {
     #[error("superblock copy {copy} is damaged ({error}); the other one is used")]
     Superblock { copy: u8, error: FormatError },
-    #[error("the image has {blocks} blocks, the volume {needs}: what lies behind is unknown")]
+    #[error("the image has {blocks} blocks, but the volume {needs}: the missing part is unknown")]
     CutShort { blocks: u64, needs: u64 },
     #[error("checkpoint pack {pack} is damaged ({error})")]
     Pack { pack: u8, error: FormatError },
@@ -22,27 +22,30 @@ pub enum Finding {
         "no checkpoint can be used: which blocks are in use is unknown; `joulefs rescue` looks for files without one"
     )]
     NoCheckpoint,
-    #[error("the {journal} journal is damaged ({error}): what it changed is unknown")]
+    #[error("the {journal} journal is damaged ({error}): its changes are unknown")]
     Journal { journal: &'static str, error: FormatError },
-    #[error("the pack has no room for its summaries: what the journals changed is unknown")]
+    #[error("the pack has no room for its summaries: the changes in the journals are unknown")]
     NoJournals,
     #[error("{count} blocks of the {table} cannot be read, the first at {first}")]
     TableUnreadable { table: &'static str, count: u64, first: BlockAddr },
-    #[error("{count} SIT entries are unlawful, the first of segment {first}: {error}")]
+    #[error("{count} SIT entries are invalid, the first is that of segment {first}: {error}")]
     Sit { count: u64, first: u32, error: FormatError },
     #[error("{count} node blocks cannot be read, the first at {first}")]
     NodeUnreadable { count: u64, first: BlockAddr },
-    #[error("{count} blocks in segments of nodes are valid and nobody's, the first at {first}")]
+    #[error("{count} valid blocks in node segments have no owner, the first at {first}")]
     Loose { count: u64, first: BlockAddr },
     #[error("{count} nodes lie where the SIT has no valid block of nodes, the first is {nid} at {addr}")]
     Unmarked { count: u64, nid: Nid, addr: BlockAddr },
-    #[error("{count} NAT entries lead to no node, the first is that of {nid}, to {addr}: what they held is unknown")]
+    #[error(
+        "{count} NAT entries lead to no node, the first is that of {nid}, to {addr}: the contents of these nodes \
+        are unknown"
+    )]
     NoNode { count: u64, nid: Nid, addr: BlockAddr },
-    #[error("{count} nodes belong to inodes that are not there, the first is of inode {ino}")]
+    #[error("{count} nodes belong to missing inodes, the first to inode {ino}")]
     NoInode { count: u64, ino: Ino },
-    #[error("{count} inodes have a wrong checksum, the first is {ino}; they are counted as they are")]
+    #[error("{count} inodes have a wrong checksum, the first is {ino}; they are counted anyway")]
     Checksum { count: u64, ino: Ino },
-    #[error("{count} inodes are unlawful, the first is {ino} ({error}): where their contents lie is unknown")]
+    #[error("{count} inodes are invalid, the first is {ino} ({error}): the location of their contents is unknown")]
     Inode { count: u64, ino: Ino, error: FormatError },
     #[error("{count} delta nodes are damaged, the first is of inode {ino} ({error}): their deltas are not counted")]
     DeltaNode { count: u64, ino: Ino, error: FormatError },
@@ -51,7 +54,8 @@ pub enum Finding {
     #[error("{count} addresses lie outside the main area, the first in inode {ino}: {addr}")]
     Outside { count: u64, ino: Ino, addr: BlockAddr },
     #[error(
-        "{count} files have another number of blocks than their inode says, the first is {ino}: {counted}, not {stored}"
+        "{count} files have a wrong number of blocks in their inode, the first is {ino}: {stored} stored, {counted} \
+         counted"
     )]
     Blocks { count: u64, ino: Ino, stored: u64, counted: u64 },
     #[error("the checkpoint counts {stored} {what}, {counted} were found")]

@@ -65,7 +65,7 @@ fn of_plan(plan: &Plan) -> Result<(), String> {
         merged.iter().filter_map(|(name, p)| Some((*name, p, cleaner(plan.kind, p)?))).collect();
     for name in &plan.control {
         match cleaned.iter().find(|(n, ..)| n == name) {
-            None => return Err(format!("control {name:?}: there is no variant of that name that says who cleans")),
+            None => return Err(format!("control {name:?}: no variant of that name sets a cleaning policy")),
             Some((.., who)) if !is_nobody(who) => {
                 return Err(format!("control {name:?}: a control's policy is {NOBODY:?}, not {:?}", who[0]));
             }
@@ -78,22 +78,19 @@ fn of_plan(plan: &Plan) -> Result<(), String> {
     }
     if plan.control.is_empty() {
         return Err(format!(
-            "no control: its variants compare who cleans, so one of them must have the policy {NOBODY:?} and be named \
-             (control = [{NOBODY:?}])"
+            "no control: its variants compare cleaning policies, so one of them must have the policy {NOBODY:?} and be \
+             named (control = [{NOBODY:?}])"
         ));
     }
     for (name, parameters, who) in &cleaned {
         if !parameters.contains_key("after") {
             return Err(format!(
-                "variant {name:?} does not say what work comes after (after = {{ mib = 64, file_kib = 16 }})"
+                "variant {name:?} does not define the work afterwards (after = {{ mib = 64, file_kib = 16 }})"
             ));
         }
         let mut controls = cleaned.iter().filter(|(n, ..)| plan.control.iter().any(|c| c == n));
         if !is_nobody(who) && !controls.any(|(_, p, _)| work(p) == work(parameters)) {
-            return Err(format!(
-                "variant {name:?} has no control: in none of {:?} the same work is done",
-                plan.control
-            ));
+            return Err(format!("variant {name:?} has no control: none of {:?} does the same work", plan.control));
         }
     }
     Ok(())
@@ -134,7 +131,7 @@ mod tests {
     #[test]
     fn a_comparison_that_does_not_say_what_work_comes_after_is_refused() {
         let e = refused(&format!("kind = \"bound\"\ncontrol = [\"none\"]\n[parameters]\nfill = 80\n{TWO}{NONE}"));
-        assert!(e.contains("variant \"a\" does not say what work comes after"), "{e}");
+        assert!(e.contains("variant \"a\" does not define the work afterwards"), "{e}");
     }
 
     #[test]
@@ -142,12 +139,12 @@ mod tests {
         let with = |control: &str, variants: &str| {
             refused(&format!("kind = \"bound\"\ncontrol = [{control:?}]\n{AFTER}{variants}"))
         };
-        assert!(with("nobody", &format!("{TWO}{NONE}")).contains("control \"nobody\": there is no variant"));
+        assert!(with("nobody", &format!("{TWO}{NONE}")).contains("control \"nobody\": no variant"));
         assert!(
             with("a", &format!("{TWO}{NONE}")).contains("control \"a\": a control's policy is \"none\", not \"atgc\"")
         );
         let e = with("none", &format!("{TWO}{NONE}fill = 70\n"));
-        assert!(e.contains("variant \"a\" has no control: in none of [\"none\"] the same work is done"), "{e}");
+        assert!(e.contains("variant \"a\" has no control: none of [\"none\"] does the same work"), "{e}");
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub enum LabError {
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
     /// SQLite does not take our file system for a disk.
-    #[error("SQLite and our file system: {0}")]
+    #[error("SQLite on JouleFS: {0}")]
     Register(String),
     /// A database that SQLite finds damaged.
     #[error("{file}: SQLite finds it damaged: {what}")]

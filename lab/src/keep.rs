@@ -24,7 +24,7 @@ use sim::aging::Recipe;
 #[non_exhaustive]
 pub enum NotKept {
     /// It is not the plan's.
-    #[error("{experiment}: {what}: only what the plan says is kept")]
+    #[error("{experiment}: {what}: only full runs of the unchanged plan can be stored")]
     NotThePlan {
         /// The experiment.
         experiment: String,
@@ -32,7 +32,7 @@ pub enum NotKept {
         what: String,
     },
     /// Nothing measures a published number.
-    #[error("{experiment}: nothing answers {quantity:?}: no phase {of:?} measured {measure:?} in its unit")]
+    #[error("{experiment}: no result for {quantity:?}: no phase {of:?} measured {measure:?} in its unit")]
     Unanswered {
         /// The experiment.
         experiment: String,
@@ -188,7 +188,7 @@ pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotK
         }
     }
     match outcome.variants.iter().find(|v| !jobs.iter().any(|j| is_it(j, v))) {
-        Some(v) => Err(differs(format!("variant {}, seed {}, ran otherwise", v.name, v.seed))),
+        Some(v) => Err(differs(format!("variant {}, seed {}, ran differently", v.name, v.seed))),
         None => Ok(()),
     }
 }

@@ -15,10 +15,10 @@ use lab::plan::PlanError;
 use terminal::schema::{self, Schema};
 use terminal::{Failure, meant, output, program};
 
-/// Repeat the papers' measurements and compare.
+/// Repeat published measurements and compare the numbers.
 ///
-/// An experiment is a plan, the published numbers and a README that says what is claimed. Everything runs
-/// on simulated devices in virtual time: the same seed gives the same result, to the last picojoule.
+/// An experiment is a plan, the published numbers and a README with the claims. Everything runs on simulated devices
+/// in virtual time: the same seed gives the same result, to the last picojoule.
 #[derive(Parser)]
 #[command(name = "joulefs-lab", bin_name = "joulefs lab", version, propagate_version = true, max_term_width = 100)]
 #[command(

@@ -200,7 +200,7 @@ pub struct Experiment {
 #[non_exhaustive]
 pub enum PlanError {
     /// Neither shipped nor a directory.
-    #[error("no experiment {name:?}: shipped are {known}; or give the path of an experiment's directory")]
+    #[error("no experiment {name:?}: choose {known}, or give the path of an experiment's directory")]
     Unknown {
         /// What was asked for.
         name: String,

@@ -74,10 +74,10 @@ pub enum ListenError {
         error: io::Error,
     },
     /// Somebody does already.
-    #[error("{}: a server listens there already", .0.display())]
+    #[error("{}: another server listens there already", .0.display())]
     Taken(PathBuf),
     /// There is something else.
-    #[error("{}: there already, and no socket", .0.display())]
+    #[error("{}: exists and is not a socket", .0.display())]
     NoSocket(PathBuf),
     /// Waiting for clients or for the end failed.
     #[error("waiting for clients: {0}")]
@@ -255,7 +255,7 @@ impl Clients {
             let settling = || connected.iter().filter(|(_, client)| !client.settled).map(|(number, _)| *number);
             let (dawdler, count) = (settling().next(), settling().count());
             if let Some(dawdler) = dawdler.filter(|_| count >= SETTLING) {
-                log::warn!("client {dawdler} is sent away: it has not settled what it wants, and others wait");
+                log::warn!("client {dawdler} disconnected: it did not finish the handshake, and others wait");
                 if let Some(client) = connected.remove(&dawdler) {
                     client.stream.shutdown(Shutdown::Both);
                 }
@@ -279,9 +279,7 @@ impl Clients {
     fn admit(&self, number: u64) -> Result<(), String> {
         let mut connected = self.connected.lock();
         if connected.values().filter(|client| client.settled).count() >= CLIENTS {
-            return Err(format!(
-                "{CLIENTS} clients are connected, and keep their places though they may be idle; disconnect one"
-            ));
+            return Err(format!("{CLIENTS} clients are connected, the maximum; disconnect one"));
         }
         let Some(client) = connected.get_mut(&number) else { return Err("came too late".to_owned()) };
         client.settled = true;
@@ -389,13 +387,13 @@ impl Listener {
                     // Who wanted in has gone again.
                     Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
                     Err(e) => {
-                        log::warn!("a client cannot be let in: {e}");
+                        log::warn!("cannot accept a client: {e}");
                         thread::sleep(BREATH);
                     }
                 }
             };
             if let Err(e) = clients.welcome(stream, number, export) {
-                log::warn!("client {number} is sent away: {e}");
+                log::warn!("client {number} rejected: {e}");
             }
         }
         Ok(())

@@ -39,7 +39,7 @@ pub enum SessionError {
     #[error("no export {0:?}")]
     NoExport(String),
     /// There is no place for it.
-    #[error("sent away: {0}")]
+    #[error("rejected: {0}")]
     NoPlace(String),
     /// It broke off, or waited for too long.
     #[error(transparent)]

@@ -17,13 +17,13 @@ pub const REQUEST_LIMIT: u32 = 1 << 25;
 #[non_exhaustive]
 pub enum WordError {
     /// Not the number that starts an option.
-    #[error("{found:#018x} where an option starts")]
+    #[error("{found:#018x} at the start of an option")]
     NoOption {
         /// What stands there.
         found: u64,
     },
     /// Not the number that starts a request.
-    #[error("{found:#010x} where a request starts")]
+    #[error("{found:#010x} at the start of a request")]
     NoRequest {
         /// What stands there.
         found: u32,
@@ -35,7 +35,7 @@ pub enum WordError {
         found: u32,
     },
     /// Data of an option beyond [`OPTION_LIMIT`].
-    #[error("{length} bytes of data with option {option}; {OPTION_LIMIT} are the limit")]
+    #[error("{length} bytes of data with option {option}; the limit is {OPTION_LIMIT}")]
     LongOption {
         /// The option.
         option: u32,

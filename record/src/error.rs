@@ -26,7 +26,7 @@ pub enum RecordError {
         known: u16,
     },
     /// A recording of something else than asked for.
-    #[error("a recording of {found}, not of {asked}")]
+    #[error("a recording of {found}, but one of {asked} is needed")]
     Kind {
         /// What it is of.
         found: Kind,
@@ -34,7 +34,7 @@ pub enum RecordError {
         asked: Kind,
     },
     /// Bytes that no writer wrote.
-    #[error("damaged at byte {at}: {what}; {records} records before it are whole")]
+    #[error("damaged at byte {at}: {what}; the {records} records before it are intact")]
     Damaged {
         /// Where in the recording.
         at: u64,
@@ -44,7 +44,7 @@ pub enum RecordError {
         records: u64,
     },
     /// It has no end: whoever wrote it was interrupted.
-    #[error("cut short at byte {at}: {records} records are whole, the end is missing")]
+    #[error("cut short at byte {at}: the end is missing after {records} intact records")]
     CutShort {
         /// Where it stops.
         at: u64,

@@ -274,7 +274,7 @@ fn without_being_asked_for_no_contents_are_in_a_recording_and_its_version_is_the
     let whole = sink.bytes();
     assert_eq!(whole[8..10], [2, 0]);
     // Whoever looks at its beginning is told.
-    assert!(String::from_utf8_lossy(&whole[..200]).contains("holds the contents of the files"));
+    assert!(String::from_utf8_lossy(&whole[..200]).contains("contains the contents of the files"));
     let held = |event: Event| match event.call {
         Call::WasContents { bytes, .. } | Call::Write { contents: Contents::Given(bytes), .. } => bytes == secret,
         _ => false,

@@ -271,14 +271,14 @@ impl<'r> RescuedFile<'r> {
     fn plain_block(&mut self, at: u64, out: &mut Block) -> Result<(), RescueError> {
         match self.address(at)? {
             None if self.deltas()?.is_whole(at) => self.apply_delta(at, out),
-            None => Err(self.missing(at, "the node that leads to it is not there")),
+            None => Err(self.missing(at, "the node that leads to it is missing")),
             Some(a) if a != BlockAddr::NULL && self.deltas()?.is_whole(at) => self.apply_delta(at, out),
             Some(a) if a.is_real() => {
                 let block = self.from.window.block(a)?;
-                *out = *block.ok_or_else(|| self.missing(at, "it lies behind the end of the image"))?;
+                *out = *block.ok_or_else(|| self.missing(at, "it lies after the end of the image"))?;
                 self.apply_delta(at, out)
             }
-            Some(BlockAddr::COMPRESS) => Err(self.missing(at, "it is compressed, and the file is not")),
+            Some(BlockAddr::COMPRESS) => Err(self.missing(at, "it is compressed, but the file is not")),
             Some(_) if self.deltas()?.has(at) => Err(self.missing(at, "its delta has no block that it changes")),
             Some(_) => {
                 out.fill(0);
@@ -359,10 +359,10 @@ impl<'r> RescuedFile<'r> {
         let damaged = |what: String| RescueError::Attributes { ino: self.ino, what };
         if nid != Nid(0) {
             let Part::Node(v, _) = self.part(nid, XATTR_NODE_OFFSET) else {
-                return Err(damaged("their node is not there".into()));
+                return Err(damaged("their node is missing".into()));
             };
             let block = self.from.window.block(v.addr)?;
-            area.extend_from_slice(&block.ok_or_else(|| damaged("their node is not there".into()))?[..NODE_BYTES]);
+            area.extend_from_slice(&block.ok_or_else(|| damaged("their node is missing".into()))?[..NODE_BYTES]);
         }
         let mut out = Vec::new();
         for e in xattr::entries(&area).map_err(|e| damaged(e.to_string()))? {
@@ -382,7 +382,7 @@ impl<'r> RescuedFile<'r> {
     pub fn target(&mut self) -> Result<Vec<u8>, RescueError> {
         let size = self.raw().i_size.get();
         if size == 0 || size > BLOCK as u64 {
-            return Err(self.missing(0, "a link of no lawful length"));
+            return Err(self.missing(0, "a symbolic link of invalid length"));
         }
         let mut block = [0; BLOCK];
         self.read_block(0, &mut block)?;

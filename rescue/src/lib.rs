@@ -58,10 +58,10 @@ pub enum RescueError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// No block of the image looks like a node.
-    #[error("no F2FS volume was found: no block looks like a node of one")]
+    #[error("no F2FS volume found: no block looks like an F2FS node")]
     NoVolume,
     /// More nodes than memory was granted for.
-    #[error("more than {most} nodes: give more with --most-nodes, at some 40 bytes each")]
+    #[error("more than {most} nodes: raise the limit with --most-nodes, about 40 bytes each")]
     TooManyNodes {
         /// The limit.
         most: usize,
@@ -268,7 +268,7 @@ impl<'d> Rescue<'d> {
             let elsewhere = living && !self.tree.is_home(dir, &entry);
             if entry.kind == 2 && (elsewhere || !dirs.insert(entry.ino.0)) {
                 let name = entry.name.escape_ascii();
-                out.gaps.push(format!("{name} is left out: that directory, inode {}, has another name", entry.ino));
+                out.gaps.push(format!("{name} is skipped: that directory, inode {}, has another name", entry.ino));
                 continue;
             }
             kept.push(entry);
@@ -310,20 +310,20 @@ impl<'d> Rescue<'d> {
             past += file.slots(nid, &block).iter().filter(gone).count() as u64;
         }
         if missing > 0 {
-            doubts.push(format!("{missing} of its nodes are not there"));
+            doubts.push(format!("{missing} of its nodes are missing"));
         }
         if past > 0 {
-            doubts.push(format!("{past} of its blocks lie behind the end of the image"));
+            doubts.push(format!("{past} of its blocks lie after the end of the image"));
         }
         match self.claims.contested(file.ino) {
             0 => {}
-            n => doubts.push(format!("{n} of its blocks may have been overwritten: something newer lies there")),
+            n => doubts.push(format!("{n} of its blocks may have been overwritten by newer data")),
         }
         if ambiguous {
             doubts.push("several versions are of the same age: another may be the newest".into());
         }
         if self.index.is_outdated(file.ino, file.version.version) {
-            doubts.push("a version of its inode that is as new or newer has a wrong checksum".into());
+            doubts.push("an inode version that is as new or newer has a wrong checksum".into());
         }
         if outdated {
             doubts.push("a version of one of its delta nodes that is as new or newer has a wrong checksum".into());
@@ -332,7 +332,7 @@ impl<'d> Rescue<'d> {
             && file.kind() != 2
             && file.raw().i_size.get() > room as u64
         {
-            doubts.push(format!("its size is {}, its inode has room for {room} bytes", file.raw().i_size.get()));
+            doubts.push(format!("its size is {}, but its inode has room for {room} bytes", file.raw().i_size.get()));
         }
         if file.is_encrypted() {
             doubts.push("it is encrypted".into());

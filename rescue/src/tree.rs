@@ -83,7 +83,7 @@ pub fn is_lawful(name: &[u8]) -> bool {
 pub fn names(from: Sources<'_>, dir: Ino) -> Result<Names, RescueError> {
     let mut out = Names::default();
     let Some(mut file) = RescuedFile::open(from, dir)?.filter(|f| f.kind() == 2) else {
-        out.gaps.push("its inode is not there".into());
+        out.gaps.push("its inode is missing".into());
         return Ok(out);
     };
     if file.is_encrypted() {
@@ -105,7 +105,7 @@ pub fn names(from: Sources<'_>, dir: Ino) -> Result<Names, RescueError> {
         gone += file.slots(nid, &block).iter().filter(|s| is_past_end(from, s.addr)).count() as u64;
     }
     if missing + gone > 0 {
-        out.gaps.push(format!("{missing} of its nodes and {gone} of its blocks are not there"));
+        out.gaps.push(format!("{missing} of its nodes and {gone} of its blocks are missing"));
     }
     let end = file.raw().i_size.get().div_ceil(BLOCK as u64);
     let mut block = [0; BLOCK];
@@ -124,7 +124,7 @@ pub fn names(from: Sources<'_>, dir: Ino) -> Result<Names, RescueError> {
         }
     }
     if repeated > 0 {
-        out.gaps.push(format!("{repeated} of its blocks are there more than once"));
+        out.gaps.push(format!("{repeated} of its blocks exist more than once"));
     }
     Ok(out)
 }
@@ -136,7 +136,7 @@ fn take(layout: &Layout, area: &[u8], out: &mut Names) {
         }
         match is_lawful(d.name) {
             true => out.entries.push(Entry { name: d.name.to_vec(), ino: Ino(d.ino), kind: d.kind }),
-            false => out.gaps.push("an entry's name holds '/' or a zero byte".into()),
+            false => out.gaps.push("the name of an entry contains '/' or a zero byte".into()),
         }
     }
 }

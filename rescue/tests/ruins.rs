@@ -113,7 +113,7 @@ fn a_block_of_names_that_stands_in_a_directory_many_times_is_read_once() {
     let rescue = search(&dev, &Options::default());
     let names = rescue.names(dir).unwrap();
     assert!(names.entries.len() <= 300, "{}", names.entries.len());
-    assert!(names.gaps.iter().any(|g| g.contains("799 of its blocks are there more than once")), "{:?}", names.gaps);
+    assert!(names.gaps.iter().any(|g| g.contains("799 of its blocks exist more than once")), "{:?}", names.gaps);
 }
 
 #[test]
@@ -294,5 +294,5 @@ fn noise_in_place_of_names_is_a_gap_and_no_name() {
     let rescue = search(&dev, &Options::default());
     let names = rescue.names(dir).unwrap();
     assert!(names.entries.iter().all(|e| !e.name.contains(&b'/')));
-    assert!(names.gaps.iter().any(|g| g.contains("holds '/'")), "{:?}", names.gaps);
+    assert!(names.gaps.iter().any(|g| g.contains("contains '/'")), "{:?}", names.gaps);
 }

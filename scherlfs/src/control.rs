@@ -1,6 +1,6 @@
 //! What may be set while a volume is mounted, what runs beside its callers, and what it reports of both.
 //!
-//! When checkpoints are due is set from outside (Scherl 2004, section 4.2.3), and so is where the power comes from. Nothing
+//! When checkpoints are due is set from outside (Scherl 2004, section 4.2.3), and so is power source. Nothing
 //! here moves a block by itself.
 
 use std::time::Duration;
@@ -20,17 +20,18 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
     (
         "clean",
         "auto|threading|copying|plugging|combined",
-        "how room is made; auto: not at all on a battery, combined on the charger",
+        "how to free space; auto: not at all on battery, combined on external power",
     ),
-    ("power", "battery|powered", "where the power comes from; on the charger files are brought together, too"),
+    ("power", "battery|powered", "power source; on external power files are defragmented too"),
     (
         "checkpoint_bytes",
         "BYTES",
-        "a checkpoint is due after so much log; looked at when writes fill `dirty`, and with sync=call after each",
+        "log size after which a checkpoint is due; checked when writes fill `dirty`, and with sync=call after each \
+         call",
     ),
-    ("checkpoint_seconds", "N", "and so long after the last one; 0: never by time"),
-    ("writeback_seconds", "N", "what waits is written after so long"),
-    ("dirty", "MIB", "so much may wait in memory"),
+    ("checkpoint_seconds", "N", "time after which a checkpoint is due; 0: never by time"),
+    ("writeback_seconds", "N", "time after which waiting changes are written"),
+    ("dirty", "MIB", "waiting changes in memory at most"),
 ];
 
 /// Whether a setting can have this value.
@@ -45,7 +46,7 @@ pub fn check(name: &str, value: &str) -> std::result::Result<(), String> {
         "writeback_seconds" => number(value, 1, "a number of seconds").map(drop),
         "checkpoint_seconds" => number(value, 0, "a number of seconds; 0: never").map(drop),
         "checkpoint_bytes" => number(value, 4096, "a number of bytes").map(drop),
-        _ => Err("is no setting of ScherlFS".to_owned()),
+        _ => Err("is not a setting of ScherlFS".to_owned()),
     }
 }
 
@@ -183,7 +184,7 @@ impl Volume {
             "checkpoint_bytes" => {
                 state.pace.checkpoint_blocks = number(value, 4096, "a number of bytes")? / 4096;
             }
-            _ => return Err("is no setting of ScherlFS".to_owned()),
+            _ => return Err("is not a setting of ScherlFS".to_owned()),
         }
         Ok(())
     }

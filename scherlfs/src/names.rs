@@ -31,10 +31,10 @@ const DIR: u64 = State::ADDING + 2;
 /// Refuses a name that no new file can have.
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name == b"." || name == b".." {
-        return Err(Error::Invalid("not a name that can be given"));
+        return Err(Error::Invalid("not a valid name"));
     }
     if name.contains(&b'/') || name.contains(&0) {
-        return Err(Error::Invalid("a name holds no slash and no NUL"));
+        return Err(Error::Invalid("a name cannot contain a slash or NUL"));
     }
     if name.len() > scherlfs_format::NAME_MAX {
         return Err(Error::NameTooLong);

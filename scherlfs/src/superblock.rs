@@ -40,13 +40,13 @@ pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
         (Ok(sb), Err(bad)) | (Err(bad), Ok(sb)) if bad.number.is_some_and(|number| number > sb.checkpoint) => {
             let Unusable { why, .. } = bad;
             return Err(Error::corrupt(format_args!(
-                "the newest superblock is whole but wrong, {why}: joulefs fsck --repair mends it"
+                "the newest superblock is intact but wrong, {why}: joulefs fsck --repair repairs it"
             )));
         }
         (Ok(sb), Err(bad)) | (Err(bad), Ok(sb)) => {
             // A power cut tears the copy that was being written, and then this one is the newer. Damage can hit the newer one.
             log::warn!(
-                "{}: the other superblock counts; if it was not a power cut, check the volume before you write to it",
+                "{}: using the other superblock; if this was not a power cut, check the volume before you write to it",
                 bad.why
             );
             sb

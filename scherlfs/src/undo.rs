@@ -64,7 +64,7 @@ impl State {
         self.commit()?;
         self.end_series()?;
         if self.inodes.values().any(|i| i.waits.is_some()) || !self.orphans.is_empty() {
-            return Err(Error::Busy("files without a name are in use"));
+            return Err(Error::Busy("deleted files are still open"));
         }
         self.inodes.clear();
         self.dir_blocks = 0;
@@ -146,7 +146,7 @@ impl State {
         // What only moved blocks is no step back, but on the way.
         let steps = self.history.all.iter().rev().enumerate().filter(|(_, p)| !p.moved).map(|(n, _)| n + 1);
         let Some(count) = steps.take(count).nth(count.saturating_sub(1)).filter(|_| count > 0) else {
-            return Err(Error::Invalid("so many transactions cannot be undone"));
+            return Err(Error::Invalid("fewer transactions than that can be undone"));
         };
         let mut wanted: BTreeMap<Ino, Option<Addr>> = BTreeMap::new();
         for past in self.history.all.iter().rev().take(count) {
@@ -173,7 +173,10 @@ impl State {
     fn change_back(&mut self, ino: Ino) -> Result<()> {
         let now = self.inode(ino)?.clone();
         if !now.is_file() {
-            return Err(Error::Invalid("only a file's contents can be undone alone: go back with the whole volume"));
+            return Err(Error::Invalid(
+                "only the contents of regular files can be undone alone: undo on the whole \
+                volume",
+            ));
         }
         let earlier = self.history.all.iter().rev().flat_map(|p| &p.changes).filter(|c| c.ino == ino);
         let places: Vec<Addr> = earlier.filter_map(|c| c.was).collect();
@@ -209,11 +212,11 @@ impl State {
     fn bring_back(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
         let (ino, at, kind) = self.lost(dir, name)?.ok_or(Error::NotFound)?;
         if kind == FileKind::Directory {
-            return Err(Error::Invalid("a directory is brought back with the whole volume only"));
+            return Err(Error::Invalid("a deleted directory cannot be restored alone: undo on the whole volume"));
         }
         let dev = self.dev.clone();
         if self.imap.get(&*dev, ino)?.addr.is_some() {
-            return Err(Error::Busy("its inode is another file's by now: go back with the whole volume"));
+            return Err(Error::Busy("its inode now belongs to another file: undo on the whole volume"));
         }
         let then = self.then(ino, at)?;
         let mut a = then.a;

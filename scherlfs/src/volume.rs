@@ -374,9 +374,9 @@ impl State {
         match &self.broken {
             _ if self.ended => Err(Error::Device("the volume is unmounted".into())),
             Some(Broken { why, for_good: true }) => {
-                Err(Error::Device(format!("no changes until the volume is mounted again: {why}")))
+                Err(Error::Device(format!("the volume accepts no changes until it is mounted again: {why}")))
             }
-            Some(Broken { why, .. }) => Err(Error::Device(format!("the volume takes no changes: {why}"))),
+            Some(Broken { why, .. }) => Err(Error::Device(format!("the volume accepts no changes: {why}"))),
             None => Ok(()),
         }
     }
@@ -445,7 +445,7 @@ impl Volume {
             // Without it the log goes through holes, as it does on a battery.
             let want = 8 * state.segment();
             if let Err(e) = state.make_room(want) {
-                log::warn!("no room was made: {e}");
+                log::warn!("cleaning failed: {e}");
             }
             state.writable()?;
         }

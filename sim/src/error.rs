@@ -37,13 +37,13 @@ pub enum SimError {
     #[error("options: {0}")]
     Option(#[from] OptionError),
     /// Work that asks a volume of something that another file system has not.
-    #[error("a volume of {0}: this work asks for what only F2FS has")]
+    #[error("a {0} volume: this work needs F2FS")]
     OnlyF2fs(Kind),
     /// Work on a volume before there is one.
     #[error("no volume was made on the device")]
     NoVolume,
     /// A file does not hold what was written into it.
-    #[error("{file}: from byte {at} on it does not hold what was written there")]
+    #[error("{file}: does not contain what was written, from byte {at} on")]
     Contents {
         /// The file.
         file: String,

@@ -53,7 +53,7 @@ fn activity(a: &Activity) -> Result<Markup, PlotError> {
 
 fn others<'a>(list: impl IntoIterator<Item = (&'a String, &'a u64)>) -> Markup {
     let rows: Vec<Vec<String>> = list.into_iter().map(|(name, n)| vec![name.clone(), n.to_string()]).collect();
-    html! { @if !rows.is_empty() { h2 { "Beside these" } (table(&["what", "how often"], &rows)) } }
+    html! { @if !rows.is_empty() { h2 { "Other events" } (table(&["what", "how often"], &rows)) } }
 }
 
 /// What mapping caches of every size moved; `own` is the size of one that is marked.
@@ -160,7 +160,7 @@ pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)
         (over_time)
         h2 { "Order" }
         p.note {
-            "Requests that continue each other between two flushes are merged; what stays below 32 KB is random "
+            "Contiguous requests between two flushes are merged; those still below 32 KB are random "
             "(Mohan et al., HotStorage'17)."
         }
         (table(&["", "random, of runs", "of bytes", "random", "in order"], &order))
@@ -169,8 +169,8 @@ pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)
         h2 { "Places" }
         p {
             "Working set " (bytes(p.touched)) " (" (bytes(p.read)) " read, " (bytes(p.written)) " written) in " (p.regions)
-            " places of 1 GiB. Updates are " (percent(p.overwritten, of("write"))) " of what is written, "
-            (percent(p.reread, of("read"))) " of what is read was read or written before."
+            " places of 1 GiB. Updates are " (percent(p.overwritten, of("write"))) " of the bytes written, "
+            (percent(p.reread, of("read"))) " of the bytes read were read or written before."
         }
         @if let Some(caches) = &caches { (caches) }
         h2 { "Times" }
@@ -212,13 +212,13 @@ pub fn of_calls(title: &str, s: &CallStat) -> Result<String, PlotError> {
         h1 { (title) }
         p {
             (s.calls) " calls by " (s.threads) " threads in " (time(s.span_ns)) ", " (s.failed) " failed; "
-            (s.fsyncs) " times made durable, " (format!("{:.2}", s.per_second(s.fsyncs))) " a second"
+            (s.fsyncs) " syncs, " (format!("{:.2}", s.per_second(s.fsyncs))) " a second"
         }
         p.note { (s.format) }
         (table(&["", "calls", "bytes", "mean size", "largest", "continues"], &moved))
         p {
             (s.files) " files, working set " (bytes(s.touched)) "; updates are "
-            (percent(s.overwritten, s.written.sizes.bytes)) " of what is written."
+            (percent(s.overwritten, s.written.sizes.bytes)) " of the bytes written."
         }
         (over_time)
         h2 { "Sizes" }

@@ -276,13 +276,13 @@ fn channels_of_a_phones_rails_are_added_up_over_the_same_time() {
 #[test]
 fn a_plan_that_does_not_fit_says_where() {
     for (from, to, words) in [
-        ("channel = \"main\"", "", "run \"idle\": idle.csv: say which channel: it has main, usb"),
+        ("channel = \"main\"", "", "run \"idle\": idle.csv: choose a channel; it has main, usb"),
         ("channel = \"main\"", "channel = \"aux\"", "no channel \"aux\": it has main, usb"),
         ("to = 3.0", "to = 30.0", "it ends 4.000 s after its first reading, not after 30.000 s"),
-        ("from = 1.0, to = 3.0", "from = 7.0", "no time passes"),
+        ("from = 1.0, to = 3.0", "from = 7.0", "no duration"),
         ("\"idle.csv\", {", "\"other.csv\", {", "other.csv"),
-        ("seconds = [10, 11]", "", "run \"memory\": its seconds are not said, and screen spends by them"),
-        ("bytes = 1048576", "", "its bytes are not said, and flash spends by them"),
+        ("seconds = [10, 11]", "", "run \"memory\": seconds not given, but screen depends on them"),
+        ("bytes = 1048576", "", "bytes not given, but flash depends on them"),
         ("seconds = [10, 11]", "seconds = [10, 11, 12]", "3 seconds for 2 joules"),
         ("joules = [20.0, 22.0]", "", "neither joules nor a recording"),
         ("active = [\"screen\"]", "active = [\"scren\"]", "no component \"scren\""),

@@ -36,7 +36,10 @@ pub fn apart_from(what: &str, option: &str, out: &Path, recording: &Path) -> Res
         false => trace::files_of(recording),
     };
     if read.iter().any(|file| who(file) == Some(written)) {
-        return Err(Failure::Usage(format!("{option} {}: is {what} that is read: name another", out.display())));
+        return Err(Failure::Usage(format!(
+            "{option} {}: is {what}, which is being read; give another file",
+            out.display()
+        )));
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// The beginning is of no known format.
-    #[error("{}: no recording in a known format: {why}", path.display())]
+    #[error("{}: not a recording in a known format: {why}", path.display())]
     Unknown {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum TraceError {
         why: String,
     },
     /// A line or record that is none of its format. Everything before it was read.
-    #[error("{}: {at}: no valid {format}: {what}", path.display())]
+    #[error("{}: {at}: invalid {format}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,

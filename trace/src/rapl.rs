@@ -27,8 +27,8 @@ pub enum RaplError {
     None(PathBuf),
     /// Only root may.
     #[error(
-        "{}: permission denied: since CVE-2020-8694 Linux shows these counters to root alone. Run as root, or let \
-         everybody read them until the next boot: sudo chmod a+r {}/intel-rapl:*/energy_uj", path.display(),
+        "{}: permission denied: since CVE-2020-8694 only root may read these counters. Run as root, or let everyone \
+         read them until the next boot: sudo chmod a+r {}/intel-rapl:*/energy_uj", path.display(),
          root.display()
     )]
     Forbidden {
@@ -46,7 +46,7 @@ pub enum RaplError {
         source: std::io::Error,
     },
     /// A file of the tree says something else.
-    #[error("{}: {text:?} is no number of microjoules", path.display())]
+    #[error("{}: {text:?} is not a number of microjoules", path.display())]
     NoNumber {
         /// The file.
         path: PathBuf,

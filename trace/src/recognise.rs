@@ -61,7 +61,7 @@ fn wanted(path: &Path, opened: Opened, kind: Kind) -> Result<Opened, TraceError>
     if opened.kind() == kind {
         return Ok(opened);
     }
-    let what = format!("this is a recording of {}, and one of {kind} is wanted", opened.kind());
+    let what = format!("this is a recording of {}; a recording of {kind} is needed", opened.kind());
     Err(TraceError::Unsupported { path: path.to_owned(), format: opened.format(), at: At::Byte(0), what })
 }
 

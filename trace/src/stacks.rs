@@ -201,11 +201,11 @@ impl LeftOut {
         let to: Vec<String> = self.passes_on_to.iter().map(ToString::to_string).collect();
         let to = if to.is_empty() { String::new() } else { format!("passes on to {}", to.join(" and ")) };
         match self.why {
-            Why::ToldAgain if to.is_empty() => "is told again of the devices below".into(),
-            Why::ToldAgain => format!("{to}, where the same is told again"),
-            Why::Loop => "is a loop device: what it is asked reaches the disk that holds its file".into(),
-            Why::GivenNone if to.is_empty() => "is given no requests".into(),
-            Why::GivenNone => format!("{to}, and is given no requests"),
+            Why::ToldAgain if to.is_empty() => "is recorded again on the devices below".into(),
+            Why::ToldAgain => format!("{to}, where the same requests are recorded again"),
+            Why::Loop => "is a loop device: its requests reach the disk that holds its file".into(),
+            Why::GivenNone if to.is_empty() => "receives no requests".into(),
+            Why::GivenNone => format!("{to}, and receives no requests"),
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum Error {
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
     /// The directory takes only what belongs to its own project.
-    #[error("belongs to another project than the directory")]
+    #[error("belongs to a different project than the directory")]
     OtherProject,
     /// The link count would pass the format's limit.
     #[error("too many links")]

@@ -182,7 +182,7 @@ pub trait FileSystem: Send + Sync + 'static {
     }
     /// Changes a setting of the running file system. The error completes the sentence "NAME ...".
     fn tune(&self, _name: &str, _value: &str) -> std::result::Result<(), String> {
-        Err("is no setting of this file system".to_owned())
+        Err("is not a setting of this file system".to_owned())
     }
     /// Ends the volume's life in a clean state. Later calls fail or do nothing.
     fn unmount(&self) -> Result<()>;

@@ -55,7 +55,7 @@ impl FromStr for Kind {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = || Kind::ALL.map(Kind::type_name).join(" and ");
         let kind = Kind::ALL.into_iter().find(|kind| kind.type_name() == text);
-        kind.ok_or_else(|| format!("no file system {text:?}; there are {}", known()))
+        kind.ok_or_else(|| format!("no file system {text:?}; choose {}", known()))
     }
 }
 

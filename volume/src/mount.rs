@@ -53,7 +53,7 @@ pub enum MountError {
     #[error("ScherlFS: {0}")]
     ScherlFs(vfs::Error),
     /// An option was given that its file system has not.
-    #[error("a volume of {kind}, which has no option {option}")]
+    #[error("{kind} has no option {option}")]
     Foreign {
         /// Its file system.
         kind: Kind,

@@ -24,46 +24,46 @@ use crate::table::{self, Table};
 use crate::{Failure, fragments, image, output, progress};
 use writes::Log;
 
-/// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
+/// Age a volume: fill it, fragment it, or simulate a year of use.
 ///
-/// Time is virtual, contents are generated; the same recipe, size and seed give the same bytes. Without
-/// IMAGE the volume is aged in memory, whatever its size, and only the report is left.
+/// Time is virtual and contents are generated; the same recipe, size and seed give the same bytes. Without IMAGE a
+/// volume of any size is aged in memory and only the report is printed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs age disk.img --recipe full-fragmented --size 1G\n  \
     joulefs age --recipe phone-year --size 64G\n  joulefs age large.img --recipe phone-year --size 16G --hollow --writes large.iolog\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
     joulefs age archive.img --type scherlfs --recipe full --size 1G\n  \
     joulefs age --compare --size 16G\n  joulefs age --list")]
 pub struct Args {
-    /// File or block device; made if missing. An empty volume is aged as it is.
+    /// Image file (created if missing) or block device. An empty volume is aged without being formatted again.
     image: Option<PathBuf>,
-    /// A recipe that comes with the program (see --list) or a TOML file.
+    /// A built-in recipe (see --list) or a TOML file.
     #[arg(long, short, required_unless_present_any = ["compare", "list"])]
     recipe: Option<String>,
-    /// Size of a volume that does not exist yet, e.g. 1G; 220G is the papers' phone.
+    /// Size of a new volume, e.g. 1G; 220G is the phone of the papers.
     #[arg(long, short)]
     size: Option<String>,
-    /// The file system of a volume that does not exist yet; default: f2fs.
+    /// File system of a new volume; default: f2fs.
     #[arg(long = "type", short = 't', value_name = "TYPE", value_enum)]
     kind: Option<Type>,
-    /// What everything random is drawn from.
+    /// Seed of the random numbers.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Format what is there, even if it holds files or other data.
+    /// Format the target even if it holds files or other data.
     #[arg(long, short, conflicts_with = "compare")]
     force: bool,
-    /// Make an image that lacks files' contents: holes are in their place, so that the image of a large volume takes little
-    /// room. Where files and free space lie is as without.
+    /// Leave holes in the image in place of file contents, so that the image of a large volume takes little space. The
+    /// layout of files and free space does not change.
     #[arg(long, requires = "image", conflicts_with_all = ["force", "compare", "list"])]
     hollow: bool,
-    /// Write to this file, as fio's iolog, what was written to the volume's device and discarded there since the volume was
-    /// made: `joulefs trace replay --after` lets a simulated device go through it.
+    /// Write all writes and discards since the volume was made to this file, as a fio iolog. `joulefs trace replay
+    /// --after` applies them to a simulated device.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "list"])]
     writes: Option<PathBuf>,
-    /// Age three volumes in memory, pristine, full and full-fragmented, and put their pieces of free space
-    /// beside the published ratios.
+    /// Age three volumes in memory (pristine, full and full-fragmented) and compare their free-space fragments with
+    /// the published ratios.
     #[arg(long, conflicts_with_all = ["image", "recipe"])]
     compare: bool,
-    /// List the recipes that come with the program.
+    /// List the built-in recipes.
     #[arg(long, conflicts_with_all = ["image", "recipe", "size", "kind", "seed", "force", "compare"])]
     list: bool,
 }
@@ -92,10 +92,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         return compare(kind, size.unwrap_or(16 << 30), args.seed, as_json);
     }
     let Some(recipe) = &args.recipe else {
-        return Err(Failure::usage("--recipe is missing; --list says which there are"));
+        return Err(Failure::usage("--recipe is missing; --list shows the recipes"));
     };
     if args.force && args.image.is_none() {
-        return Err(Failure::usage("--force: no image is given; in memory there is nothing to overwrite"));
+        return Err(Failure::usage("--force: no image given; a volume in memory overwrites nothing"));
     }
     let chain = Recipe::chain(recipe)?;
     let aged = match &args.image {
@@ -192,13 +192,13 @@ fn in_memory(
     writes: Option<&Path>,
 ) -> Result<Aged, Failure> {
     if let Some(there) = image.filter(|path| path.exists()) {
-        return Err(Failure::Usage(format!("--hollow: {} is there; it makes a new image", there.display())));
+        return Err(Failure::Usage(format!("--hollow: {} exists; give the name of a new image", there.display())));
     }
     let dev = Arc::new(Fingerprint::new(bytes / BLOCK as u64));
     let clock = aging::clock();
     aging::format(kind, dev.clone(), &*clock, seed, true).map_err(|e| e.to_string())?;
     let log = writes::log(writes)?;
-    let mounted = volume::mount(kind, told(log.as_ref(), dev.clone()), clock.clone(), MountOptions::default());
+    let mounted = volume::mount(kind, logged_device(log.as_ref(), dev.clone()), clock.clone(), MountOptions::default());
     let vol = mounted.map_err(|e| e.to_string())?.volume();
     let done = carry_out(&*vol, &clock, chain, seed)?;
     let aged = measure(kind, &*vol, chain, done)?;
@@ -209,12 +209,12 @@ fn in_memory(
         dev.save_hollow(path).map_err(|e| named(&e))?;
         made.keep();
     }
-    ended(log)?;
+    finish_log(log)?;
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
 }
 
 /// A device that tells what it is asked, if somebody wants to know.
-fn told(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+fn logged_device(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     match log {
         Some(log) => log.of(device),
         None => device,
@@ -222,7 +222,7 @@ fn told(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>
 }
 
 /// The log gets its name.
-fn ended(log: Option<Log>) -> Result<(), Failure> {
+fn finish_log(log: Option<Log>) -> Result<(), Failure> {
     log.map_or(Ok(()), Log::finish).map_err(|e| format!("--writes: {e}").into())
 }
 
@@ -243,12 +243,12 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
         (Ok(there), size) => existing(path, &there, size, &clock, args)?,
     };
     let log = writes::log(args.writes.as_deref())?;
-    let vol = volume::mount(kind, told(log.as_ref(), dev), clock.clone(), MountOptions::default());
+    let vol = volume::mount(kind, logged_device(log.as_ref(), dev), clock.clone(), MountOptions::default());
     let vol = vol.map_err(|e| format!("{name}: {e}"))?.volume();
     let done = carry_out(&*vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
     let aged = measure(kind, &*vol, chain, done)?;
     vol.unmount().map_err(|e| format!("{name}: {e}"))?;
-    ended(log)?;
+    finish_log(log)?;
     if let Some(made) = made {
         made.keep();
     }
@@ -305,16 +305,21 @@ fn existing(
         There::Files => Err(format!("{name}: the volume holds files; give --force to format it").into()),
         There::Data => Err(format!("{name}: holds data; give --force to format it").into()),
         There::EmptyVolume(there) if args.kind.is_some() && there != kind => {
-            Err(format!("{name}: holds a volume of {there}; give --force to format it anew").into())
+            Err(format!("{name}: holds a {there} volume; give --force to format it").into())
         }
         There::EmptyVolume(_) if meta.is_file() && other_size.is_some() => {
-            Err(format!("{name}: holds a volume of another size; give --force to format it anew").into())
+            Err(format!("{name}: holds a volume of another size; give --force to format it").into())
         }
         There::EmptyVolume(there) => Ok((Arc::new(open(Access::ReadWrite)?), there)),
         There::Blank => {
             let dev = match size {
                 Some(size) if meta.is_file() => FileDevice::create(path, size).map_err(|e| e.to_string())?,
-                Some(_) => return Err(Failure::usage(format!("{name}: --size is for files; a device has its own"))),
+                Some(_) => {
+                    return Err(Failure::usage(format!(
+                        "{name}: --size is for files; a block device has a fixed \
+                    size"
+                    )));
+                }
                 None => open(Access::ReadWrite)?,
             };
             let (dev, zeroed) = (Arc::new(dev), meta.is_file() && size.is_some());
@@ -356,7 +361,7 @@ impl Aged {
             output::bytes(self.user_bytes)
         ));
         output::line(&format!(
-            "{} files made, {} deleted, {} written in {} of virtual time",
+            "{} files created, {} deleted, {} written in {} of virtual time",
             d.files_made,
             d.files_deleted,
             output::bytes(d.bytes_written),

@@ -22,11 +22,12 @@ use crate::{Failure, output};
 
 /// Print files inside an image.
 ///
-/// With --json: a list of objects, one for each file, with its path as given, its size in bytes and its
-/// contents in Base64; the files should then fit in memory.
+/// With --json: a list of objects, one per file, with the path as given, the size in bytes and the contents in Base64;
+/// the files must fit in memory.
 ///
-/// If standard output is a new file, holes stay holes. Elsewhere they are written as zeros, and a file longer than its volume is
-/// refused unless --really is given. Output to a file stops while 1 % of its file system is free (at most 256 MiB).
+/// If standard output is a new file, holes stay holes. Otherwise they are written as zeros, and a file longer than its
+/// volume is refused unless --really is given. Output to a file stops when only 1 % of its file system (at most 256
+/// MiB) is free.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cat disk.img:/etc/fstab\n  \
     joulefs --json cat disk.img:/photo.jpg | jq -r .[0].base64 | base64 -d > photo.jpg")]
@@ -36,7 +37,7 @@ pub struct Args {
     places: Vec<Place>,
     #[command(flatten)]
     reading: Reading,
-    /// Write more than the volume can hold: of long files with holes, or files that share blocks or are compressed.
+    /// Write more than the volume can hold; for sparse files, compressed files and files that share blocks.
     #[arg(long)]
     really: bool,
 }
@@ -59,8 +60,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let begin = if as_json { None } else { out.end() };
         if begin.is_none() && allowance.left().is_some_and(|left| attr.size > left) {
             return Err(format!(
-                "{0}: is {1} long, more than its volume ({2}), and its holes would be written as zeros: write to a new file, \
-                 which keeps holes (joulefs cat {0} > FILE), or give --really",
+                "{0}: is {1} long, more than its volume ({2}), and its holes would be written as zeros; write to a new \
+                 file, which keeps holes (joulefs cat {0} > FILE), or give --really",
                 place.text(),
                 output::bytes(attr.size),
                 output::bytes(image.bytes()),
@@ -71,11 +72,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             (true, _) => {
                 let mut text = EncoderStringWriter::new(&STANDARD);
                 // Writing into memory does not fail.
-                let size = all(fs, &attr, |bytes| Ok(text.write_all(bytes)?));
+                let size = read_all(fs, &attr, |bytes| Ok(text.write_all(bytes)?));
                 size.map(|size| list.push(json!({ "path": place.raw(), "size": size, "base64": text.into_inner() })))
             }
             (false, Some(begin)) => out.write_data(fs, &attr, begin, &mut allowance),
-            (false, None) => all(fs, &attr, |bytes| out.write(bytes)).map(drop),
+            (false, None) => read_all(fs, &attr, |bytes| out.write(bytes)).map(drop),
         };
         match written {
             Ok(()) => {}
@@ -116,7 +117,11 @@ impl From<io::Error> for Stopped {
 const CHUNK: usize = 1 << 20;
 
 /// Passes a file's bytes in order to `take`, holes as zeros; returns how many there are.
-fn all(fs: &dyn FileSystem, attr: &Attr, mut take: impl FnMut(&[u8]) -> Result<(), Stopped>) -> Result<u64, Stopped> {
+fn read_all(
+    fs: &dyn FileSystem,
+    attr: &Attr,
+    mut take: impl FnMut(&[u8]) -> Result<(), Stopped>,
+) -> Result<u64, Stopped> {
     let mut buf = vec![0; CHUNK];
     let mut offset = 0;
     loop {

@@ -16,21 +16,21 @@ use serde_json::{Map, Value, json};
 
 use crate::{Failure, meant, output};
 
-/// Show and change how a mounted volume cleans, and save what it could not write.
+/// Show and change the settings of a mount, and save changes that could not be written.
 ///
-/// Without settings, or with `stat`, prints the volume's state, counters and settings. Changing takes root, or the user who
-/// mounted. A change lasts until the volume is unmounted.
+/// Without settings, or with `stat`, prints the volume's state, counters and settings. Only root and the user who
+/// mounted the volume may change them. A change lasts until the volume is unmounted.
 ///
-/// When a checkpoint fails (the host is full, the disk fails), the state is `failed`, the volume takes no more changes, and
-/// what is in memory is kept. `retry` makes everything durable after all, once there is room. `save OUT` copies what is not
-/// durable into the directory OUT, which is made or must be empty. Both work with the image in place of DIR, too,
-/// while its process still keeps what it could not write after an unmount.
+/// When a checkpoint fails (the host is full, the disk fails), the state is `failed`, the volume accepts no more
+/// changes, and unwritten changes stay in memory. `retry` writes them after you have made room. `save OUT` copies them
+/// into the directory OUT, which must be new or empty. After an unmount, both also accept the image in place of DIR,
+/// as long as the mount process still holds the unwritten changes.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub struct Args {
-    /// Where the volume is mounted; or its image.
+    /// The mount point, or the image.
     dir: PathBuf,
-    /// `stat`; `retry`; `save` and a directory; or settings to change, as NAME=VALUE.
+    /// `stat`, `retry`, `save OUT`, or settings to change, as NAME=VALUE.
     #[arg(value_name = "stat|retry|save OUT|NAME=VALUE")]
     what: Vec<OsString>,
 }
@@ -55,7 +55,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         [word] if word == "retry" => return rescue::retry(&args.dir, as_json).map(|()| ExitCode::SUCCESS),
         [word, to] if word == "save" => return rescue::save(&args.dir, Path::new(to), as_json),
         [word, ..] if word == "save" => return Err(Failure::usage("save: name one directory to copy to")),
-        [word, ..] if word == "retry" => return Err(Failure::usage("retry: takes nothing else")),
+        [word, ..] if word == "retry" => return Err(Failure::usage("retry: takes no further arguments")),
         _ => {}
     }
     let what: Vec<String> = args.what.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -91,7 +91,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             let dir = args.dir.display();
             match e {
                 rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {
-                    format!("{dir}: {text}: only root and the user who mounted may change settings")
+                    format!("{dir}: {text}: only root and the user who mounted the volume may change settings")
                 }
                 _ => format!("{dir}: {text}: {e}"),
             }
@@ -132,7 +132,7 @@ fn report(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
     let mut bytes = vec![0; 64 * 1024];
     let n = rustix::fs::getxattr(dir, fuse::control::REPORT, &mut bytes[..]).map_err(|e| match e {
         rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => {
-            format!("{}: not the directory of a mounted volume of this program", dir.display())
+            format!("{}: not a JouleFS mount point", dir.display())
         }
         e => format!("{}: {e}", dir.display()),
     })?;

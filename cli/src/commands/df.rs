@@ -11,16 +11,16 @@ use crate::reading::Reading;
 use crate::table::{self, Table};
 use crate::{Failure, output};
 
-/// Say how full volumes are.
+/// Report free space of volumes.
 ///
-/// In an image, or where a volume is mounted. "Used" and "available" are less than the size by what is kept back for
-/// cleaning. "Files left" is how many could still be made: a volume of F2FS has room for files, and no fixed number of them, so that
-/// what df -i calls used is blocks. How many there are says `joulefs info`, and how fragmented the free space is; what they
-/// cost, `joulefs inspect`.
+/// Accepts images and mount points. "Used" plus "available" is less than the size by the space reserved for cleaning.
+/// "Files left" is how many files could still be created: F2FS has no fixed number of inodes, so what df -i shows as
+/// used are blocks. `joulefs info` shows the number of files and the fragmentation of the free space, `joulefs
+/// inspect` what reading the files costs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs df disk.img archive.img\n  joulefs df --json /mnt")]
 pub struct Args {
-    /// Images, block devices, or directories where volumes are mounted.
+    /// Images, block devices, or JouleFS mount points.
     #[arg(required = true, value_name = "IMAGE|DIR")]
     volumes: Vec<PathBuf>,
     #[command(flatten)]
@@ -71,9 +71,9 @@ fn of_mount(dir: &Path) -> Result<Row, Failure> {
     let mounts = fuse::unmount::mounts().map_err(|e| named(&e))?;
     let mount =
         mounts.into_iter().rev().filter(|m| inside.starts_with(&m.dir)).max_by_key(|m| m.dir.components().count());
-    let mount = mount.filter(|m| m.kind == "fuse.joulefs").ok_or_else(|| {
-        format!("{}: no volume of this program is mounted there; df says how full others are", dir.display())
-    })?;
+    let mount = mount
+        .filter(|m| m.kind == "fuse.joulefs")
+        .ok_or_else(|| format!("{}: not a JouleFS mount point; use df for other file systems", dir.display()))?;
     let st = rustix::fs::statvfs(dir).map_err(|e| named(&e))?;
     Ok(Row {
         volume: mount.source.display().to_string(),

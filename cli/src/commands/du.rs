@@ -13,10 +13,10 @@ use crate::place::Place;
 use crate::reading::Reading;
 use crate::{Failure, output};
 
-/// Say how much room files inside an image take.
+/// Report space used by files inside an image.
 ///
-/// One line for each directory, after those below it. Every file counts once, under the first of its names. With --json: a
-/// list of objects. Of a mounted volume, du(1) says the same.
+/// Prints one line per directory, subdirectories first. A file with several names counts once, under the first. With
+/// --json: a list of objects. On a mounted volume, du(1) gives the same numbers.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs du disk.img:/\n  joulefs du -s disk.img:/home disk.img:/var\n  \
     joulefs du --max-depth 1 disk.img:/")]
@@ -24,16 +24,16 @@ pub struct Args {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     places: Vec<Place>,
-    /// Only the sum of each place.
+    /// Print only the total of each argument.
     #[arg(short, long, conflicts_with_all = ["all", "max_depth"])]
     summarize: bool,
-    /// Files too, not only directories.
+    /// Print files too, not only directories.
     #[arg(short, long)]
     all: bool,
-    /// Only what is at most so many levels below a place.
+    /// Print at most this many levels below each argument.
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
-    /// Bytes, instead of units that people read.
+    /// Print bytes instead of human-readable units.
     #[arg(short, long)]
     bytes: bool,
     #[command(flatten)]
@@ -163,6 +163,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     match failed {
         0 => Ok(()),
-        n => Err(format!("{n} of the names could not be read: the sums are too small").into()),
+        n => Err(format!("{n} names could not be read: the totals are too small").into()),
     }
 }

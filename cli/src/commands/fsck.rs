@@ -14,25 +14,25 @@ use crate::file_system::Type;
 use crate::reading::Checkpoint;
 use crate::{Failure, image, output, progress};
 
-/// Check a volume.
+/// Check and repair a volume.
 ///
-/// Reads the whole image by code of its own, independent of the one that mounts, and names every
-/// contradiction with its place. Writes nothing without --repair.
+/// Reads the whole image with code that is independent of the mount code, and reports every inconsistency with its
+/// location. Writes nothing without --repair.
 ///
-/// What is checked is the state of the last checkpoint. What fsync wrote after it is listed by file: the next mount
-/// replays it, and a repair would lose it. So --repair refuses a damaged volume that holds such files, unless
-/// --give-up-synced says that they may go.
+/// Checks the state of the last checkpoint. Files fsynced after it are listed: the next mount replays them, and a
+/// repair would discard them. So --repair refuses a damaged volume with such files unless --give-up-synced is given.
 ///
-/// A checkpoint whose checksums hold counts even if its numbers cannot be right, as for Linux; --repair corrects them. The
-/// checkpoint before it is used only with --checkpoint older. Together with --repair that gives the newest one up, with all
-/// changes since: look at what the older one holds first, with `joulefs ls --checkpoint older`.
+/// Like Linux, fsck uses the newest checkpoint whose checksums are correct, even if its counters are wrong; --repair
+/// corrects them. --checkpoint older uses the checkpoint before it. Together with --repair that discards the newest
+/// one and all changes since the older one: first look at what the older one holds, with `joulefs ls --checkpoint
+/// older`.
 ///
-/// Exit codes, as fsck(8): 0 clean, 1 errors or warnings were repaired, 4 errors are left, 8 could not check or repair,
-/// 16 wrong usage.
+/// Exit codes, as in fsck(8): 0 clean, 1 errors or warnings repaired, 4 errors left, 8 cannot check or repair, 16
+/// wrong usage.
 ///
-/// Of a volume of ScherlFS the log behind the checkpoint is checked, too, and a repair keeps it. What one flipped bit
-/// broke is turned back; of an inode that is lost an older version counts; what lost its name goes to lost+found. Each file that a
-/// repair changed is named. --give-up-synced has no meaning there. Where both superblocks are lost, --type says that it was one.
+/// On a ScherlFS volume the log after the checkpoint is checked too, and a repair keeps it. A repair corrects single
+/// flipped bits, replaces a lost inode by an older version, moves files without a name to lost+found, and lists each
+/// file that it changed. --give-up-synced has no effect there. If both superblocks are lost, give --type scherlfs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
     joulefs fsck --repair --give-up-synced disk.img\n  \
@@ -41,16 +41,16 @@ use crate::{Failure, image, output, progress};
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
-    /// Repair what can be repaired: every error, and warnings that would cost something later.
+    /// Repair errors, and warnings that would cause harm later.
     #[arg(long)]
     repair: bool,
-    /// Repair although that loses what fsync wrote after the last checkpoint.
+    /// Repair even if that discards files fsynced after the last checkpoint.
     #[arg(long, requires = "repair")]
     give_up_synced: bool,
-    /// Check the volume by the checkpoint before the newest one; with --repair, make that one count again.
+    /// Check the checkpoint before the newest one; with --repair, go back to it.
     #[arg(long, value_enum, value_name = "WHICH", default_value = "newest")]
     checkpoint: Checkpoint,
-    /// The file system that it was, where no superblock says it any more. Without this, inodes at the beginning tell.
+    /// File system of a volume that lost its superblocks; default: detected from the inodes at its beginning.
     #[arg(long, value_enum, value_name = "TYPE")]
     r#type: Option<Type>,
 }
@@ -73,7 +73,7 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     let seen = || volume::probe(&*dev).or_else(|| scherlfs_fsck::seems(&*dev).then_some(Kind::ScherlFs));
     if told.or_else(seen) == Some(Kind::ScherlFs) {
         if args.checkpoint == Checkpoint::Older {
-            return Err(format!("{path}: a volume of ScherlFS; --checkpoint older is for F2FS").into());
+            return Err(format!("{path}: a ScherlFS volume; --checkpoint older is for F2FS").into());
         }
         return of_scherlfs(args, &*dev, as_json);
     }
@@ -159,7 +159,7 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
         notes.iter().for_each(|n| output::line(&format!("note: {}", output::plain(n))));
         let state = if findings.is_empty() { "clean".to_owned() } else { format!("{} errors", findings.len()) };
         output::line(&format!(
-            "{path}: {state} ({} inodes, {} directories, {} blocks; {} transactions behind the checkpoint)",
+            "{path}: {state} ({} inodes, {} directories, {} blocks; {} transactions after the checkpoint)",
             report.inodes, report.directories, report.used, report.transactions
         ));
     }
@@ -175,7 +175,7 @@ fn why_not(e: &RepairError, image: &Path) -> String {
     let path = image.display();
     let advice = match e {
         RepairError::NeedsRecovery { .. } => format!(
-            ". Mount the volume, which replays it. If it cannot be mounted: `joulefs fsck {path}` lists those files; \
+            ". Mount the volume, which replays them. If it cannot be mounted: `joulefs fsck {path}` lists those files; \
              save the rest with `joulefs cp -r --norecovery {path}:/ DIR` (or mount -o norecovery), then repair with \
              --give-up-synced"
         ),
@@ -192,10 +192,7 @@ fn why_not(e: &RepairError, image: &Path) -> String {
 
 /// What is left where nothing can be repaired.
 fn rescue(image: &Path) -> String {
-    format!(
-        ". `joulefs rescue {} DIR` copies out the files that it can find without the volume's tables",
-        image.display()
-    )
+    format!(". `joulefs rescue {} DIR` copies out files without the volume's tables", image.display())
 }
 
 fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
@@ -229,11 +226,14 @@ fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
         output::line(&format!("and {} more", report.unlisted));
     }
     if report.errors().any(|error| *error == FindingKind::NoCheckpoint) {
-        output::line(&format!("{path}: nothing to begin with{}", rescue(Path::new(path))));
+        output::line(&format!(
+            "{path}: cannot be checked: no usable superblock or checkpoint{}",
+            rescue(Path::new(path))
+        ));
     }
     let state = if report.errors == 0 { "clean".to_owned() } else { format!("{} errors", report.errors) };
     output::line(&format!(
-        "{path}: {state} ({} files, {} directories, {} blocks of which {} nodes)",
+        "{path}: {state} ({} files, {} directories, {} blocks, {} of them nodes)",
         counts.files, counts.dirs, counts.blocks, counts.nodes
     ));
 }

@@ -10,7 +10,7 @@ use terminal::generate;
 
 use crate::Failure;
 
-/// Write man pages and completions below a directory.
+/// Write man pages and shell completions into a directory.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs generate build")]
 pub struct Args {

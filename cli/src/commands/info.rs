@@ -14,7 +14,7 @@ use crate::image::Image;
 use crate::reading::Reading;
 use crate::{Failure, fragments, output};
 
-/// Say what a volume is and how full.
+/// Show a volume's type, size and state.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs info disk.img")]
 pub struct Args {
@@ -52,7 +52,7 @@ fn placed(placement: Placement) -> &'static str {
         Placement::Before => "before their contents",
         Placement::After => "behind their contents",
         Placement::InPlace => "in one of two places before their contents",
-        Placement::Delayed => "in one of two places before their contents, and later than these",
+        Placement::Delayed => "in one of two places before their contents, and written after them",
     }
 }
 
@@ -87,7 +87,7 @@ fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) 
     output::line(&format!("for files          {all}, {free} free"));
     output::line(&format!("inodes             {}, put {}", sb.inodes, placed(sb.placement)));
     output::line(&format!(
-        "checkpoint         {}, {}; the log goes on with transaction {}",
+        "checkpoint         {}, {}; the next transaction is {}",
         sb.checkpoint,
         if sb.clean { "written by an unmount" } else { "not unmounted cleanly" },
         sb.seq.0 + 1
@@ -161,7 +161,7 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
     ));
     output::line(&format!("inodes             {} ({} nodes)", state.inodes, state.nodes));
     output::line(&format!(
-        "segments           {} of 2 MiB: {} free, {} partly used, {} kept back",
+        "segments           {} of 2 MiB: {} free, {} partly used, {} reserved",
         sb.main_segs, state.free_segments, state.dirty_segments, state.reserved_segments
     ));
     output::line(&format!(
@@ -171,7 +171,7 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
     ));
     if let Some(d) = deltas {
         output::line(&format!(
-            "deltas             {} in {} files, {} in place of {}",
+            "deltas             {} in {} files, {} instead of {}",
             d.deltas,
             d.inodes,
             output::bytes(d.bytes),
@@ -180,7 +180,7 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
     }
     if let Some(c) = compressed {
         output::line(&format!(
-            "compressed files   {}, {} saved and kept for them; the room of {} is released",
+            "compressed files   {}, {} saved and still reserved for them; the saved space of {} is released",
             c.files,
             output::bytes(c.saved * 4096),
             c.released
@@ -189,7 +189,7 @@ fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Resul
     if let Some(usage) = quotas {
         let more = match usage {
             "known" => "until JouleFS writes to the volume",
-            _ => "until fsck.f2fs has counted anew; Linux mounts without quotas",
+            _ => "until fsck.f2fs recounts it; Linux mounts without quotas",
         };
         output::line(&format!("quotas             usage by owner is {usage} {more}"));
     }

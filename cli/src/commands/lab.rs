@@ -10,14 +10,14 @@ use crate::Failure;
 
 const PROGRAM: &str = "joulefs-lab";
 
-/// Repeat the papers' measurements and compare.
+/// Repeat published measurements and compare the numbers.
 ///
-/// Runs the program joulefs-lab, which is looked for next to this one, then in PATH.
+/// Runs the program joulefs-lab, found next to joulefs or in PATH.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "Examples:\n  joulefs lab --help\n  joulefs lab papers\n  joulefs lab run --quick fagc-fig4")]
 pub struct Args {
-    /// The words for joulefs-lab.
+    /// Arguments for joulefs-lab.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     words: Vec<OsString>,
 }

@@ -13,20 +13,20 @@ use crate::place::Place;
 use crate::reading::Reading;
 use crate::{Failure, output};
 
-/// List names inside an image.
+/// List files inside an image.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs ls disk.img:/\n  joulefs ls -l -R disk.img:/photos")]
 pub struct Args {
     /// IMAGE:/path of a directory or file.
     #[arg(value_parser = clap::value_parser!(Place))]
     place: Place,
-    /// Mode, links, owner, size and time too.
+    /// Show mode, links, owner, size and time too.
     #[arg(short, long)]
     long: bool,
-    /// Everything below, too.
+    /// List subdirectories recursively.
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Names that begin with a dot, too.
+    /// Show names that begin with a dot too.
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]

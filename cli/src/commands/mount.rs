@@ -36,59 +36,57 @@ use crate::{Failure, background, beside, held, image, output, saving, size, whol
 
 /// Mount an image through FUSE.
 ///
-/// Runs in the background unless -f is given. The mount ends by `joulefs unmount DIR`,
-/// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process. Only `joulefs unmount` makes sure beforehand that everything
-/// can be made durable, and returns when the volume is closed; the others detach first. If the last checkpoint then fails,
-/// the process keeps the image locked and tries again for a while (-o retry), says so in the log (-o log, and the
-/// system's), and answers `joulefs ctl IMAGE retry` and `joulefs ctl IMAGE save OUT`. Another signal ends it.
+/// Runs in the background unless -f is given. To unmount, use `joulefs unmount DIR`, `fusermount3 -u DIR`, or send
+/// SIGINT or SIGTERM to the process. Only `joulefs unmount` first makes everything durable and returns when the volume
+/// is closed; the others detach first. If the last checkpoint then fails, the process keeps the image locked, retries
+/// for a while (-o retry), writes that to its log (-o log) and to the system log, and answers `joulefs ctl IMAGE
+/// retry` and `joulefs ctl IMAGE save OUT`. A second signal ends it.
 ///
-/// Access times follow the rule of Linux's relatime; opening a file read-only counts as reading it. With `-o noatime`
-/// they stand still.
+/// Access times follow Linux's relatime rule; opening a file read-only counts as reading it. `-o noatime` turns them
+/// off.
 ///
-/// With --profile every request to the image is also made on a simulated device, which counts what it would
-/// have spent, by component, by cause and by file.
+/// With --profile every request to the image is also made on a simulated device, which counts the energy by component,
+/// by cause and by file.
 #[derive(clap::Args)]
 #[command(after_help = after_help())]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
-    /// Where it appears.
+    /// The mount point.
     dir: PathBuf,
-    /// Record every call to the file system to this file, for `joulefs replay`; access times then stand still, as
-    /// with -o noatime.
+    /// Record every call to the file system to this file, for `joulefs replay`; implies -o noatime.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Put the contents of files into the recording too: what is written, by every user of the mount, and what changed
-    /// files held before. WHOEVER HAS THE RECORDING CAN READ THEM. Only its owner can read the file; without this option
-    /// a recording has lengths and checksums of what is written. Needed by what depends on contents, as deltas do.
+    /// Record file contents too: the data that any user of the mount writes, and the previous contents of changed
+    /// files. ANYONE WHO HAS THE RECORDING CAN READ THEM. The file is readable by its owner only. Without this option
+    /// a recording has only lengths and checksums of written data. Needed to measure deltas and compression.
     #[arg(long, requires = "record")]
     contents: bool,
     /// Record every request to the image to this file, for `joulefs replay`.
     #[arg(long, value_name = "FILE")]
     record_device: Option<PathBuf>,
-    /// Count joules as on this device: the name of a shipped profile, or the path of a profile file; without -f
-    /// with --ledger.
+    /// Count joules as on this device: the name of a shipped profile, or the path of a profile file. Needs --ledger
+    /// unless -f is given.
     #[arg(long, short, value_name = "PROFILE")]
     profile: Option<String>,
-    /// Keep the joules spent so far in this file, written anew every second and at the end: JSON if it
-    /// ends in .json, else tables.
+    /// Write the joules spent so far to this file, every second and at the end: JSON if it ends in .json, else tables.
     #[arg(long, value_name = "FILE", requires = "profile")]
     ledger: Option<PathBuf>,
-    /// Files that are named in the ledger, those that cost most first.
+    /// Number of files listed in the ledger, most expensive first.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "profile")]
     by_file: usize,
     #[command(flatten)]
     flame: FlameArgs,
-    /// Take as long as the device would.
+    /// Delay answers as long as the real device would take.
     #[arg(long, requires = "profile")]
     paced: bool,
-    /// Stay in the foreground; joules are printed at the end.
+    /// Stay in the foreground and print the joules at the end.
     #[arg(short, long)]
     foreground: bool,
     /// Mount options, comma-separated; listed below.
     #[arg(short, value_delimiter = ',')]
     options: Vec<String>,
-    /// This process is the background part of another.
+    /// Internal: this process is the background part of another.
     #[arg(long, hide = true)]
     background: bool,
 }
@@ -100,13 +98,14 @@ fn after_help() -> String {
         joulefs mount disk.img /mnt --record work.rec --contents\n  \
         joulefs mount theirs.img /mnt -o uid=1000,gid=1000\n  \
         joulefs mount theirs.img /mnt -o uid=nobody,umask=077\n\n";
-    let owners = "With uid= or gid= everything is shown as belonging to that user or group, who may then do what owners may, \
-        as on a volume without owners (vfat). What is on the volume keeps its owner, and what is made there belongs to who makes it. \
-        Nothing can be given to another (chown: not permitted), set-id bits are neither shown nor set, and go from files that \
-        are changed. With umask= (of everything), dmask= (of directories) or fmask= (of all else) everybody has the rights that the mask leaves, \
-        whatever the volume says: chmod to others is not permitted, and access lists do not count.\n\n";
-    let archive = "An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); \
-        the mount leaves it alone.\n  \
+    let owners = "With uid= or gid= all files appear to belong to that user or group, who has an owner's rights, as on \
+        a file system without owners (vfat). Owners stored on the volume do not change, and new files belong to the \
+        user who creates them. chown is not permitted; set-id bits are neither shown nor set, and are cleared from \
+        files that change. With umask= (all files), dmask= (directories) or fmask= (all other files) everyone has the \
+        rights that the mask leaves, whatever the modes on the volume: chmod to other modes is not permitted, and \
+        access lists are ignored.\n\n";
+    let archive = "An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after \
+        10 minutes); the mount does not wake it by itself.\n  \
         joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M,keep=16G\n  \
         joulefs ctl /archive stat";
     format!("{examples}{}{owners}{archive}", options::table())
@@ -245,14 +244,14 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     {
         // What a stranger's volume holds would be theirs, with the rights of its owner.
         return Err(Failure::usage(format!(
-            "-o {name}: not beside uid=, gid= or masks, which give away what others own"
+            "-o {name}: not allowed with uid=, gid= or masks, which give access to other users' files"
         )));
     }
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
-        return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));
+        return Err(Failure::usage("-o sync=burst: give index=FILE too; fsyncs wait next to that file"));
     }
     if keep.is_some() && index.is_none() {
-        return Err(Failure::usage("-o keep: give index=FILE, beside which contents are kept"));
+        return Err(Failure::usage("-o keep: give index=FILE too; contents are kept next to that file"));
     }
     core.scherlfs.beside.program_of = Some(beside::program_of);
     fuse.read_only = core.is_read_only();
@@ -269,15 +268,15 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut parsed = parse(args)?;
     if args.profile.is_some() && args.ledger.is_none() && !args.flame.is_given() && !args.foreground {
-        let why = "--profile in the background: give --ledger FILE, or nobody sees what was spent";
+        let why = "--profile in the background: give --ledger FILE, otherwise the joules are lost";
         return Err(Failure::usage(why));
     }
     if args.flame.is_given() && args.profile.is_none() {
-        return Err(Failure::usage("--flame: give --profile NAME, or nothing is counted"));
+        return Err(Failure::usage("--flame: give --profile NAME too; without it no energy is counted"));
     }
     let flames = args.flame.files()?;
     if !args.foreground && !args.background {
-        let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+        let me = std::env::current_exe().map_err(|e| format!("cannot find the joulefs executable: {e}"))?;
         let mut again = Command::new(me);
         // The daemon gets the same arguments, without --json: this process answers.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
@@ -292,7 +291,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(file) = parsed.log.as_ref().filter(|file| is_below(file, &dir)) {
         // Whoever serves would wait for itself.
         return Err(Failure::usage(format!(
-            "-o log={}: is below the mount itself; name a place elsewhere",
+            "-o log={}: is inside the mount itself; give a file elsewhere",
             file.display()
         )));
     }
@@ -350,7 +349,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for text in image.vol.warning().into_iter().chain(idle).chain(unheld) {
         let text = format!("{}: {text}", path.display());
         match args.background {
-            true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,
+            true => fuse::daemon::note(&text).map_err(|e| format!("cannot report to the starting process: {e}"))?,
             false => output::warn(&text),
         }
     }
@@ -383,7 +382,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if args.background
             && let Err(e) = fuse::daemon::ready()
         {
-            output::warn(&format!("cannot leave the terminal: {e}"));
+            output::warn(&format!("cannot detach from the terminal: {e}"));
         }
     };
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone(), output::warn));

@@ -20,10 +20,10 @@ pub struct RmArgs {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     places: Vec<Place>,
-    /// Directories with all they hold.
+    /// Remove directories recursively.
     #[arg(short, long)]
     recursive: bool,
-    /// Names that are not there are no failure.
+    /// Ignore missing files.
     #[arg(short, long)]
     force: bool,
 }
@@ -35,7 +35,7 @@ pub struct MkdirArgs {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     places: Vec<Place>,
-    /// Parents too; what is there already is no failure.
+    /// Make missing parents too; existing directories are not an error.
     #[arg(short, long)]
     parents: bool,
     /// Permissions, octal.
@@ -43,14 +43,14 @@ pub struct MkdirArgs {
     mode: u16,
 }
 
-/// Move or rename inside one image.
+/// Move or rename files inside one image.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs mv disk.img:/a.txt disk.img:/dir/b.txt")]
 pub struct MvArgs {
-    /// IMAGE:/path as it is.
+    /// IMAGE:/path of the file.
     #[arg(value_parser = clap::value_parser!(Place))]
     from: Place,
-    /// IMAGE:/path as it shall be; a directory takes it in.
+    /// IMAGE:/path of the new name, or of a directory to move it into.
     #[arg(value_parser = clap::value_parser!(Place))]
     to: Place,
     /// Fail if the target exists.
@@ -166,7 +166,7 @@ pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if real(image) != real(other) {
         return Err(Failure::usage(format!(
-            "{}: another image; copy with joulefs cp and remove the original",
+            "{}: in another image; copy with joulefs cp and remove the original",
             args.to.text()
         )));
     }

@@ -25,22 +25,21 @@ use crate::saved::Saved;
 use crate::spent::{self, Cause, FileLine, Spent, Words};
 use crate::{Failure, held, joules, output, pieces, recorded, size};
 
-/// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
+/// Replay a recording on a simulated device and report the energy.
 ///
-/// A recording of a device (`joulefs device --record`, `joulefs mount --record-device`) is replayed on a
-/// device of the profile. A recording of a file system (`joulefs mount --record`) is replayed on a new
-/// volume on such a device, of F2FS or of --fs, or on what an image holds, which stays as it is. What the calls find is put there
-/// first, if it is missing, and is not on the account; a recording without contents does not say what that was. If
-/// contents were recorded (`--contents`), they are written, else generated ones of the same length. Deltas and compression
-/// depend on contents: with generated ones they measure nothing.
+/// A recording of a device (`joulefs device --record`, `joulefs mount --record-device`) is replayed on a device of the
+/// profile. A recording of a file system (`joulefs mount --record`) is replayed on such a device with a new volume
+/// (F2FS, or --fs), or with a copy of an image. Files that the calls need are created first if they are missing, at no
+/// cost. Recorded contents (`--contents`) are used if present, otherwise generated contents of the same length. Deltas
+/// and compression depend on contents: with generated contents their results mean nothing.
 ///
-/// What was spent is told by cause and by file: of a file system's recording with the paths the files have
-/// at the end, of a device's with the inodes its requests were made for.
+/// The energy is reported by cause and by file: for a file system's recording with the final paths of the files, for a
+/// device's recording with the inodes of its requests.
 ///
-/// Time is virtual unless --paced is given: what was recorded in an hour takes as long as computing it.
-/// Requests come when they came, or later if the device is not done with those before.
+/// Time is virtual unless --paced is given, so an hour of recording takes only the time to compute it. Requests arrive
+/// at their recorded times, or later if the device is still busy.
 ///
-/// `joulefs trace replay` takes the same recordings; it compares runs, and writes rows for notebooks (--parquet).
+/// `joulefs trace replay` reads the same recordings, compares runs, and writes tables for notebooks (--parquet).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
@@ -54,27 +53,27 @@ pub struct Args {
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// The device's size; default: that of the recorded one, or room for what the volume had.
+    /// The device's size; default: that of the recorded device, or enough for the data of the recorded volume.
     #[arg(long, short)]
     size: Option<String>,
-    /// The file system the calls are made on; default: that of --image, or f2fs. For recordings of a file system.
+    /// File system to replay the calls on; default: that of --image, or f2fs. For recordings of a file system.
     #[arg(long, value_enum)]
     fs: Option<Type>,
-    /// What the volume holds at the beginning; for recordings of a file system.
+    /// Initial contents of the volume; for recordings of a file system.
     #[arg(long, conflicts_with = "size")]
     image: Option<PathBuf>,
-    /// Write what the volume holds afterwards to this new image; for recordings of a file system.
+    /// Save the volume after the replay to this new image; for recordings of a file system.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Files that are named in the account by file, those that cost most first.
+    /// Number of files listed by energy, most expensive first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     by_file: usize,
     #[command(flatten)]
     flame: FlameArgs,
-    /// Take as long as it would take.
+    /// Replay in real time.
     #[arg(long)]
     paced: bool,
-    /// Leave out the pauses between requests.
+    /// Skip the pauses between requests.
     #[arg(long)]
     back_to_back: bool,
 }
@@ -154,15 +153,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let reader = open()?;
     let mut outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
-            let why = "a recording of a device, whose contents do not matter: --image is for file systems";
+            let why = "a recording of a device: --image is for recordings of a file system";
             return Err(Failure::usage(named(&why)));
         }
         Kind::Blocks if args.fs.is_some() => {
-            let why = "a recording of a device, which has no file system: --fs is for recordings of calls";
+            let why = "a recording of a device: --fs is for recordings of a file system";
             return Err(Failure::usage(named(&why)));
         }
         Kind::Blocks if args.save.is_some() => {
-            let why = "a recording of a device, which has no contents to save: --save is for file systems";
+            let why = "a recording of a device: --save is for recordings of a file system";
             return Err(Failure::usage(named(&why)));
         }
         Kind::Blocks => {
@@ -219,7 +218,7 @@ fn of_blocks(
     });
     let mut text = format!("{} requests", done.requests);
     if done.left_out > 0 {
-        text += &format!(", {} left out that had failed", done.left_out);
+        text += &format!(", {} skipped that had failed", done.left_out);
     }
     if let Some(first) = &first {
         text += &format!(", {} failed; the first: {first}", done.failed);
@@ -307,13 +306,13 @@ fn of_calls(
         format!("{} calls, {} written, {} read", done.calls, output::bytes(done.written), output::bytes(done.read));
     if let Some((n, call)) = done.first_left_out {
         let all = done.left_out;
-        text += &format!("; {all} left out for inodes that are not there, the first: {call} (record {n})");
+        text += &format!("; {all} skipped because their inode does not exist, the first: {call} (record {n})");
     }
     let first = done
         .first_divergence
         .map(|d| format!("{} (record {}) then {}, now {}", d.call, d.record, answer(&d.then), answer(&d.now)));
     if let Some(first) = &first {
-        text += &format!("; {} ended otherwise than when recorded; the first: {first}", done.diverged);
+        text += &format!("; {} ended differently than in the recording, the first: {first}", done.diverged);
     }
     text += "\n";
     text += &recorded::contents_of(&prepared, done.written, done.generated);

@@ -9,11 +9,11 @@ use serde_json::json;
 
 use crate::{Failure, image, output, progress};
 
-/// Make plain F2FS of a volume that may hold deltas.
+/// Convert a volume with deltas to plain F2FS.
 ///
-/// Writes every page whole of which only a difference is in an inode, and gives the volume the name (the magic number)
-/// back by which Linux, Android and fsck.f2fs know F2FS. Until that is done, they refuse the volume; a power cut in
-/// between leaves it as it was, or settled.
+/// Writes every page whole that is stored as a delta, and restores the magic number by which Linux, Android and
+/// fsck.f2fs recognise F2FS. Until then they refuse the volume. After a power cut the volume is either unchanged or
+/// settled.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs settle disk.img\n  fsck.f2fs disk.img")]
 pub struct Args {
@@ -21,10 +21,10 @@ pub struct Args {
     image: PathBuf,
 }
 
-/// Let a volume hold deltas: small updates of files then live in their inodes.
+/// Allow deltas on a volume: small updates stored in inodes.
 ///
-/// Changes the magic number in both superblocks and nothing else. From then on only JouleFS mounts the volume, until
-/// `joulefs settle` makes plain F2FS of it again. The volume needs the features extra_attr and inode_checksum.
+/// Changes only the magic number in both superblocks. Then only JouleFS can mount the volume, until `joulefs settle`
+/// converts it back to plain F2FS. The volume needs the features extra_attr and inode_checksum.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs unsettle disk.img\n  joulefs mount disk.img /mnt\n  ...\n  joulefs settle disk.img"
@@ -59,7 +59,7 @@ pub fn settle(args: &Args, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     output::line(&match done {
-        Some(done) => format!("{path}: plain F2FS now; {} deltas of {} files written whole", done.deltas, done.inodes),
+        Some(done) => format!("{path}: now plain F2FS; {} deltas of {} files written whole", done.deltas, done.inodes),
         None => format!("{path}: is plain F2FS already"),
     });
     Ok(())
@@ -76,7 +76,7 @@ pub fn unsettle(args: &UnsettleArgs, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     output::line(&match changed {
-        true => format!("{path}: may hold deltas now; only JouleFS mounts it until it is settled"),
+        true => format!("{path}: may hold deltas now; only JouleFS can mount it until it is settled"),
         false => format!("{path}: may hold deltas already"),
     });
     Ok(())

@@ -11,9 +11,9 @@ use crate::place::Place;
 use crate::reading::Reading;
 use crate::{Failure, output};
 
-/// Say what is known of files inside an image.
+/// Show attributes of files inside an image.
 ///
-/// With --json: a list of objects, one for each place. Of a file of a mounted volume, stat(1) says the same.
+/// With --json: a list of objects, one per file. On a mounted volume, stat(1) shows the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs stat disk.img:/etc/fstab\n  joulefs stat --json disk.img:/ disk.img:/tmp")]
 pub struct Args {

@@ -10,10 +10,10 @@ use crate::place::Place;
 use crate::reading::Reading;
 use crate::{Failure, output};
 
-/// Draw what lies below a directory inside an image.
+/// Draw a directory tree inside an image.
 ///
-/// Directories end in a slash, symlinks point to what they name, files have their size behind them. With --json: an object
-/// for the directory, in which what it holds stands as `children`. Of a mounted volume, tree(1) draws the same.
+/// Directories end in a slash, symlinks show their target, files show their size. With --json: an object for the
+/// directory, with its entries in `children`. On a mounted volume, tree(1) draws the same.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs tree disk.img:/\n  joulefs tree -d --level 2 disk.img:/usr")]
 pub struct Args {
@@ -23,10 +23,10 @@ pub struct Args {
     /// Only directories.
     #[arg(short, long)]
     directories: bool,
-    /// Only so many levels.
+    /// Descend at most this many levels.
     #[arg(short = 'L', long, value_name = "N")]
     level: Option<usize>,
-    /// Names that begin with a dot, too.
+    /// Show names that begin with a dot too.
     #[arg(short, long)]
     all: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl Drawing<'_> {
             return Ok(Vec::new());
         }
         if depth >= DEEPEST {
-            return Err(vfs::Error::Invalid("more levels than a tree is drawn of: 1000; joulefs ls -R lists all"));
+            return Err(vfs::Error::Invalid("more than 1000 levels cannot be drawn; joulefs ls -R lists all"));
         }
         if self.above.contains(&dir) {
             return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
@@ -152,6 +152,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     match failed {
         0 => Ok(()),
-        n => Err(format!("{n} of the names could not be read").into()),
+        n => Err(format!("{n} names could not be read").into()),
     }
 }

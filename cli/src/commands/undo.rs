@@ -15,23 +15,23 @@ use crate::{Failure, output};
 
 /// Undo the last changes of a ScherlFS volume, or of one file in it.
 ///
-/// A log does not overwrite what it replaces. A volume mounted with `-o undo=SIZE` keeps that much of it, the latest, and is
-/// then asked to go back: --list shows what can be undone, --last N undoes the last N entries of that list, all of the
-/// volume, and IMAGE:/PATH gives one file the contents that it had before they were changed last, or, if it is not
-/// there, brings it back. What cleaning moved in between is no entry of its own.
+/// A log does not overwrite the data that it replaces. A volume mounted with `-o undo=SIZE` keeps the latest SIZE
+/// bytes of replaced data. --list shows the changes that can be undone, --last N undoes the last N of them on the
+/// whole volume, and IMAGE:/PATH restores one file's contents from before its last change, or a deleted file. Moves by
+/// cleaning are not listed.
 ///
-/// Going back is written to the log like any other change, as one transaction: a power cut leaves the volume as it was, or
-/// gone back, and it can be undone itself. The volume must not be mounted.
+/// An undo is written to the log as one transaction: after a power cut it is either done or not, and it can be undone
+/// too. The volume must not be mounted.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs mount archive.img /mnt -o undo=256M\n  joulefs undo archive.img --list\n  \
     joulefs undo archive.img:/letters/to-anna.txt\n  joulefs undo archive.img --last 3"
 )]
 pub struct Args {
-    /// The image or block device; not mounted. With a path in it: this file alone.
+    /// The image or block device; not mounted. With a path inside it: only this file.
     #[arg(value_name = "IMAGE[:/PATH]")]
     place: PathBuf,
-    /// Show what can be undone, the latest first.
+    /// List the changes that can be undone, latest first.
     #[arg(long, short, conflicts_with = "last")]
     list: bool,
     /// Undo the last N changes of the volume.
@@ -45,7 +45,7 @@ fn open(path: &Path, write: bool) -> Result<(Image, Arc<scherlfs::Volume>), Fail
     let volume = match image.mounted() {
         Mounted::ScherlFs(volume) => volume.clone(),
         Mounted::F2fs(_) => {
-            let why = "a volume of F2FS, which overwrites; undo is for ScherlFS";
+            let why = "an F2FS volume; undo is for ScherlFS";
             return Err(format!("{}: {why}", path.display()).into());
         }
     };
@@ -59,12 +59,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Place::Host(path) => (path, None),
     };
     match (inside, args.last, args.list) {
-        (Some(inside), None, false) => one(&path, &inside, as_json),
-        (Some(_), ..) => Err(Failure::usage("a path in the image goes without --list and --last".to_owned())),
+        (Some(inside), None, false) => undo_file(&path, &inside, as_json),
+        (Some(_), ..) => Err(Failure::usage(
+            "a path inside the image cannot be combined with --list or \
+            --last"
+                .to_owned(),
+        )),
         (None, Some(last), _) => back(&path, last, as_json),
         (None, None, true) => list(&path, as_json),
         (None, None, false) => {
-            Err(Failure::usage("say what: --list, --last N, or the path of a file as IMAGE:/PATH".to_owned()))
+            Err(Failure::usage("give --list, --last N, or the path of a file as IMAGE:/PATH".to_owned()))
         }
     }
 }
@@ -74,13 +78,13 @@ fn close(image: Image) -> Result<(), Failure> {
     image.vol.unmount().map_err(|e| format!("{path}: {e}").into())
 }
 
-fn one(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
+fn undo_file(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
     let (image, volume) = open(path, true)?;
     let names: Vec<&[u8]> = inside.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
     let shown = output::name(inside);
     let done = volume.undo_file(&names).map_err(|e| match e {
         vfs::Error::NotFound => {
-            format!("{shown}: nothing of it can be undone; joulefs undo {} --list shows what can", path.display())
+            format!("{shown}: has no change that can be undone; joulefs undo {} --list shows all", path.display())
         }
         e => format!("{shown}: {e}"),
     });
@@ -90,7 +94,7 @@ fn one(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
         true => output::print(
             &json!({ "image": path.display().to_string(), "path": String::from_utf8_lossy(inside), "undone": true }),
         ),
-        false => output::line(&format!("{shown}: is as it was before its last change")),
+        false => output::line(&format!("{shown}: restored to the state before its last change")),
     }
     Ok(())
 }
@@ -99,17 +103,16 @@ fn back(path: &Path, last: u32, as_json: bool) -> Result<(), Failure> {
     let (image, volume) = open(path, true)?;
     let there = volume.history().map_err(|e| format!("{}: {e}", path.display()))?.len();
     let done = match last as usize {
-        n if n > there => Err(format!("{}: {there} changes can be undone, not {n}", path.display())),
+        n if n > there => Err(format!("{}: only {there} changes can be undone, not {n}", path.display())),
         n => volume.undo_last(n).map_err(|e| format!("{}: {e}", path.display())),
     };
     close(image)?;
     let inodes = done?;
     match as_json {
         true => output::print(&json!({ "image": path.display().to_string(), "undone": last, "inodes": inodes })),
-        false => output::line(&format!(
-            "{}: {last} undone, {inodes} inodes are what they were; --last 1 undoes that",
-            path.display()
-        )),
+        false => {
+            output::line(&format!("{}: {last} undone, {inodes} inodes restored; --last 1 undoes that", path.display()))
+        }
     }
     Ok(())
 }
@@ -141,7 +144,7 @@ fn list(path: &Path, as_json: bool) -> Result<(), Failure> {
     }
     if events.is_empty() {
         output::line(&format!(
-            "{}: nothing can be undone; mount it with -o undo=SIZE to keep what is replaced",
+            "{}: nothing can be undone; mount it with -o undo=SIZE to keep replaced data",
             path.display()
         ));
         return Ok(());

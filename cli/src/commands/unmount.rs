@@ -8,24 +8,25 @@ use serde_json::json;
 
 use crate::{Failure, output};
 
-/// Unmount, once everything is durable, and wait until the volume is closed.
+/// Unmount a volume.
 ///
-/// If what was written cannot be made durable (the host is full, the disk fails), the mount stays and nothing is lost:
-/// what is wrong and what can be done is said, and the exit code is 1. `joulefs ctl DIR retry` tries again,
-/// `joulefs ctl DIR save OUT` copies it elsewhere, and with --give-up-unwritten the mount ends all the same.
+/// First makes everything durable, then unmounts, and waits until the volume is closed. If changes cannot be made
+/// durable (the host is full, the disk fails), the volume stays mounted, nothing is lost, and the exit code is 1.
+/// `joulefs ctl DIR retry` tries again, `joulefs ctl DIR save OUT` copies the changes elsewhere, and
+/// --give-up-unwritten unmounts and loses them.
 ///
-/// A mount in use is tried again for a second. One that is mounted in a second place too (`mount --bind`) lives on
-/// there and is not waited for.
+/// If the mount is in use, the command retries for a second. If the volume is also mounted in a second place (`mount
+/// --bind`), it stays mounted there, and the command does not wait for it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs unmount /mnt && fsck.f2fs --dry-run disk.img\n  \
     joulefs unmount --give-up-unwritten /mnt")]
 pub struct Args {
-    /// Where it is mounted.
+    /// The mount point.
     dir: PathBuf,
-    /// Seconds to wait for what is written.
+    /// Seconds to wait for writes to finish.
     #[arg(long, default_value_t = 60)]
     wait: u64,
-    /// Unmount even if what was written since the last checkpoint cannot be made durable. IT IS LOST then; the exit code is
+    /// Unmount even if changes since the last checkpoint cannot be made durable. THEY ARE LOST then; the exit code is
     /// 1.
     #[arg(long)]
     give_up_unwritten: bool,
@@ -34,17 +35,18 @@ pub struct Args {
 fn tell(between: &Between) {
     let text = match between {
         Between::Refused(why) => {
-            format!(
-                "not all that was written found its place ({why}); whoever wrote it was told when it was closed or synced"
-            )
+            format!("some writes were lost ({why}); the programs that wrote them got the error on close or fsync")
         }
-        Between::Unheard => "everything is durable, but how its process ends cannot be heard from here".to_owned(),
+        Between::Unheard => "everything is durable, but the end of the mount process cannot be observed from \
+            here"
+            .to_owned(),
         Between::Failing { image, status } => {
-            let why = status.failed.as_deref().unwrap_or("no reason is known");
+            let why = status.failed.as_deref().unwrap_or("unknown reason");
             let (image, seconds) = (image.display(), status.retrying_s.unwrap_or(0));
             format!(
-                "{image}: the last checkpoint failed: {why}; its process keeps what is in memory and tries again for {seconds} s; \
-                 joulefs ctl {image} retry does so now, joulefs ctl {image} save NEW_DIR copies it elsewhere"
+                "{image}: the last checkpoint failed: {why}; its process keeps the changes in memory and retries for \
+                 {seconds} s; joulefs ctl {image} retry does so now, joulefs ctl {image} save NEW_DIR copies them \
+                 elsewhere"
             )
         }
     };

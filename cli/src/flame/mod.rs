@@ -17,26 +17,27 @@ use crate::{Failure, whole};
 /// The form of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A line a stack: frames parted by `;`, a space, picojoules. For flamegraph.pl, inferno, difffolded.pl.
+    /// One line per stack: frames separated by `;`, a space, picojoules. For flamegraph.pl, inferno, difffolded.pl.
     Folded,
-    /// The file format of speedscope, weights in picojoules.
+    /// speedscope's file format, weights in picojoules.
     Speedscope,
-    /// A page to look at, with nothing to be fetched.
+    /// A self-contained HTML page.
     Html,
 }
 
 /// Options of commands that know who spent what.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FlameArgs {
-    /// Write where the joules went to this file, as a flame graph: directories, file (or process), cause, component. By the
-    /// file's ending: .folded or .txt (stacks and picojoules, for flamegraph.pl and inferno), .json (for speedscope), .html (a
-    /// page). May be given several times.
+    /// Write a flame graph of the joules to this file: directories, file (or process), cause, component. The file's
+    /// ending selects the format: .folded or .txt (stacks and picojoules, for flamegraph.pl and inferno), .json (for
+    /// speedscope), .html (a page). May be given several times.
     #[arg(long, value_name = "FILE")]
     flame: Vec<PathBuf>,
-    /// The form of --flame's files, whatever they are called.
+    /// Format of the --flame files, whatever their names.
     #[arg(long, value_name = "FORM", requires = "flame")]
     flame_format: Option<Format>,
-    /// Below the component also what it did: flash programs, the device's own cleaning, bytes over the link.
+    /// Add a level below the component for its activity: flash programs, the device's own cleaning, bytes over the
+    /// link.
     #[arg(long, requires = "flame")]
     flame_parts: bool,
 }

@@ -42,20 +42,20 @@ pub fn page(title: &str, flame: &Flame, took: Option<u64>) -> String {
                     @if took.is_some() { " in " (span(&report, "time", "/all/ns")) " of the device's time" }
                 }
                 p.note {
-                    "Below each frame is what it is made of: directories, file or process, what the joules were spent for, which \
-                     component spent them. Widths are joules."
+                    "Frames below a frame are its parts: directories, file or process, cause, component. Widths are \
+                     joules."
                 }
                 (legend())
                 @if tree.energy == Energy::ZERO {
                     p.note { "Nothing was spent." }
                 } @else {
                     div.search #search hidden {
-                        input #word type="search" placeholder="A part of a name" aria-label="Search a name";
+                        input #word type="search" placeholder="Part of a name" aria-label="Search a name";
                         button #clear type="button" { "Clear" }
                         button #out type="button" { "Show all" }
                     }
                     p.note #keys hidden {
-                        "Click a frame to come closer. Keys: arrows choose, Enter comes closer, Escape shows all, / searches."
+                        "Click a frame to zoom in. Keys: arrows select, Enter zooms in, Escape shows all, / searches."
                     }
                     div #picture { (icicle::svg(&tree)) }
                     p #here data-live aria-live="polite" {}
@@ -150,7 +150,7 @@ fn places(report: &Value) -> Markup {
     let all = report["places"].as_array().map_or(&[][..], Vec::as_slice);
     let components = report["components"].as_array().map_or(&[][..], Vec::as_slice);
     html! {
-        h2 { "Where most went" }
+        h2 { "Largest shares" }
         div.scroll { table {
             tr { th { "place" } th.n { "joules" } th.n { "share" } }
             @for (i, place) in all.iter().enumerate() {
@@ -162,7 +162,7 @@ fn places(report: &Value) -> Markup {
             }
         } }
         @if number(report, "/all/places") > all.len() as u64 {
-            p.note { "The costliest of " (span(report, "count", "/all/places")) " places." }
+            p.note { "The most expensive of " (span(report, "count", "/all/places")) " places." }
         }
         h2 { "By component" }
         table {

@@ -60,7 +60,7 @@ impl Options {
             }
             "compress_extension" => put(&mut self.extensions, given()?, &self.not)?,
             "nocompress_extension" if value == Some("*") => {
-                return Err("leave compress_extension away, and only files marked by hand are compressed".into());
+                return Err("to compress only files marked by chattr +c, leave compress_extension out".into());
             }
             "nocompress_extension" => put(&mut self.not, given()?, &self.extensions)?,
             _ => return Ok(false),

@@ -116,13 +116,13 @@ impl Volume {
         }
         let (inline, flags) = inode.node.inode(|r| (r.inline(), r.flags()));
         if inline.contains(Inline::PIN_FILE) {
-            return Err(vfs::Error::NotPermitted("pinned: somebody relies on the addresses of its blocks").into());
+            return Err(vfs::Error::NotPermitted("pinned: the addresses of its blocks must not change").into());
         }
         if flags.contains(InodeFlags::IMMUTABLE) {
             return Err(vfs::Error::NotPermitted("immutable").into());
         }
         if inode.node.inode(|r| r.i_links.get()) == 0 {
-            return Err(vfs::Error::Invalid("it has no name any more").into());
+            return Err(vfs::Error::Invalid("it was deleted").into());
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Volume {
             return Ok(());
         }
         Err(Error::corrupt(format_args!(
-            "inode {}: i_size is {size}, but its contents are inline, with room for {room} bytes; run joulefs fsck --repair",
+            "inode {}: i_size is {size}, but it is inline, with room for {room} bytes; run joulefs fsck --repair",
             inode.ino
         )))
     }

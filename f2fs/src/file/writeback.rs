@@ -347,7 +347,7 @@ impl Volume {
                 if let Some(mut c) = other.content.try_write() {
                     match self.write_back(held, other, &mut c, Writeback::Background) {
                         Ok(_) => progress = true,
-                        Err(e) => log::debug!("inode {}: its contents wait on: {e}", other.ino),
+                        Err(e) => log::debug!("inode {}: its contents stay unwritten: {e}", other.ino),
                     }
                 }
                 if !over() {

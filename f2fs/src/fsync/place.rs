@@ -57,7 +57,7 @@ impl Volume {
                 Ok(true) => return,
                 Ok(false) => {}
                 // The fsync writes a checkpoint.
-                Err(e) => log::debug!("inode {ino}: its directory {} cannot be asked: {e}", place.dir),
+                Err(e) => log::debug!("inode {ino}: cannot read its directory {}: {e}", place.dir),
             }
         }
     }

@@ -86,7 +86,7 @@ impl Volume {
         seg.set_victim(None);
         let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
         if !work.clean {
-            log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
+            log::warn!("section {}: has valid blocks without an owner; run joulefs fsck", work.section);
             seg.give_up(work.section);
         }
         if work.pinned {

@@ -14,25 +14,21 @@ use crate::volume::Volume;
 
 /// The settings that a user can change on a mounted volume: name, values, meaning.
 pub const KNOBS: &[(&str, &str, &str)] = &[
-    ("gc", Policy::NAMES_TEXT, "who chooses what is cleaned in the background"),
-    ("background_gc", "on|off", "whether anything is"),
-    ("gc_urgent", "0-3", "0: when idle; 1: now, greedily; 2: also while busy; 3: now, by cost and benefit"),
-    ("gc_urgent_sleep_time", "milliseconds", "between sections when told to hurry"),
-    ("gc_min_sleep_time", "milliseconds", "between sections at least"),
-    ("gc_max_sleep_time", "milliseconds", "between sections at most"),
-    ("gc_no_gc_sleep_time", "milliseconds", "after nothing was found to clean"),
-    ("gc_idle_interval", "milliseconds", "without a request until a volume counts as idle"),
-    ("gc_step_blocks", "1-512", "blocks moved before others are let in"),
-    ("gc_quiet_step_blocks", "0-512", "the same while nobody asks anything, if that is more"),
-    ("gc_turn_sections", "0-1024", "sections won at a time while nobody asks anything; 0: one victim cleaned"),
-    (
-        "gc_keep_free",
-        "0-90",
-        "percent of the sections that joule holds free whatever they are worth, as far as there is room",
-    ),
-    ("atgc_age_threshold", "seconds", "age from which ATGC and FAGC clean"),
-    ("max_victim_search", "segments", "looked at for one choice in the background"),
-    ("power", "battery|powered", "where the power comes from"),
+    ("gc", Policy::NAMES_TEXT, "policy of background cleaning"),
+    ("background_gc", "on|off", "clean in the background"),
+    ("gc_urgent", "0-3", "0: clean when idle; 1: now, greedy; 2: also while busy; 3: now, cost-benefit"),
+    ("gc_urgent_sleep_time", "milliseconds", "between two sections while gc_urgent is set"),
+    ("gc_min_sleep_time", "milliseconds", "shortest time between two sections"),
+    ("gc_max_sleep_time", "milliseconds", "longest time between two sections"),
+    ("gc_no_gc_sleep_time", "milliseconds", "time to wait after nothing was found to clean"),
+    ("gc_idle_interval", "milliseconds", "time without requests after which a volume is idle"),
+    ("gc_step_blocks", "1-512", "blocks to move before other requests are served"),
+    ("gc_quiet_step_blocks", "0-512", "the same on an idle volume, if that is more"),
+    ("gc_turn_sections", "0-1024", "sections to gain at a time on an idle volume; 0: clean one victim"),
+    ("gc_keep_free", "0-90", "percent of the sections that joule always keeps free, if there is room"),
+    ("atgc_age_threshold", "seconds", "minimum age of sections that ATGC and FAGC clean"),
+    ("max_victim_search", "segments", "candidates considered for one choice in the background"),
+    ("power", "battery|powered", "power source"),
 ];
 
 impl Settings {
@@ -109,7 +105,7 @@ fn up_to(value: &str, most: u32) -> Result<u32, String> {
 
 fn unknown() -> String {
     let names: Vec<&str> = KNOBS.iter().map(|k| k.0).collect();
-    format!("is no setting of a mounted volume; there are {}", names.join(", "))
+    format!("is not a setting; choose {}", names.join(", "))
 }
 
 /// Whether a setting of [`KNOBS`] may have this value. The error completes the sentence "NAME ...".

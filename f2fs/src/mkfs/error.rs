@@ -19,13 +19,13 @@ pub enum MkfsError {
         minimum: u64,
     },
     /// No device is large enough for these options.
-    #[error("no volume has room for {reserve}: choose another overprovisioning or smaller sections")]
+    #[error("the volume has no room for {reserve}: choose another overprovisioning or smaller sections")]
     Impossible {
         /// What takes too much.
         reserve: &'static str,
     },
     /// More blocks were asked for than the device has.
-    #[error("{asked} blocks asked for, the device has {available}")]
+    #[error("{asked} blocks requested, but the device has {available}")]
     PastEnd {
         /// Blocks asked for.
         asked: u64,
@@ -68,6 +68,6 @@ pub enum MkfsError {
     #[error("no randomness for the volume's identity: {0}")]
     Entropy(#[from] std::io::Error),
     /// What was planned does not pass the checks every mount makes.
-    #[error("the planned volume is not lawful: {0}")]
+    #[error("the planned volume is invalid: {0}")]
     Unlawful(#[from] FormatError),
 }

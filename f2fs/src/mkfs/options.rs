@@ -173,7 +173,7 @@ impl Options {
         let strange = self.features.difference(MAKEABLE);
         if let Some(feature) = strange.names().into_iter().next() {
             let reason = match feature.as_str() {
-                "ro" => "an image that can never be written must be made with its files",
+                "ro" => "a volume that can never be written needs its files: give --from",
                 "device_alias" | "packed_ssa" => "its layout is not supported",
                 "atomic_write" => "the bit has no meaning on disk",
                 _ => "the bit is not known",

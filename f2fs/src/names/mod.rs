@@ -23,10 +23,10 @@ use crate::volume::Volume;
 /// Refuses a name that no new file can have.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name == b"." || name == b".." {
-        return Err(vfs::Error::Invalid("not a name that can be given").into());
+        return Err(vfs::Error::Invalid("not a valid name").into());
     }
     if name.contains(&b'/') || name.contains(&0) {
-        return Err(vfs::Error::Invalid("a name holds no slash and no NUL").into());
+        return Err(vfs::Error::Invalid("a name cannot contain a slash or NUL").into());
     }
     if name.len() > 255 {
         return Err(vfs::Error::NameTooLong.into());

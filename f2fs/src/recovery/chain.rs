@@ -79,7 +79,7 @@ impl Volume {
                 break;
             }
             if !self.makes_sense(&block, &f) {
-                log::warn!("node {} at block {at}: torn; what was written after it is not replayed", f.nid);
+                log::warn!("node {} at block {at}: torn; later writes are not replayed", f.nid);
                 break;
             }
             let is_inode = f.nid == f.ino.nid();

@@ -138,7 +138,7 @@ impl Volume {
             done += usize::from(p.last == Some(i));
         }
         for inode in nameless {
-            log::warn!("inode {}: synced, but its directory is gone; dropped", inode.ino);
+            log::warn!("inode {}: fsynced, but its directory is gone; dropped", inode.ino);
             self.abandon(held, &inode)?;
         }
         for dir in &displaced {

@@ -44,7 +44,7 @@ impl Volume {
     ) -> Result<bool> {
         let raw = RawInode::of(src);
         let (parent, name) = (Ino(raw.i_pino.get()), raw.name());
-        let no_name = || Error::corrupt(format_args!("inode {}: synced under a name that is none", inode.ino));
+        let no_name = || Error::corrupt(format_args!("inode {}: fsynced under an invalid name", inode.ino));
         if name.is_empty() || name == b"." || name == b".." {
             return Err(no_name());
         }
@@ -103,7 +103,7 @@ impl Volume {
                 self.insert_entry(parent, &mut content, &other, dir.ino, FileKind::Directory, None)?;
                 self.set_place(dir, parent, &other);
                 let (name, other) = (String::from_utf8_lossy(name), String::from_utf8_lossy(&other));
-                log::warn!("directory {name:?}: a file was synced under its name; it is now {other:?}");
+                log::warn!("directory {name:?}: a file was fsynced under its name; it is now {other:?}");
                 break;
             }
         }

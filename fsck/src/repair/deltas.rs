@@ -186,7 +186,7 @@ pub fn point_elsewhere(
         Some(nid) => Action::NodeAttached { ino, nid },
         // Named twice, it is still there by its other name.
         None if fault == NodeFault::Twice && number > 0 => {
-            Action::Mended { finding: format!("inode {ino}: delta node number {number} was one named elsewhere") }
+            Action::Mended { finding: format!("inode {ino}: delta node number {number} belonged to another place") }
         }
         None => Action::DeltasGivenUp { ino, block: None },
     });

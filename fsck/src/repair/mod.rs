@@ -130,17 +130,17 @@ impl fmt::Display for Action {
             }
             Action::Adopted { ino } => write!(f, "inode {ino} put into lost+found"),
             Action::NodeDropped { nid, ino } => write!(f, "node {nid} of inode {ino} dropped"),
-            Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
-            Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
+            Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit corrected"),
+            Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum recomputed"),
             Action::InodeRebuilt { ino } => write!(
                 f,
-                "inode {ino}: its block is lost; made anew from its name and its blocks, owned by root, without its times, \
-                 attributes and exact size"
+                "inode {ino}: its block is lost; rebuilt from its name and its blocks, owned by root, without its \
+                 times, attributes and exact size"
             ),
-            Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
+            Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes corrected"),
             Action::DeltasGivenUp { ino, block: Some(block) } if *block >= KEPT => {
                 let page = of_delta(*block);
-                write!(f, "inode {ino}: {page}, of which blocks of this journal or log were made, is lost")
+                write!(f, "inode {ino}: {page} is lost, on which blocks of this journal or log are based")
             }
             Action::DeltasGivenUp { ino, block: Some(block) } => {
                 write!(
@@ -159,12 +159,12 @@ impl fmt::Display for Action {
                 write!(f, "inode {ino}: file block {block} is lost, which only a delta node held; it reads as zeroes")
             }
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
-            Action::Mended { finding } => write!(f, "mended: {finding}"),
+            Action::Mended { finding } => write!(f, "repaired: {finding}"),
             Action::QuotaFileMade { file, ino } => {
-                write!(f, "{file} made anew as inode {ino}; fsck.f2fs or Linux is to count what it holds")
+                write!(f, "{file} rebuilt as inode {ino}; fsck.f2fs or Linux must recount the usage")
             }
-            Action::NewestGivenUp { pack } => write!(f, "the newest checkpoint, in pack {pack}, given up"),
-            Action::SyncedGivenUp(synced) => write!(f, "given up: {}", K::Synced(synced.clone())),
+            Action::NewestGivenUp { pack } => write!(f, "the newest checkpoint, in pack {pack}, discarded"),
+            Action::SyncedGivenUp(synced) => write!(f, "discarded: {}", K::Synced(synced.clone())),
         }
     }
 }
@@ -180,7 +180,7 @@ pub enum RepairError {
     #[error("the device is read-only")]
     ReadOnly,
     /// Data that was fsynced after the checkpoint would be lost.
-    #[error("{files} files were synced after the checkpoint ({nodes} node blocks); a repair would lose that")]
+    #[error("{files} files were fsynced after the checkpoint ({nodes} node blocks); a repair would discard them")]
     NeedsRecovery {
         /// Inodes that `fsync` wrote.
         files: u64,
@@ -188,12 +188,10 @@ pub enum RepairError {
         nodes: u64,
     },
     /// The checkpoint does not say where `fsync` wrote after it.
-    #[error(
-        "the checkpoint does not say where the log of nodes is, so what was synced after it, if anything, would be lost"
-    )]
+    #[error("the checkpoint does not locate the node log, so any files fsynced after it would be lost")]
     ChainUnknown,
     /// A state of the volume that repair does not understand.
-    #[error("checkpoint flags {flags:?} are not understood by repair")]
+    #[error("repair does not support checkpoint flags {flags:?}")]
     Flags {
         /// Those flags.
         flags: CpFlags,
@@ -205,10 +203,10 @@ pub enum RepairError {
         finding: Box<K>,
     },
     /// No free segment is left to write to.
-    #[error("no free segment is left to repair into")]
+    #[error("no free segment is left for repaired blocks")]
     NoSpace,
     /// lost+found cannot take more.
-    #[error("lost+found cannot take another name")]
+    #[error("lost+found is full")]
     LostFoundFull,
     /// A directory's block lies where no node leads.
     #[error("directory {dir}: a block has no node to be recorded in")]
@@ -295,7 +293,7 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
         _ => return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 }),
     }
     if super::begin::superblock(dev, &mut Report::default())?.features.contains(Features::BLKZONED) {
-        let what = "repair of a zoned volume, whose blocks are not overwritten".to_owned();
+        let what = "repair of a zoned volume, whose blocks cannot be overwritten".to_owned();
         return Err(FsckError::Unsupported { what }.into());
     }
     let mut session = Session::default();

@@ -27,14 +27,15 @@ impl Mounted {
         if goes_on() {
             let seconds = self.retry_for.as_secs();
             log::error!(
-                "{dir}: the last checkpoint failed: {why}; what is in memory is kept, and written again for {seconds} s"
+                "{dir}: the last checkpoint failed: {why}; changes stay in memory, and the checkpoint is retried for \
+                 {seconds} s"
             );
             socket.inspect(|socket| socket.failing(&why.to_string(), begun + self.retry_for));
         }
         while goes_on() || busy() {
             match self.events.recv_timeout(RETRY) {
                 Ok(Event::Signal(signal)) => {
-                    log::warn!("{dir}: signal {signal}: the last checkpoint is tried once more");
+                    log::warn!("{dir}: signal {signal}: trying the last checkpoint once more");
                     socket.inspect(|socket| socket.stop());
                     return self.fs.unmount();
                 }
@@ -44,7 +45,7 @@ impl Mounted {
             }
             match self.fs.unmount() {
                 Ok(()) => {
-                    log::warn!("{dir}: the last checkpoint was written after {} s", begun.elapsed().as_secs());
+                    log::warn!("{dir}: the last checkpoint succeeded after {} s", begun.elapsed().as_secs());
                     return Ok(());
                 }
                 Err(error) => {

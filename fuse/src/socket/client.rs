@@ -20,7 +20,7 @@ use crate::control::SOCKET;
 #[non_exhaustive]
 pub enum SocketError {
     /// Nobody listens for it.
-    #[error("no process of JouleFS answers for it")]
+    #[error("no JouleFS process answers for it")]
     Nobody,
     /// There is a process, but its socket is not seen here.
     #[error("its process cannot be reached from here: it runs in another network namespace")]
@@ -38,10 +38,10 @@ pub enum SocketError {
         seconds: u64,
     },
     /// An answer that is not understood.
-    #[error("its process is of another version, whose answer is not understood")]
+    #[error("its process is of another version and sent an unknown answer")]
     Strange,
     /// Anything else the system says.
-    #[error("its process cannot be asked: {0}")]
+    #[error("cannot reach its process: {0}")]
     Io(#[from] io::Error),
 }
 

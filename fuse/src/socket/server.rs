@@ -227,14 +227,14 @@ impl Shared {
 
     /// Counts a client that may ask.
     fn let_in(&self, stream: &UnixStream) -> Result<(), &'static str> {
-        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|_| "it is not known who asks")?;
+        let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|_| "the caller is unknown")?;
         // Who mounted is who this process runs as.
         if !peer.uid.is_root() && peer.uid != rustix::process::getuid() {
-            return Err("only root and the user who mounted may ask this");
+            return Err("only root and the user who mounted the volume may do this");
         }
         let mut state = self.state.lock();
         if state.clients >= CLIENTS {
-            return Err("too many others are connected to its process");
+            return Err("too many clients are connected to its process");
         }
         state.clients += 1;
         Ok(())
@@ -285,7 +285,7 @@ impl Shared {
         let Ok(request) = serde_json::from_slice::<Request>(&line) else {
             return send(
                 stream,
-                &Reply::Refused("its process is of another version, which does not know this".to_owned()),
+                &Reply::Refused("its process is of another version, which does not support this request".to_owned()),
             );
         };
         let ended = || Reply::Refused("it has just ended".to_owned());
@@ -316,11 +316,14 @@ impl Shared {
 
     fn save(&self, running: &Running<'_>, stream: &UnixStream, to: Option<OwnedFd>, named: PathBuf) -> Reply {
         let Some(saver) = self.state.lock().saver.clone() else {
-            return Reply::Refused("nothing can be saved of it".to_owned());
+            return Reply::Refused("it cannot save files".to_owned());
         };
         let Some(to) = to else { return Reply::Refused("no directory came with the request".to_owned()) };
         if rustix::fs::fstat(&to).is_ok_and(|stat| stat.st_dev == running.served.device) {
-            return Reply::Refused(format!("{}: is in the mount itself; name a place elsewhere", named.display()));
+            return Reply::Refused(format!(
+                "{}: is inside the mount itself; give a directory elsewhere",
+                named.display()
+            ));
         }
         let stop = Arc::new(AtomicBool::new(self.stop.load(Ordering::Acquire)));
         self.state.lock().stops.push(stop.clone());

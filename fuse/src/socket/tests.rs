@@ -105,7 +105,7 @@ fn silent_clients_keep_nobody_out_until_there_are_too_many_which_is_said() {
     silent.extend((0..2).map(|_| raw(socket.name())));
     let mut said = String::new();
     silent.last_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("too many others"), "{said}");
+    assert!(said.contains("too many clients"), "{said}");
     drop(silent);
     let again = || matches!(ask(image.path(), &Request::Status), Ok(Reply::Status(_)));
     soon(again);
@@ -134,7 +134,7 @@ fn a_directory_comes_with_a_request_to_save_and_is_not_in_the_mount_itself() {
     assert_eq!((saved.files, saved.failed), (1, vec!["a name".to_owned()]));
     assert_eq!(std::fs::read(dir.path().join("saved")).unwrap(), b"here");
     let error = save(Path::new("/proc")).unwrap_err().to_string();
-    assert!(error.contains("in the mount itself"), "{error}");
+    assert!(error.contains("inside the mount itself"), "{error}");
     let error = ask(image.path(), &Request::Save { to: "/x".into() }).unwrap_err().to_string();
     assert!(error.contains("no directory came"), "{error}");
 }

@@ -46,10 +46,7 @@ pub fn over(
     let zones = report::zones(&disk).map_err(|e| failed(e.into()))?;
     let zones = usable(&zones, zone, claimed.blocks()).map_err(|why| format!("{}: {why}", path.display()))?;
     if write && let Some(most) = most_active(&path) {
-        return Err(format!(
-            "{}: only {most} of its zones may be active at a time, which is not kept to here",
-            path.display()
-        ));
+        return Err(format!("{}: JouleFS cannot respect the disk's limit of {most} active zones", path.display()));
     }
     let disk = OpenOptions::new().read(true).write(write).custom_flags(direct).open(&path).map_err(failed)?;
     Ok(Arc::new(Disk { claimed, disk, zone, pointers: Mutex::new(zones), flush_failed: AtomicBool::new(false) }))
@@ -74,10 +71,13 @@ fn usable(zones: &[Zone], zone: u64, blocks: u64) -> std::result::Result<Vec<Opt
     }
     for (n, z) in zones.iter().enumerate() {
         if z.is_worn {
-            return Err(format!("zone {n} takes no writes"));
+            return Err(format!("zone {n} is read-only or offline"));
         }
         if z.capacity < z.len {
-            return Err(format!("zone {n} takes {} of its {} blocks, which is not kept to here", z.capacity, z.len));
+            return Err(format!(
+                "zone {n} has a capacity of {} of its {} blocks, which JouleFS does not support",
+                z.capacity, z.len
+            ));
         }
     }
     Ok(zones.iter().map(|z| z.pointer).collect())
@@ -224,7 +224,7 @@ impl BlockDevice for Disk {
             let until = self.end(zone).min(end);
             let pointer = &mut pointers[zone as usize];
             if pointer.is_some_and(|pointer| pointer != from) {
-                return Err(io_error("write that is not at the zone's write pointer", from)(Errno::IO.into()));
+                return Err(io_error("write not at the zone's write pointer", from)(Errno::IO.into()));
             }
             let part = &bytes.all()[(from - at.0) as usize * BLOCK..(until - at.0) as usize * BLOCK];
             self.disk.write_all_at(part, from * BLOCK as u64).map_err(io_error("write", from))?;

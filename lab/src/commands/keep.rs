@@ -14,13 +14,13 @@ use crate::unplanned;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab keep fagc-fig4\n  joulefs lab keep ./my-experiment --results results\n\n\
-    An experiment by name is looked for in experiments/ below the current directory: run this in the program's sources."
+    An experiment's name is looked up in experiments/ of the current directory: run this in the JouleFS sources."
 )]
 pub struct KeepArgs {
-    /// Experiments by name, or by the path of their directory.
+    /// Names of experiments, or paths of their directories.
     #[arg(required = true)]
     names: Vec<String>,
-    /// Read results below this directory.
+    /// Read results from this directory.
     #[arg(long, default_value = "results")]
     results: PathBuf,
 }
@@ -30,7 +30,7 @@ pub fn directory(name: &str) -> Result<PathBuf, Failure> {
     let dir = if name.contains('/') { PathBuf::from(name) } else { Path::new("experiments").join(name) };
     if !dir.join("plan.toml").exists() {
         let message = format!(
-            "{}: no plan.toml there: run this in the program's sources, or give the path of an experiment",
+            "{}: has no plan.toml; run this in the JouleFS sources, or give the path of an experiment",
             dir.display()
         );
         return Err(message.into());
@@ -38,7 +38,9 @@ pub fn directory(name: &str) -> Result<PathBuf, Failure> {
     let there = Experiment::find(&format!("./{}", dir.display()).replace(".//", "/")).map_err(unplanned)?;
     let known = Experiment::find(name).map_err(unplanned)?;
     if keep::of_plan(&there).map_err(|e| e.to_string())? != keep::of_plan(&known).map_err(|e| e.to_string())? {
-        return Err(format!("{}: not what this program was built with: build it again", dir.display()).into());
+        return Err(
+            format!("{}: differs from the plan that joulefs was built with; rebuild joulefs", dir.display()).into()
+        );
     }
     Ok(dir)
 }
@@ -62,7 +64,7 @@ pub fn run(args: &KeepArgs, as_json: bool) -> Result<(), Failure> {
         let own = || outcomes.iter().filter(|o| o.experiment == experiment.name);
         let planned = own().find(|o| keep::as_planned(&experiment, o).is_ok()).or_else(|| own().next());
         let outcome = planned.ok_or_else(|| {
-            format!("no result of {name} below {}: run `joulefs lab run {name}` first", args.results.display())
+            format!("no result of {name} in {}: run `joulefs lab run {name}` first", args.results.display())
         })?;
         files.push(write(&experiment, outcome, &dir)?);
     }

@@ -27,18 +27,18 @@ use crate::{generate, unplanned};
 /// What can be done.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// List the experiments there are.
+    /// List the experiments.
     #[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab list --json")]
     List,
-    /// Show what an experiment claims, its variants and parameters, and what time and memory it takes.
+    /// Show an experiment's claims, variants, parameters, run time and memory.
     Show(show::ShowArgs),
-    /// Run experiments and print the papers' numbers beside ours.
+    /// Run experiments and compare the results with the published numbers.
     Run(RunArgs),
-    /// Write one HTML page: every number that the papers publish beside ours, and the experiments with plots.
+    /// Write an HTML report: all published numbers next to ours, and plots.
     Report(ReportArgs),
-    /// Print every number that the papers publish beside ours, with the verdict and the reason.
+    /// Print all published numbers next to ours, with verdict and reason.
     Papers(papers::PapersArgs),
-    /// Write the numbers of results beside the experiments' plans, as `run --keep` does.
+    /// Store result numbers next to the experiments' plans, as `run --keep` does.
     Keep(keep::KeepArgs),
     #[command(hide = true)]
     Generate(generate::Args),
@@ -49,19 +49,20 @@ pub enum Command {
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
     joulefs lab run fagc-fig12 --variant none --variant fagc --parquet rows\n  \
-    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and parameters, and says what time and memory it takes. Its plan.toml\n\
-    says the same; experiments that come with the program are in experiments/ of its sources.")]
+    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and \
+    parameters, its run time and memory. Its plan.toml\n\
+    has the same; the shipped experiments are in experiments/ of the JouleFS sources.")]
 pub struct RunArgs {
-    /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
+    /// Names of experiments, or paths of directories with README.md, plan.toml and paper.csv.
     #[arg(required_unless_present = "all")]
     names: Vec<String>,
-    /// Run all that are shipped.
+    /// Run all shipped experiments.
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Run small: minutes become seconds, and numbers may suffer.
+    /// Run a small version: seconds instead of minutes; the numbers may be less exact.
     #[arg(long)]
     quick: bool,
-    /// Run on another device: a shipped profile's name or a profile file.
+    /// Run on this device instead: a shipped profile's name or a profile file.
     #[arg(long)]
     profile: Option<String>,
     /// Run with this seed instead of the plan's.
@@ -73,23 +74,23 @@ pub struct RunArgs {
     /// Change a parameter of the plan (`lab show` lists them); may be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// Variants run at once; as many as there are processors without.
+    /// Number of variants to run in parallel; default: one per processor.
     #[arg(long)]
     threads: Option<NonZeroUsize>,
-    /// Write results below this directory.
+    /// Write results into this directory.
     #[arg(long, default_value = "results")]
     results: PathBuf,
-    /// Write what came out as rows for notebooks into this directory: runs.parquet (a row for each phase of a variant with a seed:
-    /// what it depends on, what it cost, what was measured), measures.parquet, energy.parquet (by owner, cause and component, to
-    /// the picojoule), timeline.parquet and latency.parquet. Of several experiments, a directory for each in it.
+    /// Write results as tables for notebooks into this directory: runs.parquet (one row per variant, seed and phase:
+    /// parameters, cost, measurements), measures.parquet, energy.parquet (by owner, cause and component, to the
+    /// picojoule), timeline.parquet and latency.parquet. With several experiments, each gets a subdirectory.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Write the numbers beside the plan, too, into ours.csv of experiments/NAME or of the experiment's path: the numbers that
-    /// `report` and `papers` show.
+    /// Also store the numbers next to the plan, in ours.csv of experiments/NAME or of the experiment's path; `report`
+    /// and `papers` show these numbers.
     #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
     keep: bool,
-    /// Write how long the run took and how much memory, into took.csv beside the plan: what `lab show` says of it. Experiments
-    /// are then timed one by one; `--threads 1` tells best what each needs.
+    /// Store run time and memory in took.csv next to the plan; `lab show` prints them. Experiments then run one by
+    /// one; `--threads 1` gives the most exact numbers.
     #[arg(long, conflicts_with_all = ["profile", "seed", "variant", "set"])]
     keep_time: bool,
 }
@@ -97,14 +98,16 @@ pub struct RunArgs {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
-    Without results the page has the numbers that the experiments keep, measured by full runs. Results of full runs take\n\
-    their place; all results add who spent what, for what and when."
+    Without results the page has the stored numbers of the experiments, measured by full runs. Results of full runs \
+    take\n\
+    their place; all results add energy by owner, by cause and over time."
 )]
 pub struct ReportArgs {
-    /// Read results below this directory; `results`, if it is there, without.
+    /// Read results from this directory; default: `results`, if it exists.
     #[arg(long)]
     results: Option<PathBuf>,
-    /// Write the page here; `report.html` among the results without, or in the current directory if there are none.
+    /// Write the page to this file; default: `report.html` in the results, or in the current directory if there are
+    /// none.
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -183,7 +186,7 @@ fn check(experiment: &Experiment, typed_name: &str, changes: &Changes, args: &Ru
             let set = typed.map_or(name.as_str(), String::as_str);
             let why = e.to_string();
             let tip = meant::tip_of_field(&why);
-            let place = format!(" (joulefs lab show {typed_name} says what it takes)");
+            let place = format!(" (joulefs lab show {typed_name} lists the parameters)");
             return Err(Failure::from(why.trim_end().to_owned() + &tip + &place)
                 .named(format_args!("--set {set}"))
                 .into_usage());
@@ -298,7 +301,7 @@ fn run_each(
             // Variants that are left out take nothing: such a run says nothing of a whole one.
             let said = match outcome.skipped.is_empty() {
                 true => format!("kept: {}\n", took::write(experiment, took, &keep::directory(name)?)?.display()),
-                false => "not kept: how long it took, for variants were skipped\n".to_owned(),
+                false => "not stored: the run time, because variants were skipped\n".to_owned(),
             };
             if !as_json {
                 output::lines(&said);
@@ -355,7 +358,7 @@ fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
     };
     if let (true, Some(dir)) = (outcomes.is_empty(), &args.results) {
         return Err(
-            format!("no results below {}: run `joulefs lab run` first, or leave out --results", dir.display()).into()
+            format!("no results in {}: run `joulefs lab run` first, or leave out --results", dir.display()).into()
         );
     }
     let place = || results.filter(|_| !outcomes.is_empty()).unwrap_or(Path::new("")).join("report.html");

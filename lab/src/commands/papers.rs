@@ -11,16 +11,16 @@ use terminal::{Failure, output, table};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --verdict explained\n  joulefs lab papers --json\n\n\
-    Ours are the numbers that the experiments keep, or with --results those of a run of your own."
+    Our numbers are those stored with the experiments, or with --results those of your own run."
 )]
 pub struct PapersArgs {
-    /// Only the papers in whose name or title this word stands.
+    /// Only papers with this word in name or title.
     #[arg(long)]
     paper: Option<String>,
-    /// Only numbers of this verdict; may be given more than once.
+    /// Only numbers with this verdict; may be given more than once.
     #[arg(long, value_parser = verdicts())]
     verdict: Vec<String>,
-    /// Use the results below this directory in place of what is kept, where the plan ran in full.
+    /// Use results of full runs from this directory instead of the stored numbers.
     #[arg(long)]
     results: Option<PathBuf>,
 }

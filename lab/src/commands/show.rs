@@ -13,8 +13,9 @@ use crate::unplanned;
 /// `joulefs lab show`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab show fagc-fig5\n  joulefs lab show ./my-experiment --json\n\n\
-    A parameter's value is the plan's; those of variants and of a quick run stand beside it where they differ. A table is\n\
-    set as a whole: --set 'after={ mib = 64, file_kib = 16 }'.")]
+    The value of a parameter is that of the plan; values of variants and of a quick run follow where they differ. A \
+    table is\n\
+    set as one value: --set 'after={ mib = 64, file_kib = 16 }'.")]
 pub struct ShowArgs {
     /// The experiment by name, or by the path of its directory.
     name: String,
@@ -139,7 +140,7 @@ fn of_people(args: &ShowArgs, e: &Experiment, jobs: &[Job], parameters: &[(Param
         text(6, &format!("{} [{}{words}; {}]", p.meaning, p.form, p.read_in));
         for field in &p.fields {
             let words = if field.words.is_empty() { String::new() } else { format!(": {}", field.words.join(", ")) };
-            let may = if field.required { "" } else { ", may be left out" };
+            let may = if field.required { "" } else { ", optional" };
             text(6, &format!("{}: {} [{}{words}{may}]", field.name, field.meaning, field.form));
         }
     }
@@ -163,9 +164,9 @@ fn variant(e: &Experiment, jobs: &[Job], name: &str) -> String {
 fn said(p: &Parameter, values: &Values) -> String {
     let value = match (&values.plan, &p.default) {
         (Some(value), _) => format!("{} = {value}", p.name),
-        (None, _) if !values.variants.is_empty() => format!("{}: variants say it", p.name),
-        (None, Some(default)) => format!("{} = {default}, for the plan does not say it", p.name),
-        (None, None) => format!("{}: the plan does not say it", p.name),
+        (None, _) if !values.variants.is_empty() => format!("{}: set by the variants", p.name),
+        (None, Some(default)) => format!("{} = {default} (default; not in the plan)", p.name),
+        (None, None) => format!("{}: not in the plan", p.name),
     };
     let others = values.variants.iter().map(|(name, value)| format!("; {name}: {value}"));
     let quick = values.quick.iter().map(|value| format!("; --quick: {value}"));
@@ -193,7 +194,7 @@ fn took(run: Option<&Run>, needs: &[&str]) -> String {
     let time = joules::time((run.cpu_seconds * 1e9) as u64);
     let threads = if run.threads == 1 { "1 thread".to_owned() } else { format!("{} threads", run.threads) };
     format!(
-        "{time} of processors' time, {} of memory ({threads}, {}, {} build)",
+        "{time} of CPU time, {} of memory ({threads}, {}, {} build)",
         output::bytes(run.peak_bytes),
         run.processor,
         run.build

@@ -31,9 +31,9 @@ impl Watch {
             run: if quick { Size::Quick } else { Size::Full },
             cpu_seconds: tenths(cpu().saturating_sub(self.cpu)),
             seconds: tenths(self.at.elapsed()),
-            peak_bytes: field("/proc/self/status", "VmHWM").and_then(|kib| in_kib(&kib)).ok_or(
-                "/proc/self/status: it does not say how much memory was in use (VmHWM), so that the run was not timed",
-            )?,
+            peak_bytes: field("/proc/self/status", "VmHWM")
+                .and_then(|kib| in_kib(&kib))
+                .ok_or("/proc/self/status: no peak memory (VmHWM), so the run was not timed")?,
             threads: threads.get(),
             processors: std::thread::available_parallelism().map_or(1, NonZeroUsize::get),
             processor: field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned()),

@@ -83,7 +83,7 @@ pub(super) fn open(name: &str) -> Result<Events, LabError> {
         None if name.contains('/') => Box::new(File::open(name).map_err(|e| failed(&e))?),
         None => {
             let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
-            return Err(failed(&format!("shipped are {}; or give the path of a file", known.join(", "))));
+            return Err(failed(&format!("choose {}, or give the path of a file", known.join(", "))));
         }
     };
     Events::new(Reader::new(source).map_err(|e| failed(&e))?).map_err(|e| failed(&e))

@@ -89,7 +89,7 @@ impl Source {
         theirs::find(name).map(Source::File).ok_or_else(|| {
             let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
             let why = theirs::missing(name);
-            LabError::parameters(format!("{why}; shipped are {}; or give the path of a file", known.join(", ")))
+            LabError::parameters(format!("{why}; choose {}, or give the path of a file", known.join(", ")))
         })
     }
 

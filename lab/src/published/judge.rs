@@ -88,13 +88,13 @@ impl Verdict {
                 "within 7 %, but the model or the work was fitted to this number, so that it proves nothing"
             }
             Verdict::Explained => "further off, for a reason that is known",
-            Verdict::Contradicts => "measured here as the paper did, as far as it says how, and it comes out otherwise",
-            Verdict::Differs => "further off, and nobody has said why yet",
+            Verdict::Contradicts => "measured here as described in the paper, with a different result",
+            Verdict::Differs => "further off, for a reason that is not known yet",
             Verdict::NotRun => "ours needs a recording that may not be shipped",
             Verdict::TakenOver => {
                 "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper"
             }
-            Verdict::NoNumber => "nothing of ours measures it; the reason stands beside",
+            Verdict::NoNumber => "not measured here; the reason is given",
         }
     }
 

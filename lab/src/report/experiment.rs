@@ -86,9 +86,9 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
         @for s in &o.skipped { p.note { "Skipped: " (s.variant) ": " (s.why) "." } }
         (costs(o))
         (counted(o))
-        h3 { "Who spent it" }
+        h3 { "Energy by owner" }
         (drawn(&components))
-        h3 { "For what" }
+        h3 { "Energy by cause" }
         (drawn(&causes))
         (flames::section(o))
         @if !histograms.is_empty() {

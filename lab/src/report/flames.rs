@@ -22,8 +22,8 @@ pub(super) fn section(o: &Outcome) -> Markup {
         @if let Some((v, p)) = first {
             h3 { "Where it went" }
             p.note {
-                "Below each frame is what it is made of: directories, file, what the joules were spent for, which component "
-                "spent them. Widths are joules. A frame says what it is and cost when one points at it."
+                "Frames below a frame are its parts: directories, file, cause, component. "
+                "Widths are joules. Point at a frame to see its name and cost."
             }
             (picture(o, v, p))
             @if !phases.is_empty() {

@@ -39,14 +39,15 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
     let compared = all - of(Verdict::NotRun) - of(Verdict::TakenOver) - of(Verdict::NoNumber);
     html! {
         p.lead {
-            "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. " strong { (compared) } " have one of ours beside them: "
+            "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. "
+            strong { (compared) } " have one of ours next to them: "
             strong { (of(Verdict::Agrees)) } " agree within 7 %, and " (of(Verdict::Fitted))
             " more to which a model was fitted; " strong { (of(Verdict::Explained)) } " are further off for a known reason; "
             strong { (of(Verdict::Contradicts)) } " contradict."
-            @if of(Verdict::Differs) > 0 { " Of " (of(Verdict::Differs)) " nobody has said yet why they differ." }
+            @if of(Verdict::Differs) > 0 { " " (of(Verdict::Differs)) " differ for a reason that is not known yet." }
             @if of(Verdict::NotRun) > 0 { " " (of(Verdict::NotRun)) " wait for a recording that may not be shipped." }
             " " (of(Verdict::TakenOver)) " are conditions and prices that are taken over, and " (of(Verdict::NoNumber))
-            " have no number of ours; the reason stands beside each."
+            " are not measured here; the reason is given for each."
         }
         div.share aria-hidden="true" {
             @for (v, n) in counts.iter().filter(|(_, n)| **n > 0) { i class=(v.name()) style=(format!("flex-grow:{n}")) {} }

@@ -35,7 +35,7 @@ pub(super) fn page(papers: &[Paper], ours: &Ours, outcomes: &[Outcome]) -> Resul
             p {
                 "Each repeats to the last picojoule with the same version, profile, plan and seed. A megabyte is 2" sup { "20" }
                 " bytes. " code { "joulefs lab run NAME" } " runs one; "
-                code { "joulefs lab report" } " then shows who spent what, for what and when, too."
+                code { "joulefs lab report" } " then also shows energy by owner, by cause and over time."
             }
             nav { @for (name, _) in &sections { a href={ "#x-" (name) } { (name) } } }
             @for (_, s) in &sections { (s) }

@@ -22,5 +22,5 @@ const MOST: u64 = 64 << 20;
 /// Contents are in pieces of so many bytes at most, so that a chunk has room for one.
 pub(crate) const PART: usize = 256 << 10;
 /// What whoever looks at the file itself reads.
-pub(crate) const NOTICE: &str =
-    "This recording holds the contents of the files that were written while it was made. Whoever has it can read them.";
+pub(crate) const NOTICE: &str = "This recording contains the contents of the files that were written while it was made. Anyone who has it can read \
+     them.";

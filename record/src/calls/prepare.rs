@@ -30,7 +30,7 @@ pub struct Prepared {
 
 /// What the recording needs could not be put on the file system.
 #[derive(Debug, thiserror::Error)]
-#[error("{name}: cannot be made before the calls: {source}")]
+#[error("{name}: cannot be created before the calls: {source}")]
 pub struct PrepareError {
     /// The last part of its path.
     pub name: String,

@@ -48,18 +48,18 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of = |state: &State| match state {
             State::Checkpoint => "",
-            State::Log => " (in the log behind the checkpoint)",
+            State::Log => " (in the log after the checkpoint)",
         };
         match self {
             Finding::Superblock { at, why } => write!(f, "superblock {at}: {why}"),
             Finding::Hidden { ino, why } => write!(f, "hidden file {ino}: {why}"),
             Finding::Inode { ino, at, state, why } => write!(f, "inode {ino}, block {at}{}: {why}", of(state)),
             Finding::Twice { at, ino, state } => {
-                write!(f, "block {at}{}: inode {ino} has it, and so has another", of(state))
+                write!(f, "block {at}{}: inode {ino} and another inode have it", of(state))
             }
-            Finding::Log { at, why } => write!(f, "block {at} of the log behind the checkpoint: {why}"),
-            Finding::FreeAndUsed { at } => write!(f, "block {at}: it is listed as free, and in use"),
-            Finding::Lost { at, blocks } => write!(f, "{blocks} blocks from {at} on: neither free nor anybody's"),
+            Finding::Log { at, why } => write!(f, "block {at} of the log after the checkpoint: {why}"),
+            Finding::FreeAndUsed { at } => write!(f, "block {at}: it is listed as free, but in use"),
+            Finding::Lost { at, blocks } => write!(f, "{blocks} blocks from {at} on: neither free nor in use"),
             Finding::Count { what, stored, counted } => write!(f, "{what}: {stored} are stored, {counted} counted"),
             Finding::Directory { ino, block, state, why } => {
                 write!(f, "directory {ino}, block {block}{}: {why}", of(state))
@@ -70,7 +70,7 @@ impl fmt::Display for Finding {
             Finding::Links { ino, stored, counted, state } => {
                 write!(f, "inode {ino}{}: {stored} links, {counted} names", of(state))
             }
-            Finding::Unreachable { ino, state } => write!(f, "inode {ino}{}: no directory has it", of(state)),
+            Finding::Unreachable { ino, state } => write!(f, "inode {ino}{}: it is in no directory", of(state)),
         }
     }
 }

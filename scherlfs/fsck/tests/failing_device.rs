@@ -41,7 +41,7 @@ impl Course {
                 assert!(lawful(&e), "{e:?}");
                 self.errors += 1;
                 // A volume that takes no more changes did nothing.
-                if !e.to_string().contains("until the volume is mounted again") {
+                if !e.to_string().contains("until it is mounted again") {
                     self.now.extend(after);
                 }
                 None

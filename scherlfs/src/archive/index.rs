@@ -113,9 +113,9 @@ impl Index {
         let found = match &best {
             Some(_) => Found::Whole,
             None if empty => Found::New,
-            None if whole.is_empty() => Found::Refused("it is no index, is damaged, or is of another version"),
+            None if whole.is_empty() => Found::Refused("it is not an index, is damaged, or has another version"),
             None if whole.iter().all(|h| h.uuid != sb.uuid || h.blocks != sb.blocks) => {
-                Found::Refused("it is of another volume")
+                Found::Refused("it belongs to another volume")
             }
             None => Found::Refused("the volume was written without it, or its head is damaged"),
         };
@@ -156,7 +156,7 @@ impl Index {
         match work(&mut inner) {
             Ok(done) => Some(done),
             Err(e) => {
-                log::warn!("the index is not used any more until the next mount: {e}");
+                log::warn!("the index is no longer used until the next mount: {e}");
                 inner.off = Some(e.to_string());
                 inner.tables.clear();
                 None
@@ -167,7 +167,7 @@ impl Index {
     /// From now on nobody asks it: it said what the volume does not.
     pub fn distrust(&self, why: &str) {
         self.ask(|inner| {
-            log::warn!("the index contradicts the volume and begins anew with the next mount: {why}");
+            log::warn!("the index contradicts the volume; the next mount rebuilds it: {why}");
             inner.off = Some(why.to_owned());
             inner.tables.clear();
             // A head that is not there names no superblock.

@@ -149,8 +149,11 @@ impl Keep {
         let found = match &best {
             Some(_) => Found::Whole,
             None if empty => Found::New,
-            None if whole.is_empty() => Found::Refused("it is no keep, is damaged, or is of another version"),
-            None if whole.iter().all(|h| !same(h)) => Found::Refused("it is of another volume or size"),
+            None if whole.is_empty() => Found::Refused("it is not a keep, is damaged, or has another version"),
+            None if whole.iter().all(|h| !same(h)) => Found::Refused(
+                "it belongs to another volume, or has another \
+                size",
+            ),
             None => Found::Refused("the volume was written without it, or its head is damaged"),
         };
         let (life, filled) =
@@ -231,7 +234,7 @@ impl Keep {
         match work(&mut inner) {
             Ok(done) => Some(done),
             Err(e) => {
-                log::warn!("the keep is not used any more until the next mount: {e}");
+                log::warn!("the keep is no longer used until the next mount: {e}");
                 inner.off = Some(e.to_string());
                 None
             }

@@ -139,14 +139,14 @@ impl Archive {
         if let Some(dev) = &beside.index {
             let (index, found) = Index::open(dev.clone(), &sb, life)?;
             if let Found::Refused(why) = found {
-                archive.warning = Some(format!("the index is made anew: {why}"));
+                archive.warning = Some(format!("the index is rebuilt: {why}"));
             }
             archive.index = Some(index);
         }
         if let Some(dev) = &beside.keep {
             let (keep, found) = Keep::open(dev.clone(), &sb, life)?;
             if let Found::Refused(why) = found {
-                let more = format!("the keep is made anew: {why}");
+                let more = format!("the keep is rebuilt: {why}");
                 archive.warning = Some(archive.warning.take().map_or(more.clone(), |first| format!("{first}; {more}")));
             }
             archive.contents = Some(keep);
@@ -262,7 +262,7 @@ impl Archive {
     }
 
     fn give_up_stage(&self, e: &device::DeviceError) {
-        log::warn!("fsyncs are not staged any more until the next mount: {e}");
+        log::warn!("fsyncs are no longer staged until the next mount: {e}");
         self.stage_off.store(true, Relaxed);
     }
 

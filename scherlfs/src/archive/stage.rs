@@ -70,8 +70,8 @@ impl Stage {
         let mut inner = stage.inner.lock();
         let own = head.is_none_or(|h| h.uuid == sb.uuid && h.mark == Mark::of(sb));
         if !own && !inner.records.is_empty() {
-            let what = "the stage holds fsyncs of another volume, or of this one before somebody else wrote to it";
-            return Err(Error::Corrupt(format!("{what}; remove the file to give them up")));
+            let what = "the stage has fsyncs of another volume, or of an older state of this volume";
+            return Err(Error::Corrupt(format!("{what}; to discard them, remove the file")));
         }
         if inner.records.iter().any(|r| r.addr + r.blocks > sb.blocks) {
             return Err(Error::Corrupt("the stage holds blocks outside of the volume".into()));

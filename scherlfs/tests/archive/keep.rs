@@ -360,7 +360,7 @@ fn a_keep_of_another_volume_size_or_version_begins_anew_and_says_so() {
     let options = || MountOptions { read_only: true, ..with(keep.clone(), None) };
     assert_eq!(mount(disk.clone(), options()).warning(), None);
     let (other, _) = with_files(None, &[("letter", 10_000)]);
-    assert!(mount(other.clone(), options()).warning().unwrap().contains("the keep is made anew"));
+    assert!(mount(other.clone(), options()).warning().unwrap().contains("the keep is rebuilt"));
     assert!(contents(&mount(other, options()), "letter", 4096) == bytes(0, 10_000));
     for byte in 0..100 {
         let copy = Memory::new(keep.blocks());

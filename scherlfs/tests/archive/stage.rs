@@ -125,7 +125,7 @@ fn a_stage_for_another_state_of_the_volume_is_refused_and_kept() {
     let stage = disks.stage.fork();
     let refused = Volume::mount(disks.disk.clone(), Arc::new(VirtualClock::default()), disks.options());
     let why = refused.err().expect("it is refused").to_string();
-    assert!(why.contains("the stage holds fsyncs"), "{why}");
+    assert!(why.contains("the stage has fsyncs"), "{why}");
     assert!(stage.same_as(&disks.stage));
     // An empty stage may be of anybody.
     disks.stage.write(Lba(1), &[0; BLOCK], Tag::default()).unwrap();

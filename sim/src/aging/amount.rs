@@ -22,7 +22,7 @@ pub struct Bytes(pub u64);
 impl FromStr for Bytes {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        size::parse(text).map(Bytes).ok_or_else(|| format!("{text:?} is no size; write e.g. 4K, 2M or 1.5G"))
+        size::parse(text).map(Bytes).ok_or_else(|| format!("{text:?} is not a size; write e.g. 4K, 2M or 1.5G"))
     }
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Amount {
             Some(p) => p.trim().parse().ok().filter(|p| (0.0..=100.0).contains(p)).map(Amount::Percent),
             None => size::parse(text).map(Amount::Bytes),
         };
-        amount.ok_or_else(|| format!("{text:?} is no amount; write e.g. 2M, 1.5G or 80%"))
+        amount.ok_or_else(|| format!("{text:?} is not an amount; write e.g. 2M, 1.5G or 80%"))
     }
 }
 

@@ -35,7 +35,7 @@ pub use run::{Ager, Progress};
 #[derive(Debug, thiserror::Error)]
 pub enum AgeError {
     /// Neither one of ours nor a file.
-    #[error("no recipe {name:?}: there are {known}; or give the path of a recipe file")]
+    #[error("no recipe {name:?}: choose {known}, or give the path of a recipe file")]
     Unknown {
         /// What was asked for.
         name: String,

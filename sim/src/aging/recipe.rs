@@ -331,8 +331,8 @@ impl Recipe {
     pub fn until_full(full: f64) -> Recipe {
         Recipe {
             name: "fill".into(),
-            summary: format!("{:.0} % in use, filled up with files that nobody changes", full * 100.0),
-            source: "Assumed: nothing but how much is in use".into(),
+            summary: format!("{:.0} % in use, filled up with files that do not change", full * 100.0),
+            source: "Assumed: only the share in use".into(),
             after: None,
             reference: Bytes(256 << 30),
             rate: Bytes(400 << 20),
@@ -373,7 +373,7 @@ impl Recipe {
         Recipe {
             name: "room".into(),
             summary: "files deleted at random until there is room".into(),
-            source: "Assumed: who needs room deletes what is there".into(),
+            source: "Assumed: a user who needs room deletes old files".into(),
             after: None,
             reference: Bytes(256 << 30),
             rate: Bytes(400 << 20),

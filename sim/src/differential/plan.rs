@@ -152,7 +152,7 @@ impl Plan {
             let mut seen = Vec::new();
             for name in names {
                 if seen.contains(&name) {
-                    return Err(malformed(format!("two {what} of the name {name:?}")));
+                    return Err(malformed(format!("two {what} are named {name:?}")));
                 }
                 seen.push(name);
             }
@@ -185,8 +185,8 @@ impl Plan {
                     }
                     measured
                 }
-                ([], _) => return Err(wrong("seconds beside a recording, which has its own".into())),
-                _ => return Err(wrong("joules beside a recording: one or the other".into())),
+                ([], _) => return Err(wrong("seconds given, but the recording has its own; leave out seconds".into())),
+                _ => return Err(wrong("joules and a recording given; leave one out".into())),
             };
             for c in &active {
                 let component = &w.component[*c];
@@ -196,7 +196,7 @@ impl Plan {
                     Per::Byte if run.bytes.is_none() => "bytes",
                     _ => continue,
                 };
-                return Err(wrong(format!("its {missing} are not said, and {} spends by them", component.name)));
+                return Err(wrong(format!("{missing} not given, but {} depends on them", component.name)));
             }
             let repeat = |(joules, seconds): Measured| Repeat {
                 joules,
@@ -283,7 +283,7 @@ fn open(path: &Path, volts: Option<f64>) -> Result<Box<dyn Readings>, TraceError
     match open_as(path, Kind::Power)? {
         Opened::Power(readings) => Ok(readings),
         Opened::Blocks(_) | Opened::Calls(_) => {
-            let why = "it is a recording of requests or calls, not of a meter".into();
+            let why = "this is a recording of requests or calls, not of a meter".into();
             Err(TraceError::Unknown { path: path.to_owned(), why })
         }
     }

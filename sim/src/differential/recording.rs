@@ -32,7 +32,7 @@ pub struct Window {
 #[non_exhaustive]
 pub enum RecordingError {
     /// There are several channels and none was named.
-    #[error("say which channel: it has {}", .0.join(", "))]
+    #[error("choose a channel; it has {}", .0.join(", "))]
     WhichChannel(Vec<String>),
     /// A channel that is not there.
     #[error("no channel {asked:?}: it has {}", known.join(", "))]
@@ -51,7 +51,7 @@ pub enum RecordingError {
         ends: f64,
     },
     /// There is no time in it.
-    #[error("no time passes: it has fewer than two readings, or the window is empty")]
+    #[error("no duration: it has fewer than two readings, or the window is empty")]
     Empty,
 }
 

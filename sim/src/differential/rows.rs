@@ -54,7 +54,7 @@ pub enum FitError {
     #[error("no rows: components need fit = \"cpu\", \"storage\" or \"rest\", and runs a [run.workload]")]
     None,
     /// A row's energies must be above 0.
-    #[error("run {run:?}: {column} comes to {joules} J, which is no row")]
+    #[error("run {run:?}: {column} is {joules} J, which cannot be a row")]
     Nothing {
         /// The run.
         run: String,

@@ -77,18 +77,18 @@ pub struct Answer {
 pub enum Undetermined {
     /// Some components could be anything.
     #[error(
-        "the runs do not determine {}: add a run in which it takes part without what is always beside it, or in \
-         other proportion", .0.join(" and ")
+        "the runs do not determine {}: add a run that separates it from the other components, or has it in another \
+         proportion", .0.join(" and ")
     )]
     Components(Vec<String>),
     /// No number.
     #[error("run {0:?} is not measured by finite numbers, of at least 0 for time, operations and bytes")]
     NoNumber(String),
     /// All of them together spend nothing, which has no shares.
-    #[error("run {0:?}: its components add up to {1} J, of which there are no shares")]
+    #[error("run {0:?}: its components add up to {1} J, which cannot be divided into shares")]
     Nothing(String, String),
     /// There is nothing to answer.
-    #[error("no components, no runs, or a run without measurements or with components that are not there")]
+    #[error("no components, no runs, or a run without measurements or with unknown components")]
     Empty,
 }
 

@@ -56,12 +56,12 @@ pub enum FitError {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// It is no flash device.
-    #[error("profile {0} is not a flash device with an anchor; these parameters do not describe it")]
+    #[error("profile {0} is not a flash device with an anchor, so it cannot be fitted")]
     NotFlash(String),
     /// The base profile's flash alone is dearer or slower than what was measured.
     #[error(
-        "{what}: the flash of the base profile alone comes to {flash:.3} {unit}, what was measured leaves \
-         {left:.3}: lower the profile's device.nand or device.map numbers"
+        "{what}: the flash of the base profile alone takes {flash:.3} {unit}, but the measurement leaves {left:.3}: \
+         lower the profile's device.nand or device.map numbers"
     )]
     NothingLeft {
         /// Which number has no room.

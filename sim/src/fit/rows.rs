@@ -137,7 +137,7 @@ fn row(w: &Written, all: &[Written]) -> Result<Row, String> {
         (None, "") => None,
         (Some(t), other) => {
             let as_long = all.iter().position(|o| o.workload == other);
-            let as_long = as_long.ok_or_else(|| format!("as_long_as names {other:?}, which is no row"))?;
+            let as_long = as_long.ok_or_else(|| format!("as_long_as names {other:?}, which is not a row"))?;
             Some((positive(t, "times")?, as_long))
         }
         (None, _) => return Err("as_long_as without times".into()),
@@ -159,7 +159,7 @@ fn positive(n: f64, name: &str) -> Result<f64, String> {
 }
 
 fn amount(cell: &str, total: Option<f64>) -> Result<Option<f64>, String> {
-    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{cell:?} is no number"));
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{cell:?} is not a number"));
     match (cell.strip_suffix('%'), total) {
         _ if cell.is_empty() => Ok(None),
         (Some(share), Some(total)) => Ok(Some(number(share)? / 100.0 * total)),

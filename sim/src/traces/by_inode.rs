@@ -101,7 +101,7 @@ impl ByInode {
         let (path, length) = (self.path.clone(), self.length);
         match recording::calls(&path)? {
             Some((events, consumed)) => Ok((events, move || consumed() as f64 / length.max(1) as f64)),
-            None => Err(TraceError::Unknown { path, why: "it is another file than before".into() }),
+            None => Err(TraceError::Unknown { path, why: "the file has changed since it was read first".into() }),
         }
     }
 }

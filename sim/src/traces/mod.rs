@@ -62,7 +62,7 @@ pub enum ReplayError {
     #[error("{0}")]
     Empty(String),
     /// It asks nothing of the device whose requests are to be made.
-    #[error("no request to device {of} is recorded; there are {known}")]
+    #[error("no request to device {of} in the recording; it has {known}")]
     NotRecorded {
         /// Which.
         of: DeviceId,
@@ -70,7 +70,7 @@ pub enum ReplayError {
         known: String,
     },
     /// It asks more than the device has that was chosen.
-    #[error("device {of} is asked for {needed} bytes, one of {given} is too small")]
+    #[error("requests to device {of} need {needed} bytes; a size of {given} is too small")]
     TooSmall {
         /// The recorded device.
         of: DeviceId,
@@ -81,8 +81,8 @@ pub enum ReplayError {
     },
     /// There is no room on the volume for what its calls write.
     #[error(
-        "the calls' files grow by {needs} bytes at most, and {free} are free before the first of them: a volume of \
-         {would_do} bytes would do"
+        "the calls need up to {needs} bytes, but only {free} are free before the first one: make a volume of \
+         {would_do} bytes"
     )]
     NoRoom {
         /// Bytes that are free.
@@ -94,7 +94,8 @@ pub enum ReplayError {
     },
     /// There is no room on the volume for what its calls find.
     #[error(
-        "the calls' files hold {holds} bytes at most, too many for one of {given}: a volume of {would_do} bytes would do"
+        "the files of the calls take up to {holds} bytes, too much for a volume of {given}: make a volume of \
+         {would_do} bytes"
     )]
     NoRoomBefore {
         /// Bytes of the calls' files.
@@ -105,7 +106,7 @@ pub enum ReplayError {
         would_do: u64,
     },
     /// What it needs could not be put on the volume.
-    #[error("{path}: cannot be made before the calls: {why}")]
+    #[error("{path}: cannot be created before the calls: {why}")]
     Prepare {
         /// Which file or directory.
         path: String,

@@ -98,7 +98,7 @@ fn carry_out(
     progress: Progress<'_>,
 ) -> Result<(), ReplayError> {
     let Some(clock) = clock else {
-        let why = "a volume is brought into a state in virtual time; make an image of it first";
+        let why = "a volume is aged in virtual time only; make an image of it first";
         return Err(SimError::Parameters(why.into()).into());
     };
     let mut ager = Ager::new(volume, clock, seed).on_the_devices_time();

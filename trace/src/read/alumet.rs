@@ -43,7 +43,7 @@ fn knows(head: &[u8]) -> bool {
 
 fn open(mut input: Input) -> Result<Opened, TraceError> {
     let Some(columns) = input.line(FORMAT)?.and_then(header) else {
-        return Err(input.damaged(FORMAT, input.at_line(), "no header of Alumet's"));
+        return Err(input.damaged(FORMAT, input.at_line(), "not an Alumet header"));
     };
     Ok(Opened::Power(Box::new(Alumet {
         input,

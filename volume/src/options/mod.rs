@@ -139,7 +139,7 @@ pub const COMMIT: Duration = Duration::from_secs(5);
 fn commit(value: Option<&str>, before: Option<Commit>) -> Result<Option<Commit>, String> {
     const MOST: u64 = 86_400;
     let seconds = value.and_then(|text| text.parse::<u64>().ok()).filter(|seconds| *seconds <= MOST);
-    let seconds = seconds.ok_or("write commit=SECONDS, 0 to 86400; 0: never because time passed")?;
+    let seconds = seconds.ok_or("write commit=SECONDS, 0 to 86400; 0: no timed commits")?;
     let when_idle = before.is_none_or(|commit| commit.when_idle);
     Ok((seconds > 0).then(|| Commit { when_idle, ..Commit::within(Duration::from_secs(seconds)) }))
 }

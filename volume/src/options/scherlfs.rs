@@ -38,7 +38,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         "checkpoint_seconds" => core.checkpoint_every = Some(Duration::from_secs(number(name, value)? as u64)),
         "undo" => {
             let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);
-            core.undo = Some(blocks.ok_or("write undo=SIZE, what is kept so that changes can be undone; 0: nothing")?);
+            core.undo = Some(blocks.ok_or("write undo=SIZE, the replaced data to keep for undo; 0: nothing")?);
         }
         "placement" => {
             core.placement = Some(Placement::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?);

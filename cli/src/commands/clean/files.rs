@@ -68,7 +68,7 @@ impl Files {
         let mut bytes = vec![0; VALUE];
         rustix::fs::getxattr(source, REPORT, &mut bytes[..]).map_err(|e| match e {
             Errno::NODATA | Errno::OPNOTSUPP => {
-                format!("{}: not the directory of a mounted volume of this program", source.display())
+                format!("{}: not a JouleFS mount point", source.display())
             }
             e => format!("{}: {e}", source.display()),
         })?;
@@ -171,7 +171,7 @@ impl Files {
                 let mut words = text.split(' ').map(|w| w.parse::<u64>().ok());
                 match (words.next().flatten(), words.next().flatten()) {
                     (Some(short), Some(moves)) => Ok(Room { short, moves, moved: 0 }),
-                    _ => Err(format!("an answer that is not understood: {text}")),
+                    _ => Err(format!("unexpected answer from the mount: {text}")),
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Files {
             in_vain = if short < least { 0 } else { in_vain + 1 };
             least = least.min(short);
             if in_vain == 16 {
-                return Err(format!("cleaning frees no more: {short} sections short"));
+                return Err(format!("cleaning cannot free enough sections: {short} more are needed"));
             }
             match self {
                 Files::Image(image) => image.vol.room(blocks, true).map(drop).map_err(|e| e.to_string())?,
@@ -229,9 +229,9 @@ fn run(from: u64, addr: u64, blocks: u64, begins: bool) -> Run {
 
 fn refusal(place: &Path, e: Errno) -> String {
     let said = match e {
-        Errno::PERM | Errno::ACCESS => Some("only root and the user who mounted may move blocks".to_owned()),
+        Errno::PERM | Errno::ACCESS => Some("only root and the user who mounted the volume may move blocks".to_owned()),
         Errno::NODATA | Errno::OPNOTSUPP => {
-            Some("not a file of a mounted volume of this program, or its device cannot".to_owned())
+            Some("not a file on a JouleFS mount, or its device does not support it".to_owned())
         }
         // The text behind the number is another attribute.
         Errno::BUSY | Errno::INVAL => attribute(place, DEFRAGMENT).ok().filter(|why| !why.is_empty()),
@@ -246,7 +246,7 @@ fn attribute(place: &Path, name: &str) -> Result<String, String> {
     match rustix::fs::lgetxattr(place, name, &mut bytes[..]) {
         Ok(n) => Ok(String::from_utf8_lossy(&bytes[..n]).into_owned()),
         Err(Errno::PERM | Errno::ACCESS) => {
-            Err("only root and the user who mounted may ask where a file lies".to_owned())
+            Err("only root and the user who mounted the volume may read the layout of a file".to_owned())
         }
         Err(e) => Err(e.to_string()),
     }
@@ -269,7 +269,7 @@ fn runs_at(place: &Path) -> Result<Vec<Run>, String> {
         let before = out.len();
         for line in text.lines() {
             let mut words = line.split(' ').map(|w| w.parse::<u64>().ok());
-            let mut next = || words.next().flatten().ok_or_else(|| format!("an answer that is not understood: {line}"));
+            let mut next = || words.next().flatten().ok_or_else(|| format!("unexpected answer from the mount: {line}"));
             let (from, addr, blocks, begins) = (next()?, next()?, next()?, next()?);
             // The first of an answer seems to begin a stretch, because the one before it is not in it.
             let goes_on = out.len() == before && out.last().is_some_and(|(e, _)| e.from + e.blocks == from);

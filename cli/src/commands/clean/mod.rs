@@ -21,26 +21,27 @@ use crate::interrupt::Interrupt;
 use crate::{Failure, progress, size};
 use files::{Files, Found};
 
-/// Bring torn files together, if that is earned back.
+/// Defragment files whose reads repay the energy.
 ///
-/// SOURCE is an image or block device that is not mounted, or the directory where one is mounted by `joulefs mount`. Files
-/// are those named by --defrag, by their paths in the volume, or the --worst N by pieces they lie in beyond the fewest.
+/// SOURCE is an unmounted image or block device, or a JouleFS mount point. Name the files with --defrag, by their
+/// paths in the volume, or choose the --worst N, those with the most excess extents.
 ///
-/// Of each file it says what moving its blocks costs (joules, and time, by the device profile), what each whole read of it
-/// saves, and after how many reads that is earned back; a file for which it never is stays as it is, unless --force is
-/// given. With --parts RECORDING only what that recording reads together and finds in several pieces is moved, and a use
-/// is all that the recording reads of the file. What lies in one piece stays where it is. --dry-run moves nothing.
+/// For each file the output has the cost of moving its blocks (joules and time, by the device profile), the energy
+/// saved by each full read, and the number of reads that repay the cost. A file whose cost is never repaid is skipped
+/// unless --force is given. With --parts RECORDING only those ranges are moved that the recording reads together and
+/// that lie in several extents; one use then means everything that the recording reads of the file. A file in one
+/// extent is not moved. --dry-run moves nothing.
 ///
-/// Blocks are copied byte for byte to the next free segments, as cleaning does it: contents, times, deltas, compressed
-/// clusters, ciphertext and seals stay what they are. --remap asks the device to show its pages at the new places, where it
-/// has such a command (a simulated device with a map has it). Skipped, with the reason: files with their contents in their
-/// inode, pinned and immutable ones. While too few segments are free, nothing is moved, since logs would fill holes and
-/// scatter the files again; --make-room cleans sections first, and adds what that costs.
+/// Blocks are copied byte for byte to free segments, as cleaning does: contents, times, deltas, compressed clusters,
+/// ciphertext and seals do not change. --remap makes the device remap its pages to the new addresses instead, if it
+/// has such a command (simulated flash has). Inline, pinned and immutable files are skipped, and the reason is
+/// printed. If too few segments are free, nothing is moved, because the logs would write into holes and fragment the
+/// files again; --make-room cleans sections first and adds the cost of that.
 ///
-/// On a mounted volume, root and the user who mounted may do this, while others use the files. For --worst, directories that may not
-/// be read are left out, and named.
+/// On a mounted volume this is allowed to root and to the user who mounted it, while the files are in use. --worst
+/// skips directories that the caller may not read, and lists them.
 ///
-/// Exit codes: 0 done, 1 some file could not be treated, 2 wrong usage.
+/// Exit codes: 0 done, 1 some file could not be defragmented, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs clean userdata.img --worst 10 --dry-run\n  \
     joulefs clean userdata.img --defrag /data/com.example.chat/databases/messages.db\n  \
@@ -48,37 +49,38 @@ use files::{Files, Found};
     joulefs clean userdata.img --worst 3 --make-room\n  \
     joulefs clean userdata.img --worst 3 --parts chat.rec\n  joulefs clean archive.img --all")]
 pub struct Args {
-    /// An image or block device, or the directory of a mounted volume of this program.
+    /// An image, a block device, or a JouleFS mount point.
     source: PathBuf,
-    /// Files to bring together, by their paths in the volume.
+    /// Files to defragment, by their paths in the volume.
     #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["worst", "all"], conflicts_with = "worst")]
     defrag: Vec<PathBuf>,
-    /// Bring together the N files with the most pieces beyond the fewest.
+    /// Defragment the N files with the most excess extents.
     #[arg(long, value_name = "N")]
     worst: Option<usize>,
-    /// Of a volume of ScherlFS that is not mounted: make room in long runs and bring all torn files together, as it does
-    /// by itself on the charger.
+    /// Consolidate the free space of an unmounted ScherlFS volume and defragment all its files, as a mount does when
+    /// idle on external power.
     #[arg(long, conflicts_with_all = ["defrag", "worst", "parts", "remap", "force", "make_room", "dry_run"])]
     all: bool,
-    /// Only move what this recording of calls reads together, as `joulefs trace` reads it.
+    /// Move only the ranges that this recording of calls reads together (any format of `joulefs trace`).
     #[arg(long, value_name = "RECORDING")]
     parts: Option<PathBuf>,
-    /// Have the device show its pages at new places in place of copying them.
+    /// Let the device remap its pages to the new addresses instead of copying them.
     #[arg(long)]
     remap: bool,
-    /// Move a file even if that is never earned back.
+    /// Move a file even if the cost is never repaid.
     #[arg(long)]
     force: bool,
-    /// If too few segments are free, clean first, as far as each file needs it.
+    /// If too few segments are free, clean as many sections as each file needs first.
     #[arg(long)]
     make_room: bool,
-    /// Only say what it would cost and save.
+    /// Print cost and savings, and move nothing.
     #[arg(long)]
     dry_run: bool,
-    /// The device whose prices count, as `joulefs energy profiles` lists them, or a profile's file.
+    /// Device profile for the prices: a shipped profile's name (`joulefs energy profiles` lists them) or a profile
+    /// file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// What one request of a reader asks for at most.
+    /// Largest read request.
     #[arg(long, value_name = "SIZE", default_value = "512K")]
     read_ahead: String,
 }
@@ -225,7 +227,7 @@ impl Treatment<'_> {
         let moves = room.moves.saturating_sub(cleaned);
         treated.room = ForRoom { short: room.short, blocks: moves, cost: self.cleaning(moves) };
         if room.short > 0 && !self.args.make_room {
-            let why = format!("too few free segments ({} short); --make-room cleans first", room.short);
+            let why = format!("too few free segments ({} more are needed); --make-room cleans first", room.short);
             return Ok(Outcome::Skipped(why));
         }
         if self.args.dry_run {

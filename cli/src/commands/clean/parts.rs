@@ -29,7 +29,7 @@ pub fn of_recording(path: &Path) -> Result<Read, Failure> {
     bar.finish_and_clear();
     whole.map_err(|e| e.to_string())?;
     if files.is_empty() {
-        return Err(format!("{}: reads no file that has a name at its end", path.display()).into());
+        return Err(format!("{}: this recording reads no file that still has a name at its end", path.display()).into());
     }
     Ok(Read { files })
 }

@@ -29,10 +29,10 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], a
             "cost": cost(&sum(all)),
         }));
     }
-    unread.iter().for_each(|why| output::warn(&format!("{why}; what is there was left out")));
+    unread.iter().for_each(|why| output::warn(&format!("{why}; its files are skipped")));
     let source = args.source.display();
     if all.is_empty() {
-        return output::line(&format!("{source}: no file lies in more pieces than it must"));
+        return output::line(&format!("{source}: no file has excess extents"));
     }
     let used = if args.parts.is_some() { "use" } else { "read" };
     output::line(&format!(
@@ -61,13 +61,13 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], a
         } else {
             output::line(&format!("{:>64}  {}", "", t.path));
         }
-        let said = said(&t.outcome);
+        let said = outcome_text(&t.outcome);
         if !said.is_empty() {
             output::line(&format!("        {said}"));
         }
         if let (Some(whole), true) = (&t.instead, matches!(t.outcome, Outcome::Moved { .. } | Outcome::Planned)) {
             let (moved, cost, saved) = (output::bytes(whole.blocks * 4096), whole.cost.energy, whole.saved().energy);
-            output::line(&format!("        the whole file would be {moved} for {cost}, and save {saved} of the same"));
+            output::line(&format!("        the whole file would be {moved} for {cost} and save {saved} of the same"));
         }
         if t.room.blocks > 0 && !matches!(t.outcome, Outcome::Skipped(_)) {
             let verb = if args.dry_run { "would move" } else { "moved" };
@@ -108,10 +108,10 @@ fn sum(all: &[Treated]) -> Cost {
     paid.map(Treated::cost).sum()
 }
 
-fn said(outcome: &Outcome) -> String {
+fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Whole => "nothing to move".to_owned(),
-        Outcome::NeverPays => "stays: never earned back (--force moves it)".to_owned(),
+        Outcome::NeverPays => "skipped: the cost is never repaid (--force moves it)".to_owned(),
         Outcome::Planned | Outcome::Moved { .. } => String::new(),
         Outcome::Skipped(why) => format!("skipped: {why}"),
         Outcome::Failed(why) => format!("failed: {why}"),

@@ -12,17 +12,17 @@ use crate::{Failure, output};
 pub(super) fn run(source: &Path, as_json: bool) -> Result<(), Failure> {
     let shown = source.display();
     if source.is_dir() {
-        let why = "a mounted volume does this by itself while nobody uses it: mount it with -o power=powered, or set that by joulefs ctl";
+        let why = "a mounted volume does this by itself when idle on external power: mount it with -o power=powered, \
+            or set power=powered with joulefs ctl";
         return Err(format!("{shown}: {why}").into());
     }
     let mut options = MountOptions::default();
     options.set("power", Some("powered")).map_err(|e| e.to_string())?;
     let image = Image::open_with(source, options)?;
     let Mounted::ScherlFs(volume) = image.mounted() else {
-        return Err(format!(
-            "{shown}: a volume of F2FS; --all is for ScherlFS, here files are named by --defrag or --worst"
-        )
-        .into());
+        return Err(
+            format!("{shown}: an F2FS volume; --all is for ScherlFS; choose files with --defrag or --worst").into()
+        );
     };
     let before = volume.free_runs();
     let done = volume.tidy().map_err(|e| format!("{shown}: {e}"));
@@ -43,7 +43,7 @@ pub(super) fn run(source: &Path, as_json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     output::line(&format!(
-        "{shown}: {} segments cleared, {} blocks moved for it; {} files brought together, {} blocks",
+        "{shown}: {} segments cleared by moving {} blocks; {} files defragmented, {} blocks",
         done.segments, done.moved, done.files, done.gathered
     ));
     output::line(&format!(

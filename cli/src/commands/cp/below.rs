@@ -169,7 +169,7 @@ impl Held {
         let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
         let held = Held { file: fd.into(), path: Some(path) };
         if FileKind::from_mode(held.file.metadata()?.mode() as u16) != Some(kind) {
-            return Err(io::Error::other("was replaced by something else while it was made"));
+            return Err(io::Error::other("was replaced by something else while it was being created"));
         }
         Ok(held)
     }

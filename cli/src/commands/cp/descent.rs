@@ -36,7 +36,7 @@ struct Way {
 /// Refuses a name that leads elsewhere.
 pub fn check_name(name: &[u8]) -> io::Result<()> {
     match name {
-        b"." | b".." => Err(io::Error::other("no name that a copy can have")),
+        b"." | b".." => Err(io::Error::other("the name is not allowed for a copy")),
         _ => Ok(()),
     }
 }

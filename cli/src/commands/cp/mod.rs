@@ -44,36 +44,36 @@ pub use walk::{Filled, copy_out, copy_tree, fill};
 
 /// Copy files into, out of and between images.
 ///
-/// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
-/// one copy, device nodes and holes; owners too when run by root. A copy that has another owner or group is not
-/// set-uid or set-gid. A file of the host that is there is replaced when its copy is whole. What cannot be read or written is named
-/// in a line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
+/// Keeps file types, modes, times to the nanosecond, extended attributes, access lists, hard links within one copy,
+/// device nodes and holes, and owners if run by root. A copy with another owner or group loses its set-uid and set-gid
+/// bits. An existing host file is replaced only after its copy is complete. Each file that cannot be read or written
+/// is named on standard error (in `failed` with --json); the others are copied, and the exit code is 1.
 ///
-/// Of an image, no more is written than its volume can hold; --really lifts that. On the host, a copy stops while 1 % of the file
-/// system is free (at most 256 MiB), and leaves no half of a file.
+/// A copy out of an image writes no more than the volume can hold, unless --really is given. On the host, a copy stops
+/// when only 1 % of the file system (at most 256 MiB) is free, and leaves no partial file.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
     joulefs cp a.img:/x b.img:/y\n  \
     joulefs cp -r -o compress_algorithm=zstd,compress_extension=* photos disk.img:/")]
 pub struct Args {
-    /// What to copy: host paths or IMAGE:/path.
+    /// Sources: host paths or IMAGE:/path.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     from: Vec<Place>,
-    /// Where to: a directory takes all in; otherwise it is the copy's name.
+    /// Target: an existing directory, which receives the copies, or the name of the copy.
     #[arg(value_parser = clap::value_parser!(Place))]
     to: Place,
-    /// Directories with all they hold.
+    /// Copy directories recursively.
     #[arg(short, long)]
     recursive: bool,
-    /// Print what was written to the device, and why.
+    /// Print the blocks written to the device, by cause.
     #[arg(long)]
     stats: bool,
-    /// Options of the volume that is copied to, comma-separated, as in `joulefs mount -o` (`compress_extension=*`).
+    /// Options of the target volume, comma-separated, as in `joulefs mount -o` (`compress_extension=*`).
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     #[command(flatten)]
     reading: Reading,
-    /// Copy more than the volume that is copied from can hold: for files that share blocks or are compressed.
+    /// Copy more than the source volume can hold; for compressed files and files that share blocks.
     #[arg(long)]
     really: bool,
 }
@@ -139,14 +139,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let all = || args.from.iter().chain([&args.to]);
     if all().all(|p| matches!(p, Place::Host(_))) {
         return Err(Failure::usage(format!(
-            "{}: no place inside an image is named; write IMAGE:/path",
+            "{}: neither source nor target is inside an image; write IMAGE:/path",
             args.to.text()
         )));
     }
     if (args.stats || !args.options.is_empty()) && matches!(args.to, Place::Host(_)) {
         let option = if args.stats { "--stats" } else { "-o" };
         return Err(Failure::usage(format!(
-            "{option}: {} is no place inside an image, so that nothing is written to one",
+            "{option}: the target {} is not inside an image; write IMAGE:/path",
             args.to.text()
         )));
     }
@@ -159,10 +159,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(target) = image_of(&args.to)
         && args.from.iter().any(|f| image_of(f).as_ref() == Some(&target))
     {
-        return Err(Failure::usage(format!(
-            "{}: copying within one image is not done here; mount it and use cp",
-            args.to.text()
-        )));
+        return Err(Failure::usage(format!("{}: cannot copy within one image; mount it and use cp", args.to.text())));
     }
     let mut options = MountOptions::default();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
@@ -205,10 +202,10 @@ fn copy_all(args: &Args, target: &Target, to: &[u8], stop: &Interrupt, done: &mu
     let into_dir = there == Some(FileKind::Directory);
     // What is there gives way to a copy, which nobody wants of a device or a pipe.
     if matches!(args.to, Place::Host(_)) && !matches!(there, None | Some(FileKind::Directory | FileKind::Regular)) {
-        return Err(format!("{}: no regular file; joulefs cat writes to pipes and devices", args.to.text()).into());
+        return Err(format!("{}: not a regular file; joulefs cat writes to pipes and devices", args.to.text()).into());
     }
     if args.from.len() > 1 && !into_dir {
-        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()).into());
+        return Err(format!("{}: not a directory, but there are several sources", args.to.text()).into());
     }
     let written = match &args.to {
         Place::Inside { image, .. } => {
@@ -242,7 +239,7 @@ fn copy_place(
     let (source, from) = open_source(place, args.reading)?;
     let source = &*source;
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
-        return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
+        return Err(format!("{}: is a directory; give -r to copy it recursively", place.text()).into());
     }
     Survey { each: &mut |_, _, _| Ok(()), source, bar, stop, written }.of(&from)?;
     // A root has no name of its own: its contents go where they shall.

@@ -93,7 +93,10 @@ impl Survey<'_> {
                 return Ok(Some(Inside { file: item.file, names: names.into_iter(), path: path.len() }));
             }
             FileKind::Regular if self.written == Some(item.file) => {
-                return Err(format!("{}: is the image being written; move it elsewhere", self.source.place(path)));
+                return Err(format!(
+                    "{}: is the image being written; move it out of the source directory",
+                    self.source.place(path)
+                ));
             }
             FileKind::Regular => self.bar.inc_length(item.size),
             _ => {}

@@ -57,7 +57,7 @@ pub fn base(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Why a tree has no end.
-const CONTAINS_ITSELF: &str = "this directory contains itself, or has a second name; run joulefs fsck";
+const CONTAINS_ITSELF: &str = "this directory contains itself or has a second name; run joulefs fsck";
 
 /// A directory in which a copy is.
 struct Inside {

@@ -18,11 +18,9 @@ fn connect(place: &Path) -> Result<Client, Failure> {
     let meta = fs::metadata(place).map_err(|e| format!("{}: {e}", place.display()))?;
     let client = if meta.is_dir() { Client::of_mount(place) } else { Client::of_image(place) };
     client.map_err(|e| match e {
-        SocketError::Nobody if meta.is_dir() => {
-            format!("{}: not the directory of a mounted volume of this program", place.display()).into()
-        }
+        SocketError::Nobody if meta.is_dir() => format!("{}: not a JouleFS mount point", place.display()).into(),
         SocketError::Nobody => {
-            format!("{}: neither mounted, nor kept by a process that could not write it", place.display()).into()
+            format!("{}: not mounted, and no process holds unwritten changes of it", place.display()).into()
         }
         e => failed(place)(e),
     })
@@ -63,7 +61,8 @@ pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
     {
         let place = output::plain(&place.display().to_string());
         eprintln!(
-            "joulefs: {place}: not all that was written found its place ({e}); whoever wrote it was told when it was closed or synced"
+            "joulefs: {place}: some writes were lost ({e}); the programs that wrote them got the error on close or \
+             fsync"
         );
     }
     match client.ask(&Request::Retry, None).map_err(failed(place))? {
@@ -74,8 +73,8 @@ pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
         Reply::Failed(status) => {
             let (place, what, why) = (place.display(), status.not_durable(), status.failed.unwrap_or_default());
             Err(format!(
-                "{place}: {what} is not durable: {why}; it is kept in memory: make room and try again, or copy it elsewhere: \
-                 joulefs ctl {place} save NEW_DIR"
+                "{place}: {what} is not durable: {why}; it stays in memory: make room and try again, or copy it \
+                 elsewhere: joulefs ctl {place} save NEW_DIR"
             )
             .into())
         }
@@ -94,16 +93,16 @@ fn make(to: &Path, place: &Path) -> Result<bool, Failure> {
     };
     let lies = if to.exists() { to } else { above };
     if place.is_dir() && device(lies).is_some() && device(lies) == device(place) {
-        return Err(Failure::usage(format!("{}: is in the mount itself; name a place elsewhere", to.display())));
+        return Err(Failure::usage(format!(
+            "{}: is inside the mount itself; give a directory elsewhere",
+            to.display()
+        )));
     }
     match fs::create_dir(to) {
         Ok(()) => Ok(true),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             if fs::read_dir(to).map_err(named)?.next().is_some() {
-                return Err(Failure::usage(format!(
-                    "{}: is not empty; name a new or an empty directory",
-                    to.display()
-                )));
+                return Err(Failure::usage(format!("{}: not empty; give a new or empty directory", to.display())));
             }
             Ok(false)
         }
@@ -131,7 +130,7 @@ pub fn save(place: &Path, to: &Path, as_json: bool) -> Result<ExitCode, Failure>
             output::failure(&output::plain(&why), false);
         }
         if failed_more > 0 {
-            output::failure(&format!("{failed_more} more were not copied"), false);
+            output::failure(&format!("{failed_more} more files were not copied"), false);
         }
         output::line(&format!("{files} files and directories, {}, copied to {}", output::bytes(bytes), to.display()));
     }

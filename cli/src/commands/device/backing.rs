@@ -61,10 +61,7 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
         }
         Some(bytes) if fresh => Arc::new(FileDevice::create(path, bytes).map_err(|e| e.to_string())?),
         None if fresh => {
-            return Err(Failure::usage(format!(
-                "{}: no contents yet; its size is needed, e.g. --size 8G",
-                path.display()
-            )));
+            return Err(Failure::usage(format!("{}: empty file; give its size, e.g. --size 8G", path.display())));
         }
         _ => open_image(path, Access::ReadWrite).map_err(|e| e.to_string())?,
     };

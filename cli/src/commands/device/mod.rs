@@ -23,28 +23,26 @@ use crate::recording::{End, Recording};
 use crate::{Failure, background, output, spent, whole};
 use backing::{Backing, backing};
 
-/// Show a simulated, metered storage device as a file, or as a disk of the network block device protocol.
+/// Serve a simulated, metered storage device as a file or over NBD.
 ///
-/// With DIR the device is the file DIR/disk: any file system of any kernel can be put on it. Reads and writes
-/// reach the device as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard.
-/// DIR/ledger.json says at any time how many joules were spent, by which component and for which operation,
-/// how long the device took, and what happened inside.
+/// With DIR the device is the file DIR/disk, and any file system of any kernel can run on it. Reads and writes reach
+/// the device as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard. DIR/ledger.json always
+/// shows the joules spent so far by component and by operation, the device's busy time, and its internal events.
 ///
-/// With --nbd the device is a disk for NBD clients: QEMU, libnbd's tools (nbdcopy, nbdinfo), fio and others.
-/// READ, WRITE, FLUSH and TRIM are what they are called, WRITE_ZEROES is a discard unless the client wants no
-/// hole, FUA is a flush after the request. Any offset and length is served; what is not whole blocks of 4096
-/// bytes is read first. Up to 32 clients at once; the export has no name. A Unix socket is its user's alone;
-/// whoever reaches a TCP port has the disk.
+/// With --nbd the device is a disk for NBD clients: QEMU, libnbd's tools (nbdcopy, nbdinfo), fio and others. READ,
+/// WRITE, FLUSH and TRIM map to the operations of the same name, WRITE_ZEROES to a discard unless the client forbids
+/// holes, FUA to a flush after the request. Any offset and length is served; for partial blocks of 4096 bytes the
+/// device reads the block first. Up to 32 clients can connect; the export has no name. Only the user who runs the
+/// command can connect to a Unix socket; anyone who can reach a TCP port can read and write the disk.
 ///
-/// Requests are answered at once unless --paced is given; the device's own time, which decides about
-/// waiting, sleeping and the energy of both, runs by the host's clock and ahead of it while the device
-/// is busier than the host notices.
+/// Requests are answered at once unless --paced is given. The device's own time, which determines waiting, sleeping
+/// and their energy, follows the host's clock, and runs ahead of it while the device would be slower than the host.
 ///
-/// Without --image contents are in memory and gone at the end. What an image holds at the beginning lies on
-/// the device already: whatever is no hole of the file. Runs in the background unless -f is given. With DIR
-/// it ends by `joulefs unmount DIR`, or SIGINT or SIGTERM to the process; with --nbd by the signals, the
-/// background process's number is printed, and the socket's file goes once everything is written. In the
-/// foreground the ledger is printed at the end; --ledger keeps it in a file all the time.
+/// Without --image contents are in memory and lost at the end. An image's data (every part of the file that is not a
+/// hole) counts as written before the start. Runs in the background unless -f is given. With DIR, `joulefs unmount
+/// DIR`, SIGINT or SIGTERM ends it. With --nbd the process number is printed, the same signals end it, and the socket
+/// file is removed after everything is written. In the foreground the ledger is printed at the end; --ledger keeps it
+/// up to date in a file.
 #[derive(clap::Args)]
 #[command(after_help = "Examples, a file:\n  \
     joulefs device /mnt/dev --profile kirin9000-ufs31 --size 8G\n  \
@@ -64,24 +62,24 @@ Examples, a socket:\n  \
     qemu-system-x86_64 -drive file='nbd+unix:///?socket=/tmp/disk.sock',format=raw,discard=unmap ...\n  \
     fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/disk.sock' --rw=randwrite --size=64M\n  \
     joulefs device --nbd tcp:127.0.0.1:10809 --size 8G && qemu-img info nbd://127.0.0.1:10809\n  \
-    kill PID                                           ends it; the socket's file goes last")]
+    kill PID                                           ends it and removes the socket last")]
 pub struct Args {
-    /// Where the two files appear.
+    /// Directory for the two files.
     #[arg(required_unless_present = "nbd", conflicts_with = "nbd")]
     dir: Option<PathBuf>,
-    /// Serve NBD clients here instead: unix:PATH or tcp:HOST:PORT.
+    /// Serve NBD clients at this address instead: unix:PATH or tcp:HOST:PORT.
     #[arg(long, value_name = "ADDRESS")]
     nbd: Option<Address>,
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// Size, e.g. 512M, 1.5G (powers of 1024), 8GB (of 1000); needed unless the image exists.
+    /// Size, e.g. 512M, 1.5G (powers of 1024) or 8GB (powers of 1000); needed unless the image exists.
     #[arg(long, short)]
     size: Option<String>,
-    /// Keep contents in this file (made if missing) or block device.
+    /// Keep contents in this file (created if missing) or block device.
     #[arg(long, short)]
     image: Option<PathBuf>,
-    /// Take as long as the device would.
+    /// Delay answers as long as the real device would take.
     #[arg(long)]
     paced: bool,
     /// Write the ledger to this file, every second and at the end: JSON if it ends in .json, else a table.
@@ -93,7 +91,7 @@ pub struct Args {
     /// Stay in the foreground.
     #[arg(short, long)]
     foreground: bool,
-    /// This process is the background part of another.
+    /// Internal: this process is the background part of another.
     #[arg(long, hide = true)]
     background: bool,
 }
@@ -187,7 +185,7 @@ impl Face {
 /// A gauge, recorded if that is wanted.
 fn recorded(setup: Setup, recording: Option<Recording>) -> Result<(Gauge, Option<End>), Failure> {
     let Some(recording) = recording else { return Ok((Gauge::new(setup), None)) };
-    let mut end = Err(Failure::from("no recording was begun"));
+    let mut end = Err(Failure::from("no recording was started"));
     let gauge = Gauge::with(setup, |device| match recording.of_device(device.clone(), CAUSES) {
         Ok((recorder, recorded)) => {
             end = Ok(recorded);
@@ -228,7 +226,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if args.background
             && let Err(e) = fuse::daemon::ready()
         {
-            output::warn(&format!("cannot leave the terminal: {e}"));
+            output::warn(&format!("cannot detach from the terminal: {e}"));
         }
     };
     let shown = face.show(&gauge, source, ready);
@@ -248,7 +246,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 }
 
 fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let me = std::env::current_exe().map_err(|e| format!("cannot find the joulefs executable: {e}"))?;
     let mut again = Command::new(me);
     // The background part gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");

@@ -12,12 +12,12 @@ use crate::table::{self, Table};
 use crate::{Failure, output, progress, whole};
 
 const EXAMPLES: &str = r#"PLAN.toml:
-  of = "memory"                     # the run that is divided; the last one if not said
+  of = "memory"                     # the run to divide; default: the last one
   [[component]]
   name = "screen"                   # per = "second" (a power), "operation", "byte" or "run"
   [[component]]
   name = "cpu and memory"
-  fit = "cpu"                       # its column in --rows: "cpu", "storage" or "rest"
+  fit = "cpu"                       # its column in --rows: cpu, storage or rest
   [[run]]
   name = "idle"
   active = ["screen"]
@@ -25,35 +25,35 @@ const EXAMPLES: &str = r#"PLAN.toml:
   [[run]]
   name = "memory"
   active = ["screen", "cpu and memory"]
-  joules = [75.1, 74.2, 75.9]       # numbers instead of recordings
-  seconds = 60                      # or one for each repeat
+  joules = [75.1, 74.2, 75.9]       # numbers in place of recordings
+  seconds = 60                      # or one per repeat
 
 Examples:
   joulefs energy diff phone.toml
   joulefs energy diff phone.toml --json
   joulefs energy diff phone.toml --rows phone.csv && joulefs energy fit phone.csv -o my-phone.toml"#;
 
-/// Divide measured energy among components, by runs that differ in which of them take part.
+/// Divide measured energy among components.
 ///
-/// A meter in a device's supply sees everything at once. Measure the same work several times so that components
-/// join one after the other: idle with the screen on; writing to memory (a tmpfs); writing over the network;
-/// writing to flash. What one run costs more than another is the component's (differential analysis, Mohan
-/// HotStorage'17). Every run is an equation; least squares answers all of them together. Bars are 95 % intervals
-/// from the spread of each run's repeats: measure each run three times or more.
+/// A meter in a device's power supply measures all components together. Measure the same work several times and add
+/// one component at a time: idle with the screen on; writing to memory (a tmpfs); writing over the network; writing to
+/// flash. The difference between two runs is the energy of the added component (differential analysis, Mohan
+/// HotStorage'17). Each run is one equation; least squares solves all of them together. Intervals are 95 % intervals
+/// from the spread of each run's repeats: measure each run at least three times.
 ///
-/// Recordings are what a meter's program wrote: Monsoon (PyMonsoon's CSV, powermonitor-hvpm), the power rails of a
-/// Perfetto trace, joulefs energy measure; gzip and zstd are seen through. `from` and `to` are seconds after the
-/// first reading; `channel` names one or several to be added up, and may stand at the top of the plan for all;
-/// `volts` is for a Monsoon recording without its voltage. Runs may say their `operations` and `bytes`, and
-/// `joules_error`, the standard error of a measurement, if they were not repeated.
+/// Recordings are the output of a meter's program: Monsoon (PyMonsoon's CSV, powermonitor-hvpm), the power rails of a
+/// Perfetto trace, joulefs energy measure; gzip and zstd are unpacked. `from` and `to` are seconds after the first
+/// reading; `channel` names one channel, or several to add up, and can be set at the top of the plan for all runs;
+/// `volts` is for a Monsoon recording without voltage. Runs can have `operations` and `bytes`, and, if they were not
+/// repeated, `joules_error`, the standard error of the measurement.
 ///
-/// --rows writes what joulefs energy fit takes: a line for each run that says what it asked of a device
-/// (workload = { mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }). Energy
-/// fit needs at least as many measured numbers as it has parameters, eight: several workloads in one file.
+/// --rows writes the input of joulefs energy fit: one line for each run that has the I/O of a device (workload = {
+/// mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }). Energy fit needs
+/// at least eight measured numbers, one per parameter: put several workloads into one file.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// What was measured.
+    /// The plan: runs, components and measurements.
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
     /// Write the runs as rows for joulefs energy fit.
@@ -108,7 +108,7 @@ fn people(plan: &Plan, answer: &Answer) {
     let columns = [table::text("run").least(width)].into_iter().chain(numbers);
     let mut table = Table::new(columns.chain([table::text("")]));
     for r in &answer.runs {
-        let mark = if r.is_contradicted() { "more than its repeats explain" } else { "" };
+        let mark = if r.is_contradicted() { "larger than the spread of the repeats" } else { "" };
         let (measured, computed) = (with_bar(&r.measured, 3), format!("{:.3}", r.computed));
         table.row(&[&r.name, &r.repeats, &measured, &computed, &residual(r.residual()), &mark]);
     }
@@ -116,7 +116,7 @@ fn people(plan: &Plan, answer: &Answer) {
     output::lines("\n+- is the half of a 95 % interval");
     if answer.parts.iter().any(|p| p.percent.bar.is_none()) {
         let once: Vec<_> = answer.runs.iter().filter(|r| r.measured.bar.is_none()).map(|r| r.name.as_str()).collect();
-        output::line(&format!("no +-: measured once only, so that nobody knows how far off: {}", once.join(", ")));
+        output::line(&format!("no +-: measured only once, so the error is unknown: {}", once.join(", ")));
     }
     for note in &plan.notes {
         output::line(note);

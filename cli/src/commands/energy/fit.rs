@@ -12,23 +12,23 @@ use sim::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
 use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
-/// Fit a profile's prices and times to measured rows.
+/// Fit a profile to measurements.
 ///
-/// MEASURED.csv has one workload a line: how much it read and wrote in how many requests, and what energy that
-/// took, in millijoules, for processor (cpu), storage device (storage) and the rest of the board with its memory
-/// (rest), or in total. Columns: workload, mb_read, mb_written (megabytes of 1,048,576 bytes), read_requests,
-/// write_requests, map_accesses (pages of the device's map it had to fetch), total, cpu, storage, rest (each a
-/// number, a share of the total such as 17.91%, or empty), times and as_long_as (so many times as long as the
-/// row of that name), source. Lines that begin with # are comments. joulefs energy diff --rows writes such a file
-/// from what a meter saw.
+/// MEASURED.csv has one workload per line: the amount read and written, the number of requests, and the energy in
+/// millijoules of the processor (cpu), the storage device (storage) and the rest of the board with its memory (rest),
+/// or in total. Columns: workload, mb_read, mb_written (megabytes of 1,048,576 bytes), read_requests, write_requests,
+/// map_accesses (pages of its map that the device fetched), total, cpu, storage, rest (each a number, a share of the
+/// total such as 17.91%, or empty), times and as_long_as (the run took `times` times as long as the row named in
+/// as_long_as), source. Lines that begin with # are comments. joulefs energy diff --rows writes such a file from meter
+/// recordings.
 ///
-/// Eight parameters are fitted by least squares on the logarithms. They are printed with their standard errors,
-/// and every measured number beside the one the parameters give. With --output, a profile is written: the base
-/// profile with the fitted numbers in place of its own, each marked as fitted to the rows' sources. The device's
-/// link gets what is left of the fitted numbers once the simulated flash has taken its own share.
+/// Eight parameters are fitted by least squares on the logarithms. They are printed with their standard errors, next
+/// to a comparison of all measured and predicted numbers. --output writes a profile: the base profile with the fitted
+/// numbers, each marked as fitted to the sources of the rows. The share of the simulated flash is subtracted from the
+/// fitted numbers, and the rest is assigned to the device's link.
 ///
-/// Only the ratios of times are fitted. Seconds come from the anchor of the base profile, the time of a random
-/// read of 4 KB, or from --anchor; energies of requests do not depend on it.
+/// Only ratios of times are fitted. Absolute times come from the time of a random read of 4 KB: the base profile's
+/// anchor, or --anchor. Energies of requests do not depend on it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs energy fit profiles/calibration/kirin9000.csv\n  \
@@ -39,13 +39,13 @@ pub struct Args {
     /// The measured rows.
     #[arg(value_name = "MEASURED.csv")]
     measured: PathBuf,
-    /// Rows that are only predicted, with what was measured beside; may be given again.
+    /// Rows that are predicted but not fitted, and compared with the measurement; may be given several times.
     #[arg(long, value_name = "HELD-OUT.csv")]
     predict: Vec<PathBuf>,
-    /// The profile to begin with: a shipped one or a file. What the fit does not determine stays as it is there.
+    /// The base profile: a shipped one or a file. Numbers that the fit does not determine are kept.
     #[arg(long, value_name = "PROFILE", default_value = "kirin9000-ufs31", requires = "output")]
     profile: String,
-    /// How long a random read of 4 KB takes (ns, us, ms, s), if not as long as the base profile says.
+    /// Time of a random read of 4 KB (ns, us, ms, s); default: that of the base profile.
     #[arg(long, value_name = "TIME", value_parser = time, requires = "output")]
     anchor: Option<Nanos>,
     /// Write the fitted profile here.
@@ -56,7 +56,7 @@ pub struct Args {
 fn time(text: &str) -> Result<Nanos, String> {
     let at = text.find(|c: char| c.is_ascii_alphabetic()).ok_or("a time needs a unit: 250us")?;
     let (number, unit) = text.split_at(at);
-    let number: f64 = number.trim().parse().map_err(|_| format!("{:?} is no number", number.trim()))?;
+    let number: f64 = number.trim().parse().map_err(|_| format!("{:?} is not a number", number.trim()))?;
     let (_, factor) = Nanos::UNITS.iter().find(|(name, _)| *name == unit).ok_or("units are ns, us, ms, s")?;
     let ns = number * factor;
     if (1.0..1e15).contains(&ns) { Ok(Nanos::from_smallest(ns)) } else { Err("out of range".into()) }

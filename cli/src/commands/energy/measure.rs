@@ -23,34 +23,34 @@ use trace::read::joules_csv;
 use crate::table::{self, Table};
 use crate::{Failure, output, whole};
 
-/// Run a command and say what it cost this machine, as its processor counts it (RAPL).
+/// Measure a command's energy with the processor's counters (RAPL).
 ///
-/// For each domain (package, core, dram, psys, whatever the machine has): joules while the command ran, and their
-/// mean power. Everything that runs at the same time is counted, too; --idle measures the machine at rest before
-/// and says what the command cost above that. No domain is a storage device: a disk's joules take a meter in its
-/// supply (joulefs energy diff).
+/// For each domain that the machine has (package, core, dram, psys): joules and mean power while the command ran.
+/// Everything else that runs at the same time is counted too; --idle first measures the machine at rest and prints the
+/// cost above that. No domain covers a storage device: to measure a disk, use a meter in its power supply (joulefs
+/// energy diff).
 ///
-/// The table goes to standard error, JSON (--json) to standard output after whatever the command prints. The exit
-/// code is the command's; 126 or 127 if it cannot be started, 128 and the signal's number if one ended it, 1 if
-/// there is nothing to measure with.
+/// The table goes to standard error, JSON (--json) to standard output after the command's own output. The exit code is
+/// that of the command; 126 or 127 if it cannot be started, 128 plus the signal number if a signal ended it, 1 if the
+/// machine has no counters.
 ///
-/// Only root may read the counters since CVE-2020-8694.
+/// Since CVE-2020-8694 only root may read the counters.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     sudo joulefs energy measure -- make -j4\n  \
     sudo joulefs energy measure --idle 10 --json -- cp -r photos /mnt\n  \
     sudo joulefs energy measure --output run-1.csv -- fio job.fio    # for joulefs energy diff")]
 pub struct Args {
-    /// Read the counters every so many milliseconds (1 to 10000).
+    /// Milliseconds between two readings of the counters (1 to 10000).
     #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     interval: u64,
-    /// Write what was read into a CSV file, which joulefs energy diff reads: seconds, joules by domain.
+    /// Write the readings to a CSV file for joulefs energy diff: seconds, joules by domain.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// First measure the machine at rest for so long.
+    /// Seconds to measure the machine at rest first.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     idle: Option<u64>,
-    /// Where the counters are.
+    /// Directory of the counters.
     #[arg(long, value_name = "DIR", default_value = POWERCAP)]
     powercap: PathBuf,
     /// The command and its arguments.
@@ -220,7 +220,12 @@ fn watch(
             due = gauge.clock.monotonic() + interval;
         }
     }
-    let status = waiting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that waits for it ended")));
+    let status = waiting.join().unwrap_or_else(|_| {
+        Err(io::Error::other(
+            "the thread that waits for the command \
+        ended",
+        ))
+    });
     (failed, status)
 }
 

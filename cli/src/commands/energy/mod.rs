@@ -13,16 +13,15 @@ use clap::Subcommand;
 
 use crate::Failure;
 
-/// What devices cost: price a recording, list profiles, show one, fit one to measurements, make one of an NVMe drive's power
-/// states, measure, compare measured runs.
+/// Compute and measure the energy of storage devices.
 ///
-/// With a recording of a block device, TRACE: what its requests cost on a device, found in two ways that are printed with
-/// their difference. By a table, as Mohan et al. (HotStorage'17): requests that continue each other between two flushes are
-/// merged, what stays below 32 KB is random, and each kind has the price of reading or writing files so. By
-/// simulation: every request is made on the device of the profile when it was made.
+/// With TRACE, a recording of a block device: compute the energy of its requests on a device in two ways, and print
+/// the difference. By a table, as in Mohan et al. (HotStorage'17): contiguous requests between two flushes are merged,
+/// those below 32 KB count as random, and each kind has the price of the same kind of file I/O. By simulation: every
+/// request is replayed at its recorded time on the simulated device.
 ///
-/// The table's prices are of file operations and hold what a file system adds to them, which a block trace holds already; the
-/// simulation counts it once.
+/// The table's prices are those of file operations and include the file system's own I/O. A block trace contains that
+/// I/O already, so the table counts it twice; the simulation counts it once.
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:\n  \

@@ -13,33 +13,33 @@ use serde_json::{Value, json};
 use crate::table::{self, Table};
 use crate::{Failure, output, size, whole};
 
-/// Make a profile with the power states that an NVMe drive reports.
+/// Make a profile from an NVMe drive's power states.
 ///
-/// ID-CTRL is what nvme id-ctrl of nvme-cli printed, as text or with -o json, or the 4096 bytes of nvme id-ctrl --raw-binary;
-/// a dash is the standard input. A drive reports its power states: the most power it draws in each, how long entering and leaving
-/// take, and sometimes power while idle. Linux has the drive enter some of them by itself after a time without a request; these
-/// become idle states of the profile, with that time, by the rule of Linux 5.13 and later with its default numbers.
+/// ID-CTRL is the output of nvme id-ctrl (nvme-cli), as text or with -o json, or the 4096 bytes of nvme id-ctrl
+/// --raw-binary; - is standard input. A drive reports its power states: the maximum power in each, the times to enter
+/// and leave it, and sometimes its idle power. Linux lets the drive enter some of them after a time without requests;
+/// these become idle states of the profile with that time, by the rule and defaults of Linux 5.13 and later.
 ///
-/// Drives do not report rates, prices of work or the power while ready without a power state: these stay the base profile's,
-/// which should be one of the same drive, or of one like it. Every number that is taken from the report says so; the serial
-/// number is not read.
+/// Drives do not report transfer rates, energy per request or the power while ready outside a power state: these
+/// numbers come from the base profile, which should describe the same or a similar drive. Every number that comes from
+/// the report is marked; the serial number is not read.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     nvme id-ctrl /dev/nvme0 | joulefs energy nvme - --output mine.toml\n  \
     joulefs energy nvme id-ctrl.json --base micron-2550 --size 512G -o mine.toml\n  \
     joulefs energy nvme id-ctrl.txt")]
 pub struct Args {
-    /// What nvme id-ctrl printed, or - for the standard input.
+    /// Output of nvme id-ctrl, or - for standard input.
     #[arg(value_name = "ID-CTRL")]
     report: PathBuf,
-    /// What the report does not tell is taken from this profile: a shipped one or a file.
+    /// Base profile for all numbers that are not in the report: a shipped one or a file.
     #[arg(long, value_name = "PROFILE", default_value = "samsung-970evoplus")]
     base: String,
-    /// The drive's size, if not as reported (tnvmcap); K, M, G, T are powers of 1024.
+    /// The drive's size; default: as reported (tnvmcap). K, M, G, T are powers of 1024.
     #[arg(long, requires = "output")]
     size: Option<String>,
-    /// The longest time in microseconds that leaving a state may take for Linux to use it, as nvme_core's parameter of this
-    /// name; 0 uses none.
+    /// Longest exit latency in microseconds of a state that Linux uses, as the nvme_core parameter of this name; 0:
+    /// use none.
     #[arg(long, value_name = "US", default_value_t = LATENCY_LIMIT.0 / 1000)]
     default_ps_max_latency_us: u64,
     /// Write the profile here; it is named after the file.
@@ -70,7 +70,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let out = args.output.as_deref();
     let name = match out.map(|out| out.file_stem().and_then(|s| s.to_str())) {
         Some(Some(stem)) => stem.to_owned(),
-        Some(None) => return Err(Failure::usage("--output: the name of a file, which names the profile")),
+        Some(None) => return Err(Failure::usage("--output: give a file name; it becomes the profile's name")),
         None => "nvme".to_owned(),
     };
     let made = controller.profile(&name, &base, &args.base, bytes, limit).map_err(named)?;
@@ -106,7 +106,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     output::lines(&table.text());
     made.notes.iter().for_each(|note| output::line(&format!("note: {note}")));
     if let Some(out) = out {
-        output::line(&format!("{}: written, all else as in {}", out.display(), args.base));
+        output::line(&format!("{}: written; all other numbers are those of {}", out.display(), args.base));
     }
     Ok(())
 }

@@ -17,21 +17,21 @@ use crate::{Failure, joules, of_devices, output, recorded};
 /// The recording and how its cost is found.
 #[derive(clap::Args)]
 pub struct OfTrace {
-    /// A recording of a block device in any format that `joulefs trace` reads.
+    /// A recording of a block device, in any format of `joulefs trace`.
     #[arg(value_name = "TRACE")]
     file: Option<PathBuf>,
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// Prices of file operations in microjoules for each KB: a TOML file with read_sequential, read_random,
-    /// write_sequential, write_random and source; default: what they cost on our F2FS on this device.
+    /// Prices of file operations in microjoules per KB: a TOML file with read_sequential, read_random,
+    /// write_sequential, write_random and source; default: their cost on JouleFS on this device.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// The recorded device, by its numbers, e.g. 8,0, or its name; default: the one that moved most of those that do not
-    /// pass on what they are asked to others of the recording.
+    /// The recorded device, by number, e.g. 8,0, or by name; default: the one that moved most data, without devices
+    /// whose requests are recorded again on a lower device.
     #[arg(long, value_name = "DEV")]
     of: Option<String>,
-    /// The device holds data everywhere at the beginning.
+    /// The whole device holds data at the start.
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -47,7 +47,7 @@ impl OfTrace {
 
 /// Runs it.
 pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
-    let file = args.file.as_ref().ok_or_else(|| Failure::usage("no recording is given; see joulefs energy --help"))?;
+    let file = args.file.as_ref().ok_or_else(|| Failure::usage("no recording given; see joulefs energy --help"))?;
     recorded::again(file)?;
     let profile = Profile::find(&args.profile)?;
     let prices = match &args.prices {
@@ -120,7 +120,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let cleared = cleared.chain(of_devices::said(&left_out));
     let cleared: String = cleared.map(|what| format!("; {what}")).collect();
     output::lines(&format!(
-        "{}: {} requests of device {} in {} on {}{}\n\nby the table, as Mohan et al. do: {}",
+        "{}: {} requests of device {} in {} on {}{}\n\nby the table, as in Mohan et al.: {}",
         output::plain(&file.display().to_string()),
         run.done.requests,
         plan.of,
@@ -141,9 +141,9 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     table.row(&[&"all", &"", &"", &"", &simulated]);
     output::lines(&table.text());
     if idle > Energy::ZERO {
-        output::line(&format!("and {idle} while nothing was asked, which the table does not know"));
+        output::line(&format!("and {idle} while idle, which the table does not have"));
     }
-    output::lines(&format!("\nthe table says {difference:+.2} J, {percent:+.1} % of the simulation"));
+    output::lines(&format!("\nthe table differs by {difference:+.2} J, {percent:+.1} % of the simulation"));
     Ok(recorded::end(run.damage.as_ref(), false))
 }
 

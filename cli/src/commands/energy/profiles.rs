@@ -8,16 +8,16 @@ use toml_edit::{DocumentMut, Item};
 use crate::table::{self, Table};
 use crate::{Failure, output};
 
-/// List the profiles that come with joulefs.
+/// List the shipped profiles.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs energy profiles")]
 pub struct ProfilesArgs {}
 
-/// Print every number of a profile with its source and how far it can be trusted.
+/// Print a profile's numbers, with source and confidence.
 ///
-/// Confidence is one of: measured (in the source named), vendor (a vendor's statement or data sheet), simulator
-/// (the default of a simulator), derived (computed from measured or vendor's numbers), fitted (to measured
-/// rows), assumed (chosen, since no source gives it).
+/// Confidence is one of: measured (in the named source), vendor (a vendor's statement or data sheet), simulator (a
+/// simulator's default), derived (computed from measured or vendor numbers), fitted (to measured rows), assumed (no
+/// source has the number).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs energy show microdrive\n  \
@@ -67,9 +67,9 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     if let DeviceSpec::Disk(disk) = &profile.device {
         let pays = match break_even(disk) {
             Some(t) => format!("after {:.2} s without a request", t.duration().as_secs_f64()),
-            None => "never: standing saves no power".into(),
+            None => "never: standby saves no power".into(),
         };
-        output::line(&format!("{:<15}standing still and spinning up again pays {pays}", "break-even"));
+        output::line(&format!("{:<15}stopping and spinning up again saves energy {pays}", "break-even"));
     }
     // The file itself, for its order and its digits.
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;

@@ -178,7 +178,7 @@ fn zsh(script: &str) -> String {
     script
         .replace("listed below]:OPTIONS:_default'", "listed below]:OPTIONS:_joulefs_mount_options'")
         .replace("]:OPTIONS:_default'", "]:OPTIONS:_joulefs_volume_options'")
-        .replace("The words for joulefs-lab:_default'", "The words for joulefs-lab:_joulefs_lab'")
+        .replace("Arguments for joulefs-lab:_default'", "Arguments for joulefs-lab:_joulefs_lab'")
         .replacen("\n_joulefs() {\n", &format!("\n{functions}_joulefs() {{\n"), 1)
 }
 

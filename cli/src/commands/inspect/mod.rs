@@ -33,32 +33,32 @@ use difference::Look;
 use mounted::Mounted;
 pub use seen::{Found, Seen};
 
-/// Say what state a volume is in, what reading it costs, and what defragmenting it would bring.
+/// Report fragmentation, read cost and the gain of defragmenting.
 ///
-/// Of an image or a device: reads the tables of an F2FS volume and its nodes, in address order; no directory is opened,
-/// and nothing is written. What is told is the state of the last checkpoint, without what fsync wrote after it.
+/// For an image or block device: reads the tables and nodes of an F2FS volume in address order; opens no directory and
+/// writes nothing. The report is of the last checkpoint, without files fsynced after it.
 ///
-/// Of a mounted directory: asks the kernel where the files below it lie, on any file system that says so (ext4, XFS,
-/// Btrfs, F2FS and others; FIEMAP), without leaving that file system. It takes a second, and then tells what it has seen,
-/// directories taken at random; --whole looks at everything.
+/// For a directory: asks the kernel for the extents of the files below it, on any file system that supports FIEMAP
+/// (ext4, XFS, Btrfs, F2FS and others), and stays on that file system. It visits directories at random for one second
+/// and reports that sample; --whole visits all.
 ///
-/// An extent is a run of a file's blocks at neighbouring addresses. Fewest is how few there could be: one for each
-/// stretch between holes. DoF, the degree of fragmentation, is extents by fewest (Ji et al., HotStorage'16). Contents in
-/// inodes have none. A file with deltas is told by its base blocks.
+/// An extent is a run of a file's blocks at consecutive addresses. Fewest is the minimum number of extents: one per
+/// range between holes. DoF, the degree of fragmentation, is extents divided by fewest (Ji et al., HotStorage'16).
+/// Inline contents have no extents. For a file with deltas, the base blocks count.
 ///
-/// Prices are those of a device profile, for a device that has just been switched on: one request for each extent and
-/// each window of read-ahead, and each page of the device's map fetched once. "could be" is the same in the fewest
-/// extents. Copying a file there costs a read, a write with its nodes, and a flush; it is earned back by the energy that
-/// each whole read saves.
+/// Prices come from a device profile, for a device that was just powered on: one request per extent and per read-ahead
+/// window, and each page of the device's map is fetched once. "could be" is the price with the fewest extents. Copying
+/// a file costs a read, a write with its nodes, and a flush; "earned" is the number of full reads whose savings repay
+/// the copy.
 ///
-/// Log, segments, in use, f and age describe the volume: f is the factor of torn free space of FAGC TACO'23, as a share
-/// of its maximum; age is mounted time since a segment was last written. Pieces of free space have one block (L1), two (L2),
-/// up to four (L3) and so on; L9 are those above 512 KiB.
+/// Log, segments, in use, f and age describe the volume: f is the factor of fragmented free space (FAGC TACO'23), as a
+/// share of its maximum; age is the mounted time since a segment was last written. Free-space fragments have one block
+/// (L1), two (L2), up to four (L3) and so on; L9 are those above 512 KiB.
 ///
-/// A path is made of what inodes record of themselves: one that may have changed since has a ~ before it, ? stands for a
-/// directory that is not there.
+/// A path is built from the name and parent stored in each inode: ~ marks a path that may be outdated, ? stands for a
+/// missing directory.
 ///
-/// Exit codes: 0 done, 1 the volume is damaged (what could be known is told, and what not), 2 wrong usage.
+/// Exit codes: 0 done, 1 the volume is damaged (the report says what is unknown), 2 wrong usage.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs inspect userdata.img\n  joulefs inspect userdata.img --by app --worst 20\n  \
@@ -68,53 +68,55 @@ pub use seen::{Found, Seen};
     joulefs --json inspect disk.img --worst 100 --extents > state.json"
 )]
 pub struct Args {
-    /// An image, an Android sparse image, a block device, or a mounted directory of any file system.
+    /// An image, an Android sparse image, a block device, or a directory of any mounted file system.
     source: PathBuf,
-    /// The device that files would be read from, as `joulefs energy profiles` lists them, or a profile's file.
+    /// Device profile for the prices: a shipped profile's name (`joulefs energy profiles` lists them) or a profile
+    /// file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// What files are summed up by: what they are, whose they are, where they are.
+    /// How to group files: by class, by app, or by directory.
     #[arg(long, value_enum, default_value_t = By::Class)]
     by: By,
-    /// How many of the most fragmented files to list.
+    /// Number of most fragmented files to list.
     ///
-    /// Without it, as many as fit 40 lines, at most 7; 25 in JSON and pages.
+    /// Default: as many as fit 40 lines, at most 7; 25 in JSON and HTML.
     #[arg(long, value_name = "N")]
     worst: Option<usize>,
-    /// List the extents of those, too.
+    /// List the extents of those files too.
     #[arg(long)]
     extents: bool,
-    /// What one request of a reader asks for at most.
+    /// Largest read request.
     #[arg(long, value_name = "SIZE", default_value = "512K")]
     read_ahead: String,
-    /// Write a page, too: a map of the volume on which files are found, beside the same numbers. One file, for any browser.
+    /// Also write an HTML page: the same numbers with a searchable map of the volume. A single file, for any browser.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write Parquet files into a directory, too: files.parquet and segments.parquet, with --extents also extents.parquet.
+    /// Also write Parquet files into this directory: files.parquet and segments.parquet, with --extents also
+    /// extents.parquet.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
-    /// Say, instead, what has changed since another state: an image, a directory, or the JSON of an earlier look.
+    /// Print the changes since another state instead: an image, a directory, or JSON of an earlier inspect.
     ///
-    /// Of two images the page is coloured by it, too. SOURCE may be JSON, too.
+    /// With two images the HTML map also shows the changes. SOURCE may be JSON as well.
     #[arg(long, value_name = "OTHER")]
     diff: Option<PathBuf>,
-    /// Print, instead, the commands of the kernel's own tools (f2fs_io, e4defrag and others) that would put the worst files
-    /// together, each with its price before it. Nothing is run.
+    /// Print a shell script instead: the commands that defragment the worst files with the file system's own tools
+    /// (f2fs_io, e4defrag and others), each with its price. Nothing is run.
     #[arg(long)]
     script: bool,
-    /// Of a mounted directory, look at every file, however long it takes.
+    /// For a directory: visit every file, however long it takes.
     #[arg(long)]
     whole: bool,
 }
 
-/// What files are summed up by.
+/// How to group files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum By {
-    /// Databases, executables, media, others.
+    /// By class: databases, executables, media, others.
     Class,
-    /// Android's applications.
+    /// By Android application.
     App,
-    /// The first two directories of their paths.
+    /// By the first two directories of the path.
     Dir,
 }
 
@@ -127,14 +129,14 @@ const WORST: usize = 25;
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.script && as_json {
-        return Err(Failure::usage("--script is for a shell: it is not printed as JSON"));
+        return Err(Failure::usage("--script prints a shell script; leave out --json"));
     }
     let profile = Profile::find(&args.profile)?;
     let bytes = size::within("--read-ahead", &args.read_ahead, 4096..=1 << 30)?;
     let options =
         Options { window: bytes / 4096, extents: args.extents || args.html.is_some() || args.parquet.is_some() };
     if args.whole && ![Some(&args.source), args.diff.as_ref()].into_iter().flatten().any(|p| p.is_dir()) {
-        return Err(Failure::usage("--whole is for a mounted directory: an image is always read whole"));
+        return Err(Failure::usage("--whole is for a directory; an image is always read whole"));
     }
     if difference::is_json(&args.source) {
         return of_json(args, (&profile, bytes), as_json);
@@ -217,7 +219,7 @@ fn of_json(args: &Args, prices: (&Profile, u64), as_json: bool) -> Result<ExitCo
     let Some(other) = args.diff.as_ref().filter(|_| args.html.is_none() && args.parquet.is_none() && !args.script)
     else {
         return Err(Failure::usage(format!(
-            "{}: JSON of an earlier look can only be compared, with --diff",
+            "{}: JSON of an earlier inspect can only be compared; give --diff",
             args.source.display()
         )));
     };

@@ -134,7 +134,7 @@ pub fn look(
     out.left = waiting.len() as u64;
     if out.silent > 0 && out.files.iter().all(|f| f.layout.extents == 0 && !f.inline) {
         let what = if out.file_system.is_empty() { "its file system" } else { &out.file_system };
-        return Err(named(&format!("{what} does not tell where files lie (FIEMAP)")));
+        return Err(named(&format!("{what} does not report where files lie (FIEMAP)")));
     }
     Ok(out)
 }

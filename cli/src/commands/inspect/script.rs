@@ -11,18 +11,21 @@ use super::{Args, Found, Seen, WORST};
 /// The lines of the script, ASCII or printable UTF-8 only.
 pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     let mut out = vec!["#!/bin/bash".to_owned()];
-    out.push(format!("# Written by joulefs {}; nothing was run. Prices by the profile", env!("CARGO_PKG_VERSION")));
+    out.push(format!(
+        "# Written by joulefs {}; nothing was run. Prices are those of profile",
+        env!("CARGO_PKG_VERSION")
+    ));
     out.push(format!("# {}, which is not this machine.", crate::output::plain(&seen.profile.name)));
     let kind = match seen.found {
         Found::Volume(_) => {
-            out.push("# MNT is the directory that the volume is mounted at.".to_owned());
+            out.push("# MNT is the volume's mount point.".to_owned());
             out.push(": \"${MNT:?set it to where the volume is mounted}\"".to_owned());
             "f2fs"
         }
         Found::Mounted(m) => m.file_system.as_str(),
     };
     let Some(tool) = tool(kind) else {
-        out.push("# No command is known that puts files of this file system together.".to_owned());
+        out.push("# JouleFS knows no command that defragments files of this file system.".to_owned());
         return out;
     };
     let mut left = 0;
@@ -49,19 +52,19 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     }
     if left > 0 {
         out.push(format!(
-            "# {left} of the {} worst are left out: not earned back, compressed, or of a path that is not sure",
+            "# {left} of the {} worst are left out: cost never repaid, compressed, or path uncertain",
             worst.len()
         ));
     }
     if worst.is_empty() {
-        out.push("# No file is in more extents than it needs.".to_owned());
+        out.push("# No file has excess extents.".to_owned());
     }
     out
 }
 
 fn price(p: &Priced, extents: u32, fewest: u32, reads: u64) -> String {
     format!(
-        "# {extents} extents, {fewest} would do: {} a read, {} afterwards; copying costs {}, earned back after {reads} reads",
+        "# {extents} extents, fewest {fewest}: {} a read, {} afterwards; copying costs {}, repaid after {reads} reads",
         p.read.energy, p.ideal.energy, p.treatment.energy
     )
 }

@@ -89,22 +89,19 @@ fn directory(m: &Mounted, out: &mut Vec<String>) {
     let used = m.bytes.saturating_sub(m.free_bytes) as f64 * 100.0 / m.bytes.max(1) as f64;
     let kind = if m.file_system.is_empty() { "file system" } else { &m.file_system };
     out.push(format!(
-        "{kind} of {}, {used:.1} % in use; looked at {} files in {} directories",
+        "{kind} of {}, {used:.1} % in use; visited {} files in {} directories",
         bytes(m.bytes),
         m.files.len(),
         m.dirs
     ));
     if m.left > 0 {
         let of = if m.inodes > 0 { format!(" of {} inodes", m.inodes) } else { String::new() };
-        out.push(format!(
-            "a sample{of}: {} directories that were met are left, the order is random; --whole looks at all",
-            m.left
-        ));
+        out.push(format!("a sample{of}: {} directories were found and not visited; --whole visits all", m.left));
     }
     let mut apart = Vec::new();
     for (n, what) in [
-        (m.closed, "may not be read"),
-        (m.silent, "do not say where they lie"),
+        (m.closed, "are not readable"),
+        (m.silent, "do not report where they lie"),
         (m.waiting, "blocks have no address yet"),
     ] {
         if n > 0 {
@@ -123,7 +120,7 @@ fn damage(seen: &Seen<'_>, out: &mut Vec<String>) {
     let most = if has_tables { FINDINGS } else { findings.len() };
     out.extend(findings.iter().take(most).map(|f| format!("damaged: {f}")));
     if let Some(more) = findings.len().checked_sub(most).filter(|n| *n > 0) {
-        out.push(format!("damaged: and {more} more; --json tells them all"));
+        out.push(format!("damaged: and {more} more; --json lists them all"));
     }
 }
 
@@ -141,7 +138,7 @@ fn verdict(seen: &Seen<'_>, out: &mut Vec<String>) {
     let v = &seen.verdict;
     let (all, excess) = (&v.all, v.all.excess());
     if excess == 0 {
-        out.push(format!("{}: no file is in more extents than it needs; nothing is to be gained", source(seen)));
+        out.push(format!("{}: no file has excess extents; there is nothing to gain", source(seen)));
     } else {
         let share = v.few_excess as f64 * 100.0 / excess as f64;
         out.push(format!(
@@ -154,7 +151,7 @@ fn verdict(seen: &Seen<'_>, out: &mut Vec<String>) {
     }
     let p = &all.priced;
     out.push(format!(
-        "reading all once: {}, {} as they lie; {}, {} at best ({})",
+        "reading all files once: {}, {} as they lie; {}, {} at best ({})",
         p.read.energy,
         time(p.read.time.0),
         p.ideal.energy,
@@ -167,11 +164,11 @@ fn treatment(p: &Priced) -> String {
     let cost = p.treatment.energy;
     match p.pays_after() {
         Some(reads) => format!(
-            "copying these costs {cost} and saves {} a read: it is earned back after {reads} whole read{}",
+            "copying these costs {cost} and saves {} a read: the cost is repaid after {reads} full read{}",
             p.saved(),
             if reads == 1 { "" } else { "s" }
         ),
-        None => format!("copying these costs {cost} and saves nothing: it is never earned back"),
+        None => format!("copying these costs {cost} and saves nothing: the cost is never repaid"),
     }
 }
 

@@ -86,7 +86,7 @@ impl<'s> Described<'s> {
             return Ok(());
         }
         let [one, other] = [&*first, &path].map(|p| String::from_utf8_lossy(p));
-        Err(format!("{one} and {other} are one file, and --fs-config says different things of them"))
+        Err(format!("{one} and {other} are the same file, but have different entries in --fs-config"))
     }
 
     fn there(&self, at: &[u8]) -> Vec<u8> {

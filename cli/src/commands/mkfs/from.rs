@@ -34,25 +34,26 @@ use crate::{Failure, output, progress};
 #[derive(clap::Args)]
 #[command(next_help_heading = "A volume with files")]
 pub struct Tree {
-    /// Fill the volume with what lies in this directory: kinds, modes, owners, times, attributes, hard links, holes. It needs no
-    /// root, and without --size it is as large as it must be.
+    /// Copy this directory into the new volume, with file types, modes, owners, times, attributes, hard links and
+    /// holes. Does not need root; without --size the volume is as small as possible.
     #[arg(long, value_name = "DIR")]
     pub from: Option<PathBuf>,
-    /// Owners, modes and capabilities from this list, one path a line: `path uid gid mode [capabilities=MASK]` (Android's
-    /// fs_config). Each path of the tree has to be in it.
+    /// Take owners, modes and capabilities from this file, one path per line: `path uid gid mode [capabilities=MASK]`
+    /// (Android's fs_config). It must have every path of the tree.
     #[arg(long, value_name = "FILE", requires = "from")]
     pub fs_config: Option<PathBuf>,
-    /// SELinux labels from this list: expressions for paths, perhaps a kind, a context, as in file_contexts(5).
+    /// Take SELinux labels from this file, in the format of file_contexts(5): path expression, optional file type,
+    /// context.
     #[arg(long, value_name = "FILE", requires = "from")]
     pub file_contexts: Option<PathBuf>,
-    /// Where the volume will be mounted: how paths in both lists begin.
+    /// The future mount point: prefix of the paths in both files.
     #[arg(long, value_name = "PATH", default_value = "/", requires = "from")]
     pub mount_point: String,
-    /// Seconds since 1970 for all times, and the base of an identity that is not given: with it, the same tree gives the same
-    /// bytes. Default: SOURCE_DATE_EPOCH, if that is set.
+    /// Use this time (seconds since 1970) for all files, and derive the UUID from it unless --uuid is given, so that
+    /// the same tree gives the same image. Default: SOURCE_DATE_EPOCH, if set.
     #[arg(long, value_name = "SECONDS", requires = "from")]
     pub timestamp: Option<i64>,
-    /// Nobody ever writes to it (feature ro). F2FS only.
+    /// Make a volume that can never be written (feature ro). F2FS only.
     #[arg(long, requires = "from")]
     pub read_only: bool,
     /// Compress files (feature compression): lz4, zstd, lzo or lzo-rle. F2FS only.
@@ -227,7 +228,7 @@ fn check(args: &Args, wanted: &Wanted) -> Result<(), Failure> {
         let of_f2fs =
             [("--read-only", tree.read_only), ("--compress", tree.compress.is_some()), ("--sparse", tree.sparse)];
         if let Some((name, _)) = of_f2fs.iter().find(|(_, given)| *given) {
-            return Err(Failure::usage(format!("{name} is for F2FS; with --type scherlfs leave it out")));
+            return Err(Failure::usage(format!("{name} is for F2FS; leave it out with --type scherlfs")));
         }
         if args.size.is_none() {
             return Err(Failure::usage("--from with --type scherlfs needs --size"));
@@ -237,11 +238,12 @@ fn check(args: &Args, wanted: &Wanted) -> Result<(), Failure> {
         Ok(there) if !there.is_file() => {
             let at = args.image.display();
             Err(Failure::usage(format!(
-                "{at}: --from makes a file; write that to the device, or mount the device and copy"
+                "{at}: --from cannot write to a block device; make an image file and copy it to the device, or mount \
+                 the device and copy the files"
             )))
         }
         Ok(there) if there.len() > 0 && !args.force => {
-            Err(format!("{}: is there already; give --force to overwrite it", args.image.display()).into())
+            Err(format!("{}: already exists; give --force to overwrite it", args.image.display()).into())
         }
         _ => Ok(()),
     }
@@ -361,7 +363,7 @@ fn fill(
     if let Some(why) = filled.failed.first() {
         let _ = image.close();
         if image.host_room().is_some_and(|room| room.is_short()) {
-            let why = format!("{why}; no image is made: the file system that holds {} is full", args.image.display());
+            let why = format!("{why}; no image was made: the file system that holds {} is full", args.image.display());
             return Err(Full::Failed(Failure::Failed(why)));
         }
         if filled.is_full {
@@ -369,7 +371,7 @@ fn fill(
         }
         let more = filled.failed.len() - 1;
         let more = if more > 0 { format!("; {more} more failures") } else { String::new() };
-        return Err(Full::Failed(Failure::Failed(format!("{why}{more}; no image is made"))));
+        return Err(Full::Failed(Failure::Failed(format!("{why}{more}; no image was made"))));
     }
     describe_rest(&image, source.description, source)?;
     image.close()?;

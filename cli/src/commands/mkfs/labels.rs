@@ -66,13 +66,18 @@ impl Labels {
                 [first, ..] if first.starts_with('#') => continue,
                 [expression, context] => (expression, None, context),
                 [expression, flag, context] => {
-                    let kind = kind(flag).ok_or_else(|| wrong(&format!("{flag}: not --, -d, -l, -c, -b, -p or -s")))?;
+                    let kind = kind(flag).ok_or_else(|| {
+                        wrong(&format!(
+                            "{flag}: unknown file type; use --, -d, -l, -c, \
+                        -b, -p or -s"
+                        ))
+                    })?;
                     (expression, Some(kind), context)
                 }
-                _ => return Err(wrong("not a path, perhaps a kind, and a context")),
+                _ => return Err(wrong("expected a path, an optional file type, and a context")),
             };
             let whole = format!("^(?:{expression})$");
-            Regex::new(&whole).map_err(|_| wrong(&format!("{expression}: not an expression that is understood")))?;
+            Regex::new(&whole).map_err(|_| wrong(&format!("{expression}: unsupported expression")))?;
             let context = (context != "<<none>>").then(|| [context.as_bytes(), b"\0"].concat());
             all.push((is_special(expression), whole, Line { kind, context }));
         }

@@ -26,20 +26,20 @@ use crate::file_system::Type;
 use crate::half_made::HalfMade;
 use crate::{Failure, file_system, image, meant, output, size};
 
-/// Make a volume in a file or on a block device.
+/// Make a volume in an image file or on a block device.
 ///
-/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone. The root
-/// directory belongs to who makes the volume, so that who mounts it can write to it.
+/// Linux can mount an F2FS volume too. A ScherlFS volume (log-structured, for disks) can only be mounted by JouleFS.
+/// The root directory is owned by the user who runs `mkfs`, so that this user can write to the mounted volume.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
     joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
     joulefs mkfs archive.img --type scherlfs --size 8G\n  \
     joulefs mkfs system.img --from tree --timestamp 1700000000 --read-only")]
 pub struct Args {
-    /// File (made if missing) or block device.
+    /// Image file (created if missing) or block device.
     image: PathBuf,
-    /// Size, e.g. 512M, 1.5G, 1T; needed for a file that does not exist yet. K, M, G, T alone or with iB are powers of
-    /// 1024, with B of 1000: 8G is 8GiB, and 8GB is less.
+    /// Size, e.g. 512M, 1.5G, 1T; needed for a new file. K, M, G and T, alone or with iB, are powers of 1024; with B
+    /// they are powers of 1000: 8G is 8GiB, and 8GB is less.
     #[arg(long, short)]
     size: Option<String>,
     /// The file system.
@@ -48,34 +48,35 @@ pub struct Args {
     /// Volume label.
     #[arg(long, short, default_value = "")]
     label: String,
-    /// Features by name, comma-separated (as mkfs.f2fs -O); "modern" stands for those without a price
-    /// (extra_attr, inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum), "none"
-    /// for none, which the oldest kernels mount. Default: modern. F2FS only.
+    /// Feature names, comma-separated (as mkfs.f2fs -O). "modern" means those without a cost (extra_attr,
+    /// inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum); "none" makes a volume that the
+    /// oldest kernels can mount. Default: modern. F2FS only.
     #[arg(long, short = 'O', value_delimiter = ',')]
     features: Option<Vec<String>>,
-    /// Percent of the volume kept back for cleaning; default: chosen for the size. F2FS only.
+    /// Percent of the volume reserved for cleaning; default: depends on the size. F2FS only.
     #[arg(long, allow_negative_numbers = true)]
     overprovision: Option<f64>,
     /// Segments (2 MiB) in a section, the unit of cleaning. Default: 1. F2FS only.
     #[arg(long)]
     segs_per_sec: Option<u32>,
-    /// For a host-managed zoned disk with zones of this size (a multiple of 2M): a section is a zone (as mkfs.f2fs -m). The
-    /// first zones, up to the main area, must be conventional. Default on such a disk: its own zones. F2FS only.
+    /// Format for a host-managed zoned disk with zones of this size (a multiple of 2M): one section per zone (as
+    /// mkfs.f2fs -m). All zones before the main area must be conventional. Default on such a disk: its zone size. F2FS
+    /// only.
     #[arg(long, value_name = "SIZE", conflicts_with = "segs_per_sec")]
     zoned: Option<String>,
-    /// Where the writer puts the inode of a file that is written on in small calls: before its contents (each call's
-    /// contents are a piece), after them, in one of two places before them (in-place), or so and later (delayed). Default:
+    /// Where to put the inode of a file that grows by small writes: before its contents (each write makes an extent),
+    /// after them, in one of two places before them (in-place), or the same but written later (delayed). Default:
     /// before. ScherlFS only.
     #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
     placement: Option<Placement>,
-    /// Who owns the root directory: numbers of a user and a group. Default: who makes the volume. With --from owners are
-    /// those of the tree.
+    /// Owner of the root directory, as numbers UID:GID. Default: the user who runs `mkfs`. With --from, owners come
+    /// from the tree.
     #[arg(long, short = 'R', value_name = "UID:GID", value_parser = owner, conflicts_with = "from")]
     root_owner: Option<(u32, u32)>,
-    /// Identity, 32 hexadecimal digits with or without dashes; default: random.
+    /// UUID, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
     uuid: Option<String>,
-    /// Overwrite what is there.
+    /// Overwrite existing data.
     #[arg(long, short)]
     force: bool,
     #[command(flatten)]
@@ -208,7 +209,7 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
         ("--zoned", args.zoned.is_some()),
     ];
     if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
-        return Err(Failure::usage(format!("{name} is for F2FS; with --type scherlfs leave it out")));
+        return Err(Failure::usage(format!("{name} is for F2FS; leave it out with --type scherlfs")));
     }
     if args.label.len() > LABEL_MAX {
         return Err(Failure::Usage(format!("--label: {} bytes; must be at most {LABEL_MAX}", args.label.len())));
@@ -232,7 +233,10 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
     let mut options = Options::default();
     let features = features(args);
     if features.len() > 1 && features.iter().any(|n| n == "none") {
-        return Err(Failure::Usage(format!("--features {}: none stands alone", features.join(","))));
+        return Err(Failure::Usage(format!(
+            "--features {}: none cannot be combined with other features",
+            features.join(",")
+        )));
     }
     for name in features.iter().filter(|n| !n.is_empty() && *n != "none") {
         if name == "modern" {
@@ -247,7 +251,7 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
                 let all = ["modern", "none", "quota"].into_iter().chain(all);
                 let tip = meant::tip(name, all.clone());
                 let all = all.collect::<Vec<_>>().join(", ");
-                Failure::usage(format!("unknown feature {name:?}; known are: {all}{tip}"))
+                Failure::usage(format!("unknown feature {name:?}; known features: {all}{tip}"))
             })?;
         options.features |= *bit;
     }
@@ -309,7 +313,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     if dev.zones().is_some() && options.kind() != Kind::F2fs {
-        return Err(format!("{}: a zoned disk, which the log of ScherlFS does not suit", path.display()).into());
+        return Err(format!("{}: zoned disk; ScherlFS does not support zones", path.display()).into());
     }
     options.take_zones(&*dev);
     let (mut said, user_bytes, uuid) =
@@ -349,7 +353,9 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<Arc
             options.assume_zeroed(true);
             Ok(Arc::new(FileDevice::create(path, size).map_err(|e| e.to_string())?))
         }
-        Some(_) => Err(Failure::usage(format!("{}: --size is for files; a device has its own", path.display()))),
+        Some(_) => {
+            Err(Failure::usage(format!("{}: --size is for files; a block device has a fixed size", path.display())))
+        }
         None => opened(path),
     }
 }

@@ -54,7 +54,7 @@ fn line(text: &str) -> Result<(Vec<u8>, Owned), String> {
         let mask = word.strip_prefix("capabilities=").ok_or(format!("{word}: not known"))?;
         let digits = mask.strip_prefix("0x").or_else(|| mask.strip_prefix("0X"));
         let parsed = digits.map_or_else(|| mask.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok());
-        capabilities = parsed.ok_or(format!("{word}: no mask of capabilities"))?;
+        capabilities = parsed.ok_or(format!("{word}: not a capability mask"))?;
     }
     Ok((path.trim_matches('/').as_bytes().to_vec(), Owned { uid, gid, perm, capabilities }))
 }

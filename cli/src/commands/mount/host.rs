@@ -15,8 +15,8 @@ pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     }
     let (free, least) = (bytes(room.free() + room.held()), bytes(LEAST));
     Err(format!(
-        "{}: the file system that holds this image has {free} free, and a mount needs {least}. Make room there, or mount \
-        with -o ro",
+        "{}: the file system that holds this image has {free} free, but a mount needs {least}. Make room there, or \
+         mount with -o ro",
         image.display()
     ))
 }
@@ -27,8 +27,8 @@ pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
     let name = image.display().to_string();
     room.report_to(Box::new(move |turn| match turn {
         Turn::Short => log::error!(
-            "{name}: the file system that holds this image is full: what was written so far is kept, and writes fail \
-            with ENOSPC until there is room again"
+            "{name}: the file system that holds this image is full: data written so far is kept, and new writes fail \
+             with ENOSPC until there is room again"
         ),
         Turn::Roomy => log::warn!("{name}: the file system that holds this image has room again"),
     }));

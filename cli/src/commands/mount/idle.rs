@@ -19,12 +19,12 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
     });
     if core.f2fs.streams != Streams::One && !has_handles {
         let why =
-            "only a simulated device with placement handles keeps writes apart (--profile PROFILE with nand.handles)";
-        return Err(Failure::usage(format!("-o streams would do nothing: {why}; leave it away")));
+            "only a simulated device with placement handles separates writes (--profile PROFILE with nand.handles)";
+        return Err(Failure::usage(format!("-o streams has no effect: {why}; leave it out")));
     }
     if core.f2fs.prealloc.is_some() && core.f2fs.mode == Mode::Lfs {
-        let why = "with mode=lfs no block is set aside";
-        return Err(Failure::usage(format!("-o prealloc would do nothing: {why}; leave one of them away")));
+        let why = "mode=lfs reserves no blocks";
+        return Err(Failure::usage(format!("-o prealloc has no effect: {why}; leave one of them out")));
     }
     Ok(())
 }
@@ -69,10 +69,10 @@ pub fn notes(core: &MountOptions, given: &[String], kind: Kind, read_only: bool)
     if read_only {
         let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));
         let idle: Vec<&str> = given.iter().filter(name).map(String::as_str).collect();
-        return (!idle.is_empty()).then(|| format!("{} changes nothing on a read-only mount", idle.join(",")));
+        return (!idle.is_empty()).then(|| format!("{} has no effect on a read-only mount", idle.join(",")));
     }
     let power = given.iter().find(|option| option.starts_with("power="))?;
     let policy = core.f2fs.gc.policy;
     let idle = kind == Kind::F2fs && policy != Policy::Joule;
-    idle.then(|| format!("{power} changes no cleaning while gc={}: only gc=joule looks at it", policy.name()))
+    idle.then(|| format!("{power} has no effect on cleaning with gc={}: only gc=joule uses it", policy.name()))
 }

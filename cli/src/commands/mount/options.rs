@@ -10,100 +10,113 @@ pub type Choice = (&'static str, &'static str, &'static str);
 
 /// Of every file system.
 const EITHER: &[Choice] = &[
-    ("ro", "", "nothing is written"),
+    ("ro", "", "mount read-only"),
     ("rw", "", "the default"),
-    ("allow_other", "on|off", "users other than who mounts may in; default: only if root mounts"),
-    ("uid", "N|NAME", "show everything as belonging to this user; see below"),
-    ("gid", "N|NAME", "the same of a group"),
-    ("umask", "OCTAL", "rights that nobody has to anything; see below"),
-    ("dmask", "OCTAL", "the same of directories"),
-    ("fmask", "OCTAL", "the same of all that is no directory"),
-    ("noatime", "", "access times stand still"),
-    ("relatime", "", "the default: access times follow if they are older than the last change, or than a day"),
-    ("dev", "", "device nodes work; root only"),
-    ("suid", "", "set-id programs run as their owners; root only"),
-    ("noexec", "", "programs do not run"),
-    ("writeback", "on|off", "the kernel keeps what is written for a while; default on"),
-    ("threads", "N", "that serve; default 2"),
-    ("dirty", "MIB", "of contents that may wait; default 32"),
-    ("dir_cache", "MIB", "of directories that are kept; default 16"),
-    ("power", "battery|powered|auto", "default battery; auto: as the system says"),
+    ("allow_other", "on|off", "other users may access the mount; default: only if root mounts"),
+    ("uid", "N|NAME", "show all files as owned by this user; see below"),
+    ("gid", "N|NAME", "show all files as owned by this group; see below"),
+    ("umask", "OCTAL", "permission bits to remove from all files; see below"),
+    ("dmask", "OCTAL", "the same for directories"),
+    ("fmask", "OCTAL", "the same for all other files"),
+    ("noatime", "", "do not update access times"),
+    ("relatime", "", "the default: update an access time if it is older than the last change, or than a day"),
+    ("dev", "", "allow device nodes; root only"),
+    ("suid", "", "honour set-uid and set-gid bits; root only"),
+    ("noexec", "", "do not run programs"),
+    ("writeback", "on|off", "the kernel caches writes; default on"),
+    ("threads", "N", "number of serving threads; default 2"),
+    ("dirty", "MIB", "unwritten contents in memory at most; default 32"),
+    ("dir_cache", "MIB", "cache for directories; default 16"),
+    ("power", "battery|powered|auto", "default battery; auto: ask the system"),
     (
         "commit",
         "SECONDS",
-        "every change is durable within this time, and sooner when nothing changes for 0.3 s; 0: only after fsync and \
-         unmount. Default 5; if power= is given and there is a battery, 15 and not sooner; with sleep= 0. Files that stay \
-         open are included if root mounts; else the kernel may keep their contents for 35 s more",
+        "make every change durable within this time, or as soon as nothing changes for 0.3 s; 0: only at fsync and \
+         unmount. Default 5; if power= is given and there is a battery, 15 without the 0.3 s rule; with sleep= 0. \
+         Includes files that stay open if root mounts; otherwise the kernel may hold their contents for 35 s more",
     ),
-    ("commit_idle", "on|off", "off: not sooner when nothing changes; default on"),
-    ("stats", "FILE", "what was written and why, at the end; JSON if FILE ends in .json"),
-    (
-        "log",
-        "FILE",
-        "messages are added to FILE, too; from the background they go to the system's log (/dev/log) in any case",
-    ),
+    ("commit_idle", "on|off", "commit early when nothing changes for 0.3 s; default on"),
+    ("stats", "FILE", "write the blocks written by cause to FILE at the end; JSON if FILE ends in .json"),
+    ("log", "FILE", "append messages to FILE too; a background mount always logs to the system log (/dev/log)"),
     (
         "retry",
         "SECONDS",
-        "for so long a last checkpoint that failed is tried again, every 2 seconds, and the image stays locked; default 60",
+        "how long to retry a failed last checkpoint, every 2 seconds, with the image locked; default 60",
     ),
 ];
 
 /// Of F2FS.
 const F2FS: &[Choice] = &[
-    ("norecovery", "", "read-only, as of the last checkpoint: what was synced since is not replayed, and not lost"),
+    ("norecovery", "", "read-only, as of the last checkpoint: files fsynced since then are neither replayed nor lost"),
     (
         "checkpoint",
         "newest|older",
-        "older: read-only, by the checkpoint before the newest one, for a volume whose newest one is wrong; default newest",
+        "older: read-only, from the checkpoint before the newest one, for a volume whose newest one is wrong; default \
+         newest",
     ),
-    ("disable_roll_forward", "", "what was synced since the last checkpoint is given up"),
+    ("disable_roll_forward", "", "discard files fsynced since the last checkpoint"),
     ("discard", "on|off", "tell the device which blocks are free; default on"),
     ("nodiscard", "", "as discard=off"),
     (
         "mode",
         "adaptive|lfs",
-        "lfs: blocks go to the ends of the logs alone, never in place (but of pinned files) or into holes; default adaptive",
+        "lfs: write only at the ends of the logs, never in place (except pinned files) or into holes; default adaptive",
     ),
-    ("inline", "on|off", "small files lie in their inodes; default on"),
+    ("inline", "on|off", "store small files in their inodes; default on"),
     (
         "delta",
         "on|off|inode|nodes",
-        "small updates become deltas, in the inode or in nodes of their own, or only in one of these; on a volume that may \
-         hold deltas, default on",
+        "store small updates as deltas: in the inode and in delta nodes, or only in one of these; default on for a \
+         volume that may hold deltas",
     ),
     (
         "delta_reads",
         "few|all|joules",
-        "which bases are read that are not in memory: those of an fsync of few pages, which then writes one block, and \
-         others if that takes fewer joules than writing the pages; all; only for fewer joules; default few",
+        "which bases to read that are not in memory. few: for an fsync of few pages, which then writes one block, and \
+         otherwise if that costs fewer joules than writing the pages; all: every base; joules: only if it costs fewer \
+         joules. Default few",
     ),
-    ("delta_return", "on|off", "pages leave the delta nodes of files that are only read, when idle; default off"),
+    (
+        "delta_return",
+        "on|off",
+        "when idle, write whole the pages in delta nodes of files that are only read; default \
+        off",
+    ),
     (
         "prealloc",
         "db[:SIZE]|off",
-        "databases and their journals grow into blocks set aside for them, 100K at a time, so that several that grow \
-         together stay in few pieces; default off",
+        "reserve blocks ahead of growing databases and their journals, 100K at a time, so that they stay in few \
+         extents; default off",
     ),
     (
         "streams",
         "one|data|logs|data-moved|logs-moved|moved",
-        "what a device with placement handles keeps apart: nothing; hot, warm and cold contents, as Linux 7.2; every log; \
-         the same and what cleaning moves; only that; default one",
+        "what to separate on a device with placement handles. one: nothing; data: hot, warm and cold contents, as \
+         Linux 7.2; logs: every log; -moved: also blocks that cleaning moves; moved: only these. Default one",
     ),
-    ("node_cache", "MIB", "of nodes that are kept; default: a 64th of the memory, 32 to 256"),
+    ("node_cache", "MIB", "cache for nodes; default: a 64th of the memory, 32 to 256"),
     (
         "compress_algorithm",
         "lz4|zstd[:LEVEL]|lzo|lzo-rle",
-        "of new compressed files, on a volume with the feature compression",
+        "algorithm for new compressed files, on a volume with the feature compression",
     ),
     ("compress_log_size", "2..8", "blocks in a cluster, as a power of two"),
-    ("compress_extension", "EXT|*", "new files of this name are compressed; may be repeated"),
-    ("nocompress_extension", "EXT", "new files of this name are not; may be repeated"),
-    ("compress_chksum", "", "every cluster has a checksum"),
-    ("compress_mode", "fs|user", "who decides when a file marked by chattr +c or by its name is compressed"),
-    ("gc", "greedy|cost-benefit|atgc|mwhfb|fagc|joule", "who chooses what is cleaned; default cost-benefit"),
-    ("background_gc", "on|off", "whether anything is cleaned when idle; default on"),
+    ("compress_extension", "EXT|*", "compress new files with this extension; may be repeated"),
+    ("nocompress_extension", "EXT", "do not compress new files with this extension; may be repeated"),
+    ("compress_chksum", "", "store a checksum for each cluster"),
+    (
+        "compress_mode",
+        "fs|user",
+        "when to compress files marked by chattr +c or by extension. fs: when they are \
+        written; user: on request",
+    ),
+    (
+        "gc",
+        "greedy|cost-benefit|atgc|mwhfb|fagc|joule",
+        "policy that chooses the sections to clean; default \
+        cost-benefit",
+    ),
+    ("background_gc", "on|off", "clean when idle; default on"),
 ];
 
 /// Of ScherlFS.
@@ -111,54 +124,51 @@ const SCHERLFS: &[Choice] = &[
     (
         "sync",
         "fsync|call|burst",
-        "when what was written reaches the disk: when somebody asks, with every call, or with the next burst (with \
-         index=FILE: an fsync is durable in FILE.stage and does not wake the disk; WHOEVER LOSES FILE.stage LOSES WHAT WAS \
-         SYNCED SINCE THE LAST BURST); default fsync",
+        "when changes reach the disk: at fsync, with every call, or with the next burst (needs index=FILE: an fsync is \
+         durable in FILE.stage and does not wake the disk; IF FILE.stage IS LOST, FSYNCS SINCE THE LAST BURST ARE \
+         LOST); default fsync",
     ),
-    ("ifile_cache", "MIB", "of inodes' places that are kept; default 16; 0, as dir_cache=0: nothing is kept"),
-    ("writeback_seconds", "N", "that contents may wait; default 5"),
-    ("checkpoint_bytes", "SIZE", "of log between two checkpoints; default 64M"),
-    ("checkpoint_seconds", "N", "between them at most; default: any time"),
+    ("ifile_cache", "MIB", "cache for inode locations; default 16; 0 disables it, as dir_cache=0 does for directories"),
+    ("writeback_seconds", "N", "unwritten contents wait at most this long; default 5"),
+    ("checkpoint_bytes", "SIZE", "log between two checkpoints; default 64M"),
+    ("checkpoint_seconds", "N", "time between two checkpoints at most; default: no limit"),
     (
         "clean",
         "auto|threading|copying|plugging|combined",
-        "how room is made; auto: on a battery not at all, the log threads through holes; on the charger combined, and torn \
-         files are brought together",
+        "how to free space. auto: on battery not at all, the log is written into holes; on external power combined, \
+         and files are defragmented",
     ),
     (
         "placement",
         "before|after|in-place|delayed",
-        "where the inode goes of a file that is written on in small calls, see joulefs mkfs --help; default: as the volume \
-         has it",
+        "where to put the inode of a file that grows by small writes, see joulefs mkfs --help; default: as stored in \
+         the volume",
     ),
-    (
-        "undo",
-        "SIZE",
-        "of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing",
-    ),
+    ("undo", "SIZE", "how much replaced data to keep for joulefs undo; default: as stored in the volume; 0: nothing"),
     (
         "index",
         "FILE",
-        "names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not there, is \
-         nearly all holes, and may be lost at any time",
+        "keep a copy of names and attributes in FILE on another disk and answer from there; FILE is created if \
+         missing, is sparse, and may be lost at any time",
     ),
     (
         "sleep",
         "TIME",
-        "such as 10m: the disk sleeps after so long without a request; nothing is written because time passed, and \
-         `joulefs ctl DIR stat` says who woke it",
+        "the sleep timer of the disk, such as 10m: nothing is written only because time passed, and \
+         `joulefs ctl DIR stat` shows what woke the disk",
     ),
-    ("stage", "SIZE", "so much waits in memory and is written in one burst; default 32M"),
+    ("stage", "SIZE", "changes that wait in memory for one burst at most; default 32M"),
     (
         "keep",
         "SIZE",
-        "with index=FILE: so much of what is written and read is in FILE.keep, too, and read from there; small files first, \
-         and the rest of a file that somebody begins is read ahead, so that the disk can sleep; it may be lost at any time",
+        "size of FILE.keep (needs index=FILE), a copy of data that was written or read, which serves reads while the \
+         disk sleeps. Small files come first; when a program starts reading a file, the rest is read ahead. May be \
+         lost at any time",
     ),
 ];
 
 const ALL: [(&str, &[Choice]); 3] =
-    [("Options for -o", EITHER), ("Of a volume of F2FS", F2FS), ("Of a volume of ScherlFS", SCHERLFS)];
+    [("Options for -o", EITHER), ("For F2FS volumes", F2FS), ("For ScherlFS volumes", SCHERLFS)];
 
 /// The options of `joulefs mount`.
 pub fn of_mounts() -> Vec<&'static Choice> {

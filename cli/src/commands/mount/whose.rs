@@ -15,7 +15,7 @@ pub fn id(what: &str, text: &str) -> Result<u32, String> {
             let out = Command::new("getent").args([list, "--", text]).output().ok()?;
             found(&String::from_utf8_lossy(&out.stdout), text)
         })
-        .ok_or_else(|| format!("there is no {of} {text:?} here; a number will do, too"))
+        .ok_or_else(|| format!("unknown {of} {text:?}; give a known name or a number"))
 }
 
 /// The number in `name:password:number:...`.
@@ -28,7 +28,7 @@ fn found(lines: &str, name: &str) -> Option<u32> {
 pub fn mask(text: &str) -> Result<u16, String> {
     let octal = !text.is_empty() && text.bytes().all(|c| (b'0'..=b'7').contains(&c));
     let mask = octal.then(|| u16::from_str_radix(text, 8).ok()).flatten().filter(|mask| *mask <= 0o777);
-    mask.ok_or_else(|| format!("{text:?} is no mask: write the rights that nobody has in octal, 0 to 777"))
+    mask.ok_or_else(|| format!("{text:?} is not a mask; write the permission bits to remove in octal, 0 to 777"))
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl<'r> Found<'r> {
 }
 
 /// A directory that no inode stands for.
-fn made() -> Item {
+fn new_directory() -> Item {
     Item::made(FileKind::Directory, 0o700)
 }
 
@@ -92,7 +92,7 @@ impl Source for Found<'_> {
     }
 
     fn item(&self, path: &[u8]) -> Out<Item> {
-        let At::File(ino) = self.at(path)? else { return Ok(made()) };
+        let At::File(ino) = self.at(path)? else { return Ok(new_directory()) };
         let place = |what: String| format!("{}: {what}", String::from_utf8_lossy(path));
         let mut file = self.file(ino)?;
         let kind = kind_of(file.kind()).ok_or_else(|| place("of no known kind".into()))?;

@@ -23,32 +23,31 @@ use crate::interrupt::Interrupt;
 use crate::pieces::open_ruin;
 use crate::{Failure, output, progress};
 
-/// Copy out of a broken image what can be proved to be there.
+/// Copy files out of a broken image.
 ///
-/// Reads the whole image and needs nothing of it but its nodes and contents: superblock, checkpoints, NAT and summaries
-/// may be gone, the volume may begin anywhere in the image, and the image may end early. The image is never written.
+/// Reads the whole image and needs only nodes and contents: superblock, checkpoints, NAT and summaries may be lost,
+/// the volume may begin anywhere in the image, and the image may be cut short. The image is never written.
 ///
-/// DIR, which must be new or empty, gets the files that are proved alive: a directory that is alive names them, and
-/// their blocks are theirs. What a lost directory had held is put below DIR/rescue-unplaced, each under its inode number
-/// and name; nothing can tell whether such a file had been deleted, and it is called likely, not proved. What lies below
-/// a directory that is in doubt is likely too. Deleted files and files some of whose blocks may have been overwritten are
-/// only listed, unless --doubtful asks for them: they are put below DIR/rescue-deleted and DIR/rescue-doubtful, what is
-/// missing of them as zeroes.
+/// DIR, which must be new or empty, gets the proved files: a live directory has an entry for them, and their blocks
+/// are their own. Files of a lost directory go to DIR/rescue-unplaced, under inode number and name; such a file may
+/// have been deleted, so it is called likely, not proved. Files below a doubtful directory are likely too. Deleted
+/// files, and files with blocks that may have been overwritten, are only listed; with --doubtful they are copied to
+/// DIR/rescue-deleted and DIR/rescue-doubtful, with zeroes for the missing parts.
 ///
-/// Of several versions of a file the newest that was found is taken, by the checkpoint it was written under. Proofs rest
-/// on what is found: where nodes were overwritten or zeroed, an older version may pass for the newest. Where the image
-/// was cut short, or blocks cannot be read, nothing is proved, since something newer may have been in the missing part:
-/// a directory may be an older version of itself and name files that were deleted later, and blocks may be another
-/// file's by now. Files that nothing speaks against are then called likely, and copied.
+/// If several versions of a file exist, the newest is used, by the checkpoint under which it was written. Proofs rest
+/// on the nodes that were found: if nodes were overwritten or zeroed, an older version may pass for the newest. If the
+/// image was cut short, or blocks cannot be read, nothing is proved, since the missing part may hold newer versions: a
+/// directory may be outdated and name files that were deleted later, and blocks may belong to another file by now.
+/// Files without contrary evidence are then called likely, and copied.
 ///
-/// Exit code 0: every file that was found alive is there. 1: one of them is not, or is in doubt. 2: wrong usage.
+/// Exit codes: 0 all live files were copied, 1 some are missing or doubtful, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs rescue broken.img found\n  \
     joulefs --json rescue broken.img found --doubtful > report.json\n  joulefs rescue disk.img found --volume-at 1048576")]
 pub struct Args {
-    /// The image, or a block device.
+    /// The image or block device.
     image: PathBuf,
-    /// Where to put what is found: a directory that is new or empty.
+    /// Target: a new or empty directory.
     #[arg(value_name = "DIR")]
     to: PathBuf,
     /// Copy deleted and doubtful files too.
@@ -57,14 +56,14 @@ pub struct Args {
     /// List what would be copied, and copy nothing.
     #[arg(long)]
     list: bool,
-    /// The volume's first byte in the image, where the search finds the wrong one. What other volumes in the image say
-    /// of themselves then counts nothing.
+    /// First byte of the volume in the image, in case the search finds the wrong one. Other volumes in the image are
+    /// then ignored.
     #[arg(long, value_name = "BYTE", allow_negative_numbers = true)]
     volume_at: Option<i64>,
-    /// Node numbers to remember, at some 40 bytes each.
+    /// Maximum number of nodes to keep in memory, about 40 bytes each.
     #[arg(long, value_name = "N", default_value_t = 1 << 25)]
     most_nodes: usize,
-    /// Copy more than the image can hold: for files that share blocks or are compressed.
+    /// Copy more than the image can hold; for compressed files and files that share blocks.
     #[arg(long)]
     really: bool,
 }
@@ -73,7 +72,7 @@ fn check_target(to: &Path) -> Result<(), Failure> {
     match std::fs::read_dir(to) {
         Ok(mut entries) => match entries.next() {
             None => Ok(()),
-            Some(_) => Err(Failure::usage(format!("{}: not empty; name a new directory", to.display()))),
+            Some(_) => Err(Failure::usage(format!("{}: not empty; give a new or empty directory", to.display()))),
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(format!("{}: {e}", to.display()).into()),
@@ -93,7 +92,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     // A volume of F2FS that was made later has overwritten what tells of the other one.
     if let (None, Some(kind @ Kind::ScherlFs)) = (args.volume_at, volume::probe(&*dev)) {
         let image = args.image.display();
-        return Err(format!("{image}: a volume of {kind}; joulefs rescue is for F2FS").into());
+        return Err(format!("{image}: a {kind} volume; joulefs rescue is for F2FS").into());
     }
     let stop = Interrupt::catch()?;
     // The image is read at most twice: to find the volume, and to find its nodes.

@@ -73,7 +73,7 @@ impl<'r> Plan<'r> {
         let size = if is_dir { 0 } else { file.raw().i_size.get() };
         let mut held = Vec::new();
         if is_dir && above.dirs.len() >= DEEPEST {
-            doubts.push(format!("what is below it is left out: it lies {DEEPEST} directories deep"));
+            doubts.push(format!("the files below it are skipped: it lies {DEEPEST} directories deep"));
         } else if is_dir && !above.dirs.contains(&ino) {
             let names = self.rescue.names(ino).map_err(say)?;
             doubts.extend(names.gaps);
@@ -132,7 +132,7 @@ impl<'r> Plan<'r> {
         }
         for (dir, entry) in self.rescue.lost() {
             let path = format!("(inode {dir})/{}", String::from_utf8_lossy(&entry.name)).into_bytes();
-            let doubts = vec!["its inode is not there".into()];
+            let doubts = vec!["its inode is missing".into()];
             self.rows.push(Row {
                 path,
                 group: Group::Living,

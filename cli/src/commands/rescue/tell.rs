@@ -97,21 +97,21 @@ pub fn tell_people(found: &Rescue<'_>, rows: &[Row]) {
     ));
     if found.is_cut_short() {
         output::line(
-            "the image ends before the volume: nothing is proved, since something newer may have been in what is missing",
+            "the image ends before the volume: nothing is proved, since the missing part may hold newer versions",
         );
     }
     if found.unreadable_blocks() > 0 {
         output::line(&format!(
-            "{} blocks cannot be read: nothing is proved, since something newer may be in them",
+            "{} blocks cannot be read: nothing is proved, since they may hold newer versions",
             found.unreadable_blocks()
         ));
     }
     if found.root().is_none() {
-        output::line("the root directory is not there");
+        output::line("the root directory is missing");
     }
     if found.damaged_inodes() > 0 {
         output::line(&format!(
-            "{} inodes have versions with a wrong checksum, which were left out",
+            "{} inodes have versions with a wrong checksum, which were ignored",
             found.damaged_inodes()
         ));
     }

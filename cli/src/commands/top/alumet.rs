@@ -46,18 +46,18 @@ const DISK_POWER: &str = "disk_power";
 /// What is asked for.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AlumetArgs {
-    /// Show beside each process the processor's joules that Alumet attributes to it, and beside a disk the watts that Alumet
-    /// measured, from this file of its CSV output, which is followed while it grows.
+    /// Also show the CPU joules that Alumet attributes to each process, and the watts that it measured for a disk.
+    /// FILE is Alumet's CSV output and is read as it grows.
     #[arg(long = "alumet", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The metric of processes' energy, as the file has it; default: the first that begins with attributed_energy.
+    /// Name of the metric with the energy of processes; default: the first that begins with attributed_energy.
     #[arg(long, value_name = "NAME", requires = "file")]
     alumet_metric: Option<String>,
-    /// The disk whose power Alumet measured (disk_power); default: the only one there is.
+    /// The disk whose power Alumet measured (disk_power); default: the disk shown, if there is only one.
     #[arg(long, value_name = "DISK", requires = "file")]
     alumet_disk: Option<String>,
-    /// When the recording's first request was by the wall clock, e.g. 2026-11-24T05:46:09.5Z; default: when Alumet's first
-    /// measurement was.
+    /// Wall-clock time of the recording's first request, e.g. 2026-11-24T05:46:09.5Z; default: the time of Alumet's
+    /// first measurement.
     #[arg(long, value_name = "TIME", requires = "file", requires = "from")]
     alumet_began: Option<String>,
 }
@@ -155,9 +155,7 @@ impl Alumet {
         let columns = first.as_deref().and_then(Columns::of);
         if first.is_some() && columns.is_none() {
             let path = self.followed.path.display();
-            return Err(
-                format!("--alumet {path}: no CSV of Alumet's (metric;timestamp;value;resource_kind;...)").into()
-            );
+            return Err(format!("--alumet {path}: not Alumet CSV (metric;timestamp;value;resource_kind;...)").into());
         }
         Ok(())
     }

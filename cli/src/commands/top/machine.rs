@@ -54,7 +54,7 @@ fn disk(d: &DiskRow, most: usize) -> Value {
 
 /// A refresh, with at most `most` files that are written back by name. Energies are whole picojoules since the start.
 pub fn json(shown: &Shown, most: usize) -> Value {
-    let notes: Map<String, Value> = shown.notes.iter().map(|(what, n)| (what.replace(' ', "_"), json!(n))).collect();
+    let notes: Map<String, Value> = shown.notes.iter().map(|n| (n.key.to_owned(), json!(n.count))).collect();
     json!({
         "seconds": shown.since,
         "interval_s": shown.interval,

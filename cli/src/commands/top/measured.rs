@@ -72,22 +72,22 @@ impl Look {
                 out += &format!("\nalumet: {}, {old:.1} s ago", output::plain(metric));
                 if self.others.0 > 0 {
                     let (n, cpu) = self.others;
-                    out += &format!("; {n} processes that asked no disk: {:.2} W, {:.2} J", cpu.watts, cpu.joules);
+                    out += &format!("; {n} processes without disk requests: {:.2} W, {:.2} J", cpu.watts, cpu.joules);
                 }
             }
         }
         if self.guessed && self.old.is_some() {
-            out += "; its first measurement is taken for the recording's beginning";
+            out += "; assuming that the recording begins at its first measurement";
         }
         if let Some((disk, watts)) = self.disk {
             let c = &self.compared;
             match (disk.and_then(&name), c.ratio()) {
-                (None, _) => out += &format!("\nmeasured: {watts:.3} W of a disk; which is not told: --alumet-disk"),
+                (None, _) => out += &format!("\nmeasured: {watts:.3} W of an unknown disk; name it with --alumet-disk"),
                 (Some(disk), None) => out += &format!("\nmeasured: {disk} {watts:.3} W"),
                 (Some(disk), Some(ratio)) => {
                     out += &format!(
-                        "\nmeasured: {disk} {:.3} W where the model's storage has {:.3} W; {:.2} J and {:.2} J in {:.1} s, \
-                         model : measured {ratio:.3}",
+                        "\nmeasured: {disk} {:.3} W, model's storage {:.3} W; {:.2} J and {:.2} J in {:.1} s, model / \
+                         measured {ratio:.3}",
                         c.watts.0, c.watts.1, c.measured, c.model, c.seconds
                     );
                 }

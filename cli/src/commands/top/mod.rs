@@ -36,30 +36,31 @@ use prometheus::Answers;
 use record::Record;
 use source::{Recording, Source};
 use terms::Choice;
-use view::{About, Readings, Shown};
+use view::{About, Note, Readings, Shown};
 
 /// Options that say something of disks.
 const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "file", "flame"];
 
-/// Show which process spends how many watts on which disk, now.
+/// Show watts per process and disk, live.
 ///
-/// The kernel tells of every request to a disk (its block tracepoints; only root may listen). Each is made, at its time,
-/// on a simulated device of a profile, and whoever asked for it pays. So the joules are those the profile's device would
-/// have spent: the disk's own only if it is of that model. Requests that a thread of the kernel gives to the disk are those
-/// of the process that asked; pages that processes left dirty and the kernel writes later are `<writeback>`.
+/// The kernel's block tracepoints report every request to a disk (root only). Each request is repeated at once on a
+/// simulated device of a profile, and its energy is charged to the process that made it. So the joules are those of
+/// the profile's device, not of your disk, unless it is that model. Requests submitted by a kernel thread are charged
+/// to the process behind them; dirty pages that the kernel writes later appear as `<writeback>`.
 ///
-/// Disks are as large as they are and hold data everywhere, since the kernel does not tell where they do. Flash of over
-/// --most bytes is simulated with so many, and places are taken modulo its size. A disk's account begins with its first
-/// request.
+/// Simulated disks have the real size and are full of data, since the kernel does not report which blocks are in use.
+/// Flash larger than --most is simulated with that size, and addresses are taken modulo it. Accounting of a disk
+/// begins with its first request.
 ///
-/// With --alumet FILE what the energy meter Alumet measured meanwhile stands beside: each process's joules of the processor, and
-/// the disk's measured watts, if it has some.
+/// --alumet FILE adds measurements of the energy meter Alumet: CPU joules per process, and the disk's watts if they
+/// were measured.
 ///
-/// With DIR, what mounts of this program spend is shown, by cause and by file, since the last refresh and in all, as
-/// their own meters count it: `joulefs mount IMAGE DIR --profile NAME --ledger FILE`. Only root and who mounted may ask.
+/// With DIR, shows the energy of JouleFS mounts by cause and by file, since the last refresh and in total, as counted
+/// by their own meters: `joulefs mount IMAGE DIR --profile NAME --ledger FILE`. Only root and the user who mounted the
+/// volume may read it.
 ///
-/// With --from a recording is played at its own pace instead (--no-wait: as fast as it can be read; --once: at once, as a
-/// whole), on devices as `joulefs trace replay` makes them. What was spent is what it says, to the picojoule.
+/// --from plays a recording at its own pace instead (--no-wait: as fast as it can be read; --once: all of it, then
+/// print). It uses the same devices as `joulefs trace replay`, and gives the same joules, to the picojoule.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     sudo joulefs top --profile nvme0n1=kirin9000-ufs31 --profile sda=laptop-disk-4200\n  \
@@ -71,62 +72,62 @@ const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most
     joulefs top --from phone.perfetto-trace --once --flame joules.html\n  \
     joulefs top /mnt --delay 2")]
 pub struct Args {
-    /// Mount points of `joulefs mount ... --profile`: show what these spend instead, by cause and by file.
+    /// Mount points of `joulefs mount ... --profile`: show the energy of these mounts instead, by cause and by file.
     #[arg(value_name = "DIR", conflicts_with_all = OF_DISKS)]
     mounted: Vec<PathBuf>,
     /// The same; may be given several times.
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_DISKS)]
     mount: Vec<PathBuf>,
-    /// The device a disk is taken for: a shipped profile's name or a file, for all disks or for one (its name below /dev,
-    /// or its numbers, e.g. 8,0); default: kirin9000-ufs31.
+    /// Device profile to simulate: a shipped profile's name or a file, for all disks or for one (its name in /dev, or
+    /// its number, e.g. 8,0); default: kirin9000-ufs31.
     #[arg(long, short, value_name = "[DISK=]NAME")]
     profile: Vec<String>,
-    /// Only this disk, by name or numbers; may be given several times. Without: all but loop devices, what is asked of
-    /// which is asked of the disk below, too.
+    /// Only this disk, by name or number; may be given several times. Default: all disks except loop devices, whose
+    /// requests reach a lower disk anyway.
     #[arg(long, value_name = "DISK")]
     of: Vec<String>,
-    /// Show what there is once: after --delay, or of a recording the whole.
+    /// Print once and exit: after --delay, or after the whole recording.
     #[arg(long, conflicts_with = "count")]
     once: bool,
-    /// End after so many refreshes.
+    /// Exit after this many refreshes.
     #[arg(long, value_name = "N")]
     count: Option<NonZeroU64>,
     /// Seconds between two refreshes (0.1 to 86400).
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
     delay: Duration,
-    /// Processes that are shown, those that cost most first.
+    /// Number of processes to show, most expensive first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     rows: usize,
-    /// Play this recording of a block device instead, of any format that `joulefs trace` reads.
+    /// Play this recording of a block device instead, in any format of `joulefs trace`.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Do not wait: a recording's refreshes follow each other as fast as they can be computed.
+    /// Play a recording as fast as possible, without waiting between refreshes.
     #[arg(long, requires = "from")]
     no_wait: bool,
-    /// Write the requests that were made into this file, as blkparse prints them: for `joulefs trace replay`.
+    /// Record the requests to this file, in blkparse format, for `joulefs trace replay`.
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     record: Option<PathBuf>,
-    /// Bytes of the largest flash that is simulated in full.
+    /// Largest flash size to simulate in full.
     #[arg(long, value_name = "SIZE", default_value = "2T", conflicts_with = "from")]
     most: String,
-    /// What is to be known of pages that processes left dirty and the kernel writes later.
+    /// How to attribute dirty pages that the kernel writes later.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "pages", conflicts_with = "from")]
     writeback: Writeback,
     #[command(flatten)]
     alumet: AlumetArgs,
-    /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
+    /// Serve the same numbers as OpenMetrics text over HTTP at this address, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
     #[command(flatten)]
     flame: FlameArgs,
 }
 
-/// What is to be known of pages that are written in the background.
+/// How to attribute pages that are written in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Writeback {
-    /// Of which file they are, and everyone who made pages of it dirty: an event for every page.
+    /// By file, and to every process that dirtied its pages: one event per page.
     Pages,
-    /// Of which file they are, and who first made it dirty since it was clean: an event for every file.
+    /// By file, and to the process that dirtied it first: one event per file.
     Files,
     /// Nothing.
     Off,
@@ -145,7 +146,7 @@ impl From<Writeback> for kernel::Writeback {
 fn delay(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if !(0.1..=86_400.0).contains(&seconds) {
-        return Err("write seconds from 0.1 to 86400".into());
+        return Err("give seconds from 0.1 to 86400".into());
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -233,15 +234,23 @@ impl Top<'_> {
         let (disks, notes, damage) = (disks.collect::<Vec<_>>(), Vec::new(), None);
         let alumet = self.alumet.as_mut().map(|a| a.look(&disks));
         let mut shown = Shown { since, interval, ended, disks, notes, damage, alumet };
-        shown.notes.push(("requests of other disks", self.others));
+        shown.notes.push(Note::new("requests_of_other_disks", "requests of other disks", self.others));
         if let Source::Kernel(kernel) = &self.source {
-            shown.notes.push(("events lost", kernel.lost));
-            shown.notes.push(("requests told late", kernel.late));
-            shown.notes.push(("events of dirty pages lost", kernel.lost_dirty));
-            shown.notes.push(("pages of events not understood", kernel.strange.0));
+            shown.notes.push(Note::new("events_lost", "events lost", kernel.lost));
+            shown.notes.push(Note::new("requests_told_late", "late requests", kernel.late));
+            shown.notes.push(Note::new("events_of_dirty_pages_lost", "events of dirty pages lost", kernel.lost_dirty));
+            shown.notes.push(Note::new(
+                "pages_of_events_not_understood",
+                "pages of events not parsed",
+                kernel.strange.0,
+            ));
         }
         if let Source::Recording(recording) = &self.source {
-            shown.notes.push(("events told out of order of time", recording.late()));
+            shown.notes.push(Note::new(
+                "events_told_out_of_order_of_time",
+                "events out of time order",
+                recording.late(),
+            ));
             shown.damage = recording.damage.as_ref().map(ToString::to_string);
         }
         self.before = now;
@@ -400,7 +409,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Source::Recording(recording) => Ok(recorded::end(recording.damage.as_ref(), as_json)),
         Source::Kernel(kernel) => {
             if let Some(first) = &kernel.strange.1 {
-                output::warn(&format!("the first that was not understood: {first}"));
+                output::warn(&format!("first unparsed page: {first}"));
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -51,13 +51,14 @@ fn ask(dir: &Path, files: usize, since: u64) -> Result<Value, No> {
     let n = rustix::fs::getxattr(dir, &*name, &mut bytes[..]).map_err(|e| match e {
         Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTCONN => No::Gone,
         Errno::PERM | Errno::ACCESS => {
-            No::Other(format!("{at}: only root and the user who mounted may ask what was spent").into())
+            No::Other(format!("{at}: only root and the user who mounted the volume may read its energy").into())
         }
         e => No::Other(format!("{at}: {e}").into()),
     })?;
-    let unread = || No::Other(format!("{at}: an answer that is not understood").into());
+    let unread = || No::Other(format!("{at}: unexpected answer from the mount").into());
     if n == 0 {
-        let why = "mounted without --profile: unmount it, and `joulefs mount IMAGE DIR --profile NAME --ledger FILE`";
+        let why = "mounted without --profile; unmount it and run `joulefs mount IMAGE DIR --profile NAME --ledger \
+            FILE`";
         return Err(No::Other(format!("{at}: {why}").into()));
     }
     serde_json::from_slice(&bytes[..n]).map_err(|_| unread())
@@ -80,9 +81,9 @@ impl Mounts {
         for dir in dirs {
             let said = ask(dir, files, 0).map_err(|no| match no {
                 No::Gone if rustix::fs::getxattr(dir, REPORT, &mut [0; LONGEST][..]).is_ok() => {
-                    format!("{}: its mount is of an older version, which tells nothing of this", dir.display()).into()
+                    format!("{}: mounted by an older version, which does not report energy", dir.display()).into()
                 }
-                No::Gone => format!("{}: not the directory of a mounted volume of this program", dir.display()).into(),
+                No::Gone => format!("{}: not a JouleFS mount point", dir.display()).into(),
                 No::Other(failure) => failure,
             })?;
             all.push(Mount { dir: dir.clone(), token: token(&said), said, state: state(dir), gone: false });
@@ -154,7 +155,7 @@ impl Mounts {
     pub fn text(&self, since: f64, interval: f64) -> String {
         let total: u64 = self.all.iter().map(|m| number(&m.said, "pj")).sum();
         let mut out = format!(
-            "{} now, {} since they were mounted; shown for {}",
+            "{} now, {} since mounting; shown for {}",
             watts(self.watts(interval)),
             Energy(total),
             seconds(since)
@@ -187,7 +188,7 @@ impl Mounts {
         );
         let mut files = String::from(
             "# TYPE joulefs_file_joules counter\n# UNIT joulefs_file_joules joules\n\
-             # HELP joulefs_file_joules The same by file, of those that cost most.\n",
+             # HELP joulefs_file_joules The same by file, for the most expensive files.\n",
         );
         let mut power_of = String::from(
             "# TYPE joulefs_mount_power_watts gauge\n# UNIT joulefs_mount_power_watts watts\n\

@@ -22,11 +22,11 @@ pub fn seconds(s: f64) -> String {
 /// A refresh as text: at most `most` processes.
 pub fn text(shown: &Shown, most: usize) -> String {
     let mut out = format!("{}, {} in {}", watts(shown.watts()), shown.total(), seconds(shown.since));
-    for (what, n) in shown.notes.iter().filter(|(_, n)| *n > 0) {
-        out += &format!("; {n} {what}");
+    for note in shown.notes.iter().filter(|note| note.count > 0) {
+        out += &format!("; {} {}", note.count, note.text);
     }
     if shown.disks.is_empty() {
-        return out + "\nno disk was asked for anything yet";
+        return out + "\nno disk requests yet";
     }
     let width = |longest: Option<usize>, least: usize| longest.unwrap_or(0).max(least);
     let names: Vec<String> = shown.disks.iter().map(|d| output::plain(&d.about.name)).collect();

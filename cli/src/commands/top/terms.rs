@@ -46,7 +46,7 @@ impl Choice {
                 None => plain.replace(find(given, given)?).map(drop),
             };
             if before.is_some() {
-                return Err(Failure::Usage(format!("--profile {given}: this is given twice")));
+                return Err(Failure::Usage(format!("--profile {given}: given twice")));
             }
         }
         let most = size::within("--most", most, 1 << 30..=1 << 43)? / 4096;

@@ -77,6 +77,22 @@ pub struct DiskRow {
     pub rows: Vec<Row>,
 }
 
+/// A count of events that are not shown as requests.
+#[derive(Debug, Clone, Copy)]
+pub struct Note {
+    /// Its key in JSON.
+    pub key: &'static str,
+    /// Its words on the screen, after the count.
+    pub text: &'static str,
+    pub count: u64,
+}
+
+impl Note {
+    pub fn new(key: &'static str, text: &'static str, count: u64) -> Note {
+        Note { key, text, count }
+    }
+}
+
 /// A refresh.
 #[derive(Debug, Clone)]
 pub struct Shown {
@@ -88,8 +104,8 @@ pub struct Shown {
     pub ended: bool,
     /// The disks.
     pub disks: Vec<DiskRow>,
-    /// What is to be known beside, each with how often.
-    pub notes: Vec<(&'static str, u64)>,
+    /// Counts of events that are not shown as requests.
+    pub notes: Vec<Note>,
     /// Why a recording was left before its end.
     pub damage: Option<String>,
     /// What Alumet measured.

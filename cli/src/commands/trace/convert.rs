@@ -22,27 +22,28 @@ use crate::of_devices::OfArgs;
 use crate::session::{self, UntilArgs};
 use crate::{Failure, of_devices, output, recorded, whole};
 
-/// Write a recording in another format.
+/// Convert a recording to another format.
 ///
-/// iolog is read by `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
-/// only; blkparse is text as blkparse prints it, with every event: those that blkparse has a letter for and we have no use for have
-/// the action ?; parquet has a row for each event or call and is read
-/// by DuckDB, pandas and others. Recordings of calls are written as parquet only, those of our own also as calls: the same
-/// recording without the contents of files (`joulefs mount --record --contents`), to be given away. No format keeps
-/// contents; names stay.
+/// iolog is for `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
+/// only; blkparse is blkparse's text with every event (events that JouleFS does not use have the action ?); parquet
+/// has a row per event or call, for DuckDB, pandas and others. Recordings of calls can be written as parquet, and
+/// JouleFS recordings also as calls: the same recording without file contents (`joulefs mount --record --contents`),
+/// to share it. No format keeps contents; file names are kept.
 ///
-/// A mobile block trace tells some requests twice (sent back by a host controller that slept) and discards as reads. They are
-/// written as they are, and how many is said; --clear leaves the one out and sets the other right, as `joulefs trace replay` does,
-/// so that a replay of what was written costs what one of the recording costs.
+/// A mobile block trace has duplicate requests (sent back by a sleeping host controller) and discards that are marked
+/// as reads. By default both are kept, and their number is printed. --clear removes the duplicates and corrects the
+/// discards, as `joulefs trace replay` does, so that a replay of the output costs the same as a replay of the
+/// recording.
 ///
-/// An iolog has no remaps to tell what lies on what: requests of loop devices and stacked disks that the recording tells again of a
-/// disk below are left out of it, as `joulefs trace stat` does not count them, and that is said. --of writes some devices only.
+/// An iolog cannot express stacked devices. So requests of loop devices and stacked disks that are recorded again on a
+/// lower disk are not written to it (`joulefs trace stat` does not count them either), and a warning names them. --of
+/// selects devices.
 ///
-/// --from, --until and --max-gap write a part of the recording; a file that a part of calls names and that was opened before it is
-/// opened at its first use.
+/// --from, --until and --max-gap write a part of the recording; a file that was opened before the part is opened at
+/// its first use.
 ///
-/// Of a recording that is damaged no file is made, unless what comes before the damage is asked for; on standard output it has
-/// been written when the damage is seen, which the exit code tells.
+/// A damaged recording produces no file, unless the part before the damage is requested; on standard output that part
+/// is already written, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace convert telegram_exec.csv.gz --to iolog --output telegram.log\n  \
     fio --name=again --read_iolog=telegram.log --replay_redirect=/dev/nullb0 --direct=1\n  \
@@ -51,18 +52,18 @@ use crate::{Failure, of_devices, output, recorded, whole};
     joulefs trace convert app.strace --to parquet --output app.parquet\n  \
     joulefs trace convert work.rec --to calls --output shared.rec")]
 pub struct Args {
-    /// The recording; - is standard input.
+    /// The recording; - for standard input.
     file: PathBuf,
-    /// The format.
+    /// Output format.
     #[arg(long)]
     to: To,
-    /// Where to; default: standard output, for formats that are text.
+    /// Output file; default: standard output, for text formats.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Keep what comes before damage.
+    /// Keep the part before the damage.
     #[arg(long)]
     until_damage: bool,
-    /// Leave out requests that a mobile block trace tells twice, and write discards that it tells as reads as discards.
+    /// Remove duplicate requests of a mobile block trace, and correct its discards that are marked as reads.
     #[arg(long)]
     clear: bool,
     #[command(flatten)]
@@ -113,23 +114,21 @@ impl From<io::Error> for Broken {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.to == To::Parquet && args.output.is_none() {
-        return Err(Failure::usage("parquet is not text: give --output FILE"));
+        return Err(Failure::usage("parquet is a binary format; give --output FILE"));
     }
     if as_json && args.output.is_none() {
-        return Err(Failure::usage(
-            "--json says what was written, which goes to standard output itself: give --output FILE",
-        ));
+        return Err(Failure::usage("--json and the recording cannot both go to standard output; give --output FILE"));
     }
     if let Some(file) = &args.output {
         whole::apart("--output", file, &args.file)?;
     }
     if args.to == To::Calls {
         if let Some(option) = args.session.part().given() {
-            return Err(Failure::usage(format!("{option}: --to calls keeps a recording of ours whole")));
+            return Err(Failure::usage(format!("{option}: --to calls always writes the whole recording")));
         }
         if args.clear || !args.of.typed().is_empty() {
             return Err(Failure::usage(
-                "--clear and --of: --to calls is for recordings of calls, which have no devices",
+                "--clear and --of are for recordings of a block device; --to calls is for recordings of calls",
             ));
         }
         return without_contents(args, as_json);
@@ -140,12 +139,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let of_blocks_only = [("--clear", args.clear), ("--of", !args.of.typed().is_empty())];
     if let (Some((option, _)), Opened::Calls(_)) = (of_blocks_only.iter().find(|(_, given)| *given), &opened) {
         let file = args.file.display();
-        return Err(Failure::usage(format!("{file}: a recording of calls: {option} is for those of a block device")));
+        return Err(Failure::usage(format!(
+            "{file}: a recording of calls; {option} is for recordings of a block \
+            device"
+        )));
     }
     match &opened {
         Opened::Calls(_) if args.to != To::Parquet => {
             return Err(Failure::usage(format!(
-                "{}: a recording of calls: it is written as parquet, or, if it is one of ours, as calls",
+                "{}: a recording of calls; give --to parquet, or --to calls for a JouleFS recording",
                 args.file.display()
             )));
         }
@@ -216,7 +218,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         for twice in &written.twice {
             let (n, device, why) = (twice.count, twice.device, twice.said());
             output::warn(&format!(
-                "{n} requests of {device} are written, too, although it {why}: give a file, or --of"
+                "{n} requests of {device} are written too, although it {why}; read from a file, or select devices with \
+                 --of"
             ));
         }
         told_otherwise(args, &written).iter().for_each(|what| output::warn(what));
@@ -225,7 +228,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         output::warn(LEFT_OUT);
     }
     if written.left_out > 0 && !as_json {
-        output::warn(&format!("{} requests left out that the format has no word for", written.left_out));
+        output::warn(&format!("{} requests skipped that the format cannot express", written.left_out));
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }
@@ -278,7 +281,7 @@ fn no_device(args: &Args, text: &str) -> Failure {
             while let Ok(Some(_)) = all.seen() {}
             of_devices::not_there(&args.file, text, &all)
         }
-        Err(_) => Failure::Usage(format!("--of {text}: {}: nothing is recorded of it", args.file.display())),
+        Err(_) => Failure::Usage(format!("--of {text}: {}: this device has no requests", args.file.display())),
     }
 }
 
@@ -292,27 +295,27 @@ fn told_otherwise(args: &Args, written: &Written) -> Option<String> {
     let discards = counted(written, [DISCARDS, DISCARDS_KEPT]);
     match (again, discards, args.clear) {
         (0, 0, false) => None,
-        (0, 0, true) => Some("no request is told twice, and no discard as a read".into()),
-        (_, _, true) => Some(format!(
-            "{again} requests that are told twice are left out, and {discards} discards that are told as reads are discards"
-        )),
+        (0, 0, true) => Some("no duplicate requests, and no discards marked as reads".into()),
+        (_, _, true) => {
+            Some(format!("{again} duplicate requests skipped, {discards} discards marked as reads corrected"))
+        }
         (_, _, false) => Some(format!(
-            "{again} requests that are told twice are kept, and {discards} discards that are told as reads are kept as reads; \
-             --clear writes them as a replay makes them"
+            "{again} duplicate requests and {discards} discards marked as reads kept; --clear removes and corrects \
+             them, as a replay does"
         )),
     }
 }
 
 /// What is said when a recording with contents was converted.
-const LEFT_OUT: &str = "the contents of files are left out; names, lengths and times are kept";
+const LEFT_OUT: &str = "file contents are removed; names, lengths and times are kept";
 
 /// Our own recording of calls, without contents.
 fn without_contents(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let Some(file) = &args.output else {
-        return Err(Failure::usage("a recording is not text: give --output FILE"));
+        return Err(Failure::usage("a recording is binary; give --output FILE"));
     };
     let Some((events, _)) = recording::calls(&args.file).map_err(|e| e.to_string())? else {
-        let why = "no recording of calls of our own (joulefs mount --record): --to calls is for these";
+        let why = "not a JouleFS recording of calls (joulefs mount --record); --to calls is for these";
         return Err(Failure::Usage(format!("{}: {why}", args.file.display())));
     };
     let contents_left_out = events.has_contents();

@@ -18,28 +18,28 @@ const SCHEMA: (&str, u32) = ("joulefs-map-cache", 1);
 /// What is asked of the map.
 #[derive(clap::Args)]
 pub struct MapArgs {
-    /// Count what mapping caches of every size would fetch and write back.
+    /// Count fetches and write-backs of mapping caches of every size.
     #[arg(long)]
     map_cache: bool,
-    /// Mark the cache of this device: a shipped profile's name or a profile file.
+    /// Mark the cache size of this device: a shipped profile's name or a profile file.
     #[arg(long, value_name = "NAME", default_value = "kirin9000-ufs31", requires = "map_cache")]
     profile: String,
-    /// Bytes of a page of the map, which is fetched and evicted whole.
+    /// Size of a map page, the unit of fetching and eviction.
     #[arg(long, value_name = "SIZE", default_value = "4K", requires = "map_cache")]
     map_page: String,
-    /// Bytes of an entry in it.
+    /// Size of a map entry.
     #[arg(long, value_name = "SIZE", default_value = "4", requires = "map_cache")]
     map_entry: String,
-    /// Bytes of the device that an entry says the place of.
+    /// Bytes of the device that one entry maps.
     #[arg(long, value_name = "SIZE", default_value = "4K", requires = "map_cache")]
     map_unit: String,
-    /// Nothing was ever written to the device before: of its map nothing is on flash.
+    /// The device was never written before: no part of its map is on flash.
     #[arg(long, requires = "map_cache")]
     new_device: bool,
-    /// Count once more as if blocks had moved before: a log of lines from,to,blocks, in blocks of 4 KiB.
+    /// Count again as if blocks had been moved before: a log with lines from,to,blocks, in blocks of 4 KiB.
     #[arg(long, value_name = "FILE", requires = "map_cache")]
     moved: Option<PathBuf>,
-    /// Where on the recorded device the volume begins whose blocks moved.
+    /// Start of the volume on the recorded device, for --moved.
     #[arg(long, value_name = "SIZE", default_value = "0", requires = "moved")]
     volume_at: String,
 }
@@ -99,7 +99,7 @@ impl Asked {
         if self.several && stat.devices.len() > 1 {
             let all: Vec<&str> = stat.devices.iter().map(|d| d.device.as_str()).collect();
             return Err(Failure::usage(format!(
-                "--moved: there are requests to devices {}; say with --of whose blocks moved",
+                "--moved: there are requests to devices {}; choose one with --of",
                 all.join(" and ")
             )));
         }
@@ -133,7 +133,7 @@ impl Counted {
         for d in &s.devices {
             let _ = writeln!(
                 out,
-                "\nmap of device {}: {} looks into {} pages of {}, each for {} of the device",
+                "\nmap of device {}: {} lookups in {} pages of {}, each for {} of the device",
                 d.device,
                 d.before.touches,
                 d.before.most_pages,
@@ -149,7 +149,7 @@ impl Counted {
             let _ = writeln!(out, "* the cache of {}", self.profile);
         }
         if s.too_long > 0 {
-            let _ = writeln!(out, "{} requests of more than 4 GiB are left out", s.too_long);
+            let _ = writeln!(out, "{} requests of more than 4 GiB skipped", s.too_long);
         }
         out
     }
@@ -175,7 +175,7 @@ impl Counted {
 
     fn two(&self, out: &mut String, d: &DeviceMaps, after: &Curve) {
         let moved = output::bytes(self.stat.moved_blocks.unwrap_or(0).saturating_mul(4096));
-        let _ = writeln!(out, "as recorded, and after {moved} had moved: {} pages", after.most_pages);
+        let _ = writeln!(out, "as recorded, and after {moved} were moved: {} pages", after.most_pages);
         let heads = [("reads", 11), ("after", 11), ("ratio", 7), ("write-backs", 12), ("after", 11), ("ratio", 7)];
         let mut table = sizes(&heads);
         let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };

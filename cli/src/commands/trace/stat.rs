@@ -26,25 +26,25 @@ use crate::session::{self, SessionArgs};
 use crate::table::{self, Table};
 use crate::{Failure, joules, output, recorded, whole};
 
-/// Say what is in a recording: how much, how large, in which order, how often the same place, when.
+/// Print statistics of a recording: counts, sizes, order, updates, times.
 ///
-/// Of a block device: a request is an event of its issue to the device (D) if the recording's beginning has any, else of its
-/// completion, insertion or queueing; the table of events counts all of them, as blkparse's summary does. Random is
-/// what stays below 32 KB after requests that continue each other between two flushes are merged (Mohan et al.,
-/// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
-/// name, sizes, fsyncs, updates of files. Of a meter: energy and power by channel.
+/// Block devices: requests are counted by issue events (D) if the start of the recording has any, otherwise by
+/// completion, insertion or queueing; the table of events counts all of them, as blkparse's summary does. Contiguous
+/// requests between two flushes are merged, and those still below 32 KB count as random (Mohan et al., HotStorage'17).
+/// Updates are writes to addresses written before in the same recording. File systems: calls by name, sizes, fsyncs,
+/// updates of files. Meters: energy and power by channel.
 ///
-/// What is asked of a device that passes it on to another one of the recording (device mapper, md, a loop device) counts once,
-/// where the lowest is asked; the others are shown with why and how often. --of counts some devices only.
+/// A request to a stacked device (device mapper, md, loop) counts once, on the lowest recorded device; the devices
+/// above are listed with the reason and their number of requests. --of counts only some devices.
 ///
-/// With `--map-cache` also what a flash device's mapping cache would fetch and write back for these requests, for every size
-/// it could have, in one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's
-/// write buffer. With `--moved LOG` the same once more, as if what defragmentation or cleaning moved had moved before.
+/// `--map-cache` also counts what a flash device's mapping cache of every possible size would fetch and write back, in
+/// one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's write
+/// buffer. `--moved LOG` counts again as if defragmentation or cleaning had moved the blocks in LOG before.
 ///
-/// --from and --to count a part of the recording, and --max-gap the time without its long pauses; what the recording tells
-/// out of order of time is said, with how far.
+/// --from and --to count a part of the recording, and --max-gap shortens long pauses. Events out of time order are
+/// reported, with the largest delay.
 ///
-/// A recording that is damaged or cut short is counted up to there and the error names the place; the exit code is 1.
+/// A damaged or truncated recording is counted up to the damage; the error gives the position, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
@@ -54,9 +54,9 @@ use crate::{Failure, joules, output, recorded, whole};
     joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --moved defragmented.csv --volume-at 1M")]
 pub struct Args {
-    /// The recording; - is standard input.
+    /// The recording; - for standard input.
     file: PathBuf,
-    /// Write a page with plots to this file.
+    /// Write an HTML page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -196,7 +196,7 @@ fn blocks_of(
     if !devices.is_empty() {
         let (mut one, requests) = once(Requests::new(Box::new(Only::new(events, devices))), asked, moved)?;
         one.stat.not_counted.retain(|l| !l.counted_twice);
-        return there(args, one, &requests);
+        return check_devices(args, one, &requests);
     }
     let (first, requests) = once(Requests::new(events), asked, moved)?;
     let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
@@ -212,7 +212,7 @@ fn blocks_of(
 }
 
 /// Fails if one of the devices that are asked for is not in the recording.
-fn there(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
+fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
     for text in args.of.typed() {
         let wanted = of_devices::device(text)?;
         if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
@@ -247,18 +247,18 @@ fn spreads(out: &mut String, all: &[(String, &Spread)]) {
     let _ = writeln!(out, "\n{}", table.text());
 }
 
-fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
+fn write_others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
     if !others.is_empty() {
         let mut table = Table::new([table::number("").least(12), table::text("")]);
         others.iter().for_each(|(name, n)| table.row(&[n, &output::plain(name)]));
-        let _ = writeln!(out, "\nbeside these:\n{}", table.text());
+        let _ = writeln!(out, "\nother events:\n{}", table.text());
     }
 }
 
 fn of_blocks(s: &BlockStat) -> String {
     let when = match s.timed {
         true => format!(" in {} ({:.1} a second)", joules::time(s.span_ns), s.per_second(s.requests)),
-        false => ", at times that are not told".into(),
+        false => ", without times".into(),
     };
     let mut out = format!("{}: {} requests{when}, one for every event {}\n\n", s.format, s.requests, s.requests_are);
     let o = &mut out;
@@ -297,7 +297,7 @@ fn of_blocks(s: &BlockStat) -> String {
     );
     let _ = writeln!(
         o,
-        "updates {} of what is written, read again {} of what is read",
+        "updates are {} of the bytes written, rereads {} of the bytes read",
         percent(p.overwritten, of("write")),
         percent(p.reread, of("read"))
     );
@@ -340,7 +340,7 @@ fn of_blocks(s: &BlockStat) -> String {
         table.row(&[&e.action, &e.op, &e.count, &format!("{:.1}", e.bytes as f64 / 1024.0)]);
     }
     let _ = writeln!(o, "\n{}", table.text());
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }
 
@@ -361,7 +361,7 @@ fn not_counted(o: &mut String, s: &BlockStat) {
         let _ = writeln!(o, "\n{}", table.text());
     }
     if s.not_counted.iter().any(|d| d.counted_twice) {
-        let _ = writeln!(o, "(read from a file, or with --of, what is asked once counts once)");
+        let _ = writeln!(o, "(read from a file, or give --of, to count each request once)");
     }
 }
 
@@ -406,12 +406,12 @@ fn of_calls(s: &CallStat) -> String {
     let _ = writeln!(o, "{}", table.text());
     let _ = writeln!(
         o,
-        "\n{} files, working set {}; updates {} of what is written",
+        "\n{} files, working set {}; updates are {} of the bytes written",
         s.files,
         output::bytes(s.touched),
         percent(s.overwritten, s.written.sizes.bytes)
     );
-    let _ = writeln!(o, "{} times made durable, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
+    let _ = writeln!(o, "{} syncs, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
     let between = s.between.as_ref().map(|b| ("between calls".to_owned(), b));
     let took = s.took.as_ref().map(|t| ("calls took".to_owned(), t));
     spreads(o, &between.into_iter().chain(took).collect::<Vec<_>>());
@@ -428,7 +428,7 @@ fn of_calls(s: &CallStat) -> String {
         }
         let _ = writeln!(o, "\n{}", table.text());
     }
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }
 
@@ -453,8 +453,8 @@ fn of_power(s: &PowerStat) -> String {
     }
     let _ = writeln!(o, "{}", table.text());
     if s.channels.len() > CHANNELS {
-        let _ = writeln!(o, "{} more, which spent less", s.channels.len() - CHANNELS);
+        let _ = writeln!(o, "{} more with less energy", s.channels.len() - CHANNELS);
     }
-    others(o, &s.others);
+    write_others(o, &s.others);
     out
 }

@@ -88,7 +88,7 @@ impl Controller {
             _ if bytes.len() == STRUCTURE && bytes.contains(&0) => raw::read(bytes)?,
             Ok(text) if text.trim_start().starts_with('{') => json::read(text)?,
             Ok(text) => text::read(text)?,
-            Err(_) => return Err(NvmeError::Unknown(format!("{} bytes that are no text", bytes.len()))),
+            Err(_) => return Err(NvmeError::Unknown(format!("{} bytes that are not text", bytes.len()))),
         };
         if controller.states.is_empty() || controller.states.len() > STATES {
             let found = controller.states.len();

@@ -182,7 +182,7 @@ pub struct Profile {
 #[non_exhaustive]
 pub enum ProfileError {
     /// Neither a shipped profile nor a file.
-    #[error("no profile {name:?}: shipped are {known}; or give the path of a profile file")]
+    #[error("no profile {name:?}: choose {known}, or give the path of a profile file")]
     Unknown {
         /// What was asked for.
         name: String,

@@ -138,10 +138,10 @@ impl<T: Unit> TryFrom<Written> for Quantity<T> {
         };
         let smallest = w.value * factor;
         if !(0.0..1.8e19).contains(&smallest) {
-            return Err(format!("{} {} is negative, too large or no number", w.value, w.unit));
+            return Err(format!("{} {} is negative, too large or not a number", w.value, w.unit));
         }
         if w.source.trim().is_empty() {
-            return Err("source is empty: every number says where it comes from".into());
+            return Err("source is empty: every number needs a source".into());
         }
         Ok(Quantity { value: T::from_smallest(smallest), unit: w.unit, confidence: w.confidence, source: w.source })
     }

@@ -85,39 +85,39 @@ impl fmt::Display for Action {
             What::Found { seq } => {
                 write!(
                     f,
-                    "both superblocks are lost: the checkpoint of transaction {seq} was found in the log",
+                    "both superblocks are lost: found the checkpoint of transaction {seq} in the log",
                     seq = seq.0
                 )
             }
-            What::Field { field } => write!(f, "superblock: {field} set to what the log says"),
+            What::Field { field } => write!(f, "superblock: {field} corrected from the log"),
             What::Cut { from, to } => write!(f, "the device has {to} blocks: the volume was of {from}"),
-            What::MapRebuilt => write!(f, "inode map made again of the inodes on the volume"),
-            What::FreeList => write!(f, "list of free blocks made again"),
-            What::Orphans => write!(f, "list of orphans made again"),
+            What::MapRebuilt => write!(f, "inode map rebuilt from the inodes on the volume"),
+            What::FreeList => write!(f, "list of free blocks rebuilt"),
+            What::Orphans => write!(f, "list of orphans rebuilt"),
             What::Undone => write!(f, "transactions before the repair cannot be undone any more"),
-            What::Counted => write!(f, "inodes, promised and free blocks counted again"),
+            What::Counted => write!(f, "inodes, promised and free blocks recounted"),
             What::Placed { at } => write!(f, "the map leads to it at block {at} again"),
             What::NumberFreed => write!(f, "the map led to no inode: the number is free"),
-            What::Bit { at } => write!(f, "a flipped bit of block {at} turned back"),
+            What::Bit { at } => write!(f, "a flipped bit of block {at} corrected"),
             What::Older { seq } => {
-                write!(f, "its newest version is damaged: that of transaction {} counts", seq.0)
+                write!(f, "its newest version is damaged: using that of transaction {}", seq.0)
             }
             What::Lost => write!(f, "lost: no version of the inode can be read"),
             What::Hole { from, blocks: 1, why } => write!(f, "block {from} is a hole: {why}"),
             What::Hole { from, blocks, why } => {
                 write!(f, "blocks {from} to {} are a hole: {why}", from + blocks - 1)
             }
-            What::Mended { field } => write!(f, "{field} mended"),
+            What::Mended { field } => write!(f, "{field} repaired"),
             What::Names { block } => write!(f, "block {block} is damaged: its names are lost"),
             What::NameRemoved { name: n, why } => write!(f, "name {} removed: {why}", name(n)),
             What::NameFound { name: n } => write!(f, "name {} found again in an older block", name(n)),
-            What::NameKind { name: n } => write!(f, "name {}: kind mended", name(n)),
+            What::NameKind { name: n } => write!(f, "name {}: file type corrected", name(n)),
             What::MapNamed => write!(f, "name of the inode map added again"),
             What::Adopted => write!(f, "had no name: put into lost+found"),
             What::OrphanFreed => write!(f, "had no name and was in use: freed"),
             What::Made => write!(f, "made"),
             What::LogTaken { transactions } => {
-                write!(f, "{transactions} transactions behind the checkpoint are part of it")
+                write!(f, "{transactions} transactions after the checkpoint are part of it")
             }
         }
     }

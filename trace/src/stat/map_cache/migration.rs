@@ -28,7 +28,7 @@ pub enum MigrationError {
         source: std::io::Error,
     },
     /// A line is no move.
-    #[error("{}: line {line}: {what}; write from,to,blocks in blocks of 4 KiB", path.display())]
+    #[error("{}: line {line}: {what}; each line is from,to,blocks in blocks of 4 KiB", path.display())]
     Line {
         /// The file.
         path: PathBuf,
@@ -163,7 +163,7 @@ impl Migration {
                 Ok([from, to, blocks]) => {
                     migration.add(from.saturating_add(start), to.saturating_add(start), *blocks);
                 }
-                Ok(_) | Err(_) => return Err(bad(format!("{text:?} is no move"))),
+                Ok(_) | Err(_) => return Err(bad(format!("{text:?} is not a move"))),
             }
         }
         Ok(migration)

@@ -41,9 +41,9 @@ const MOST: u64 = 1 << 40;
 pub struct Geometry {
     /// Bytes of a page of the map, the unit of fetching and evicting.
     pub page_bytes: u64,
-    /// Bytes of an entry in it.
+    /// Size of a map entry.
     pub entry_bytes: u64,
-    /// Bytes of the device that an entry says the place of.
+    /// Bytes of the device that one entry maps.
     pub unit_bytes: u64,
 }
 

@@ -71,10 +71,7 @@ impl Look {
         let wrong = |what: String| Failure::from(format!("{name}: {what}"));
         let report: Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
         if report["schema"] != SCHEMA.0 || report["schema_version"] != SCHEMA.1 {
-            return Err(wrong(format!(
-                "not what `joulefs --json inspect` prints ({}, version {})",
-                SCHEMA.0, SCHEMA.1
-            )));
+            return Err(wrong(format!("not JSON from `joulefs --json inspect` ({}, version {})", SCHEMA.0, SCHEMA.1)));
         }
         let source = report["source"].as_str().unwrap_or_default().trim_end_matches('/');
         let of_directory = report["sample"].is_object();
@@ -120,11 +117,9 @@ pub fn between(before: &Look, now: &Look, most: usize) -> Result<Value, Failure>
                 "profile" => "--profile",
                 _ => "--read-ahead",
             };
-            return Err(format!(
-                "{}: made with {options} {}, not {}: nothing to compare",
-                before.name, old[key], new[key]
-            )
-            .into());
+            return Err(
+                format!("{}: made with {options} {}, not {}; cannot compare", before.name, old[key], new[key]).into()
+            );
         }
     }
     let levels = |report: &Value| report["space"]["free_pieces"].as_array().cloned().unwrap_or_default();

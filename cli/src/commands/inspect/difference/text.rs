@@ -43,7 +43,7 @@ pub fn lines(now: &str, diff: &Value) -> Vec<String> {
     let excess = |when| excess(when).map_or("-".into(), |n| n.to_string());
     out.push(format!("{}: {} excess extents, {} in {other}", fit(&plain(now), 40), excess("now"), excess("before")));
     let (before, read) = pair(&all["read_pj"], &energy);
-    out.push(format!("reading all once: {read}, {before} before"));
+    out.push(format!("reading all files once: {read}, {before} before"));
     let segments = &diff["segments"];
     if segments.is_object() {
         out.push(format!(
@@ -51,7 +51,7 @@ pub fn lines(now: &str, diff: &Value) -> Vec<String> {
             segments["changed"], segments["newly_used"], segments["emptied"]
         ));
         out.push(format!(
-            "{} blocks are new, {} no longer used, {} as before",
+            "{} blocks are new, {} no longer used, {} unchanged",
             segments["blocks_new"], segments["blocks_gone"], segments["blocks_same"]
         ));
     }
@@ -108,7 +108,7 @@ fn free(diff: &Value, out: &mut Vec<String>) {
 fn files(diff: &Value, out: &mut Vec<String>) {
     let files = diff["files"].as_array().map_or(&[][..], Vec::as_slice);
     out.push(String::new());
-    let of = if diff["files_are_all"] == true { "all files" } else { "the files that both looks list" };
+    let of = if diff["files_are_all"] == true { "all files" } else { "the files in both lists" };
     out.push(format!(
         "{} of {of} changed{}",
         diff["files_changed"],

@@ -93,7 +93,7 @@ fn modes(ground: &Ground<'_>, compared: bool) -> Vec<(&'static str, &'static str
     let all = [
         (compared, "changed", "Changed"),
         (true, "occupancy", if of_volume { "Occupancy" } else { "Files looked at" }),
-        (of_volume, "f", "Torn free space, f"),
+        (of_volume, "f", "Fragmented free space, f"),
         (ground.has_logs, "temperature", "Temperature"),
         (ground.now.is_some(), "age", "Age"),
     ];
@@ -110,7 +110,7 @@ fn head(n: &Numbers<'_>) -> Markup {
         // Without a checkpoint nothing is known of files.
         @if n.has("/sample") || n.has("/volume/checkpoint_version") {
             @if excess == 0 {
-                p.verdict { "No file is in more extents than it needs; nothing is to be gained" }
+                p.verdict { "No file has excess extents; there is nothing to gain" }
             } @else {
                 p.verdict {
                     (n.count("/verdict/worst_files")) " of " (n.count("/all/files")) " files hold "
@@ -120,15 +120,15 @@ fn head(n: &Numbers<'_>) -> Markup {
                 p.price {
                     "Copying these costs " (n.joules("/verdict/treatment/pj"))
                     @if n.number("/verdict/saved_per_read_pj") == 0 {
-                        " and saves nothing: it is never earned back"
+                        " and saves nothing: the cost is never repaid"
                     } @else {
-                        " and saves " (n.joules("/verdict/saved_per_read_pj")) " a read: it is earned back after "
-                        (n.count("/verdict/pays_after_reads")) " whole reads"
+                        " and saves " (n.joules("/verdict/saved_per_read_pj")) " a read: the cost is repaid after "
+                        (n.count("/verdict/pays_after_reads")) " full reads"
                     }
                 }
             }
             p.note {
-                "Reading all once: " (n.joules("/all/read_pj")) ", " (n.time("/all/read_ns")) " as they lie; "
+                "Reading all files once: " (n.joules("/all/read_pj")) ", " (n.time("/all/read_ns")) " as they lie; "
                 (n.joules("/all/ideal_read_pj")) ", " (n.time("/all/ideal_read_ns")) " at best, by the profile "
                 (n.text("/profile")) "."
             }
@@ -143,13 +143,13 @@ fn what(n: &Numbers<'_>) -> Markup {
     html! {
         @if n.has("/sample") {
             (n.text("/file_system")) " of " (n.bytes("/volume/bytes")) ", " (n.bytes("/volume/free_bytes"))
-            " free; looked at " (files)
+            " free; visited " (files)
             @if n.0["sample"]["is_whole"] == false {
-                ". A sample: " (n.count("/sample/directories_left")) " directories that were met are left"
+                ". A sample: " (n.count("/sample/directories_left")) " directories were found and not visited"
             }
             @for (at, what) in [
-                ("/sample/unreadable", " may not be read"),
-                ("/sample/files_without_answer", " do not say where they lie"),
+                ("/sample/unreadable", " are not readable"),
+                ("/sample/files_without_answer", " do not report where they lie"),
                 ("/sample/blocks_without_address", " blocks have no address yet"),
             ] {
                 @if n.number(at) > 0 { "; not counted: " (n.count(at)) (what) }
@@ -173,8 +173,8 @@ fn map(modes: &[(&str, &str)], known: usize, all: usize, ground: &Ground<'_>) ->
         h2 { "Map of the " @if ground.shows == Shows::Valid { "volume" } @else { "device's addresses" } }
         @if ground.shows == Shows::Files {
             p.note {
-                "This file system does not say which blocks are in use. Drawn are the files that were looked at; of the \
-                 other blocks nothing is known here."
+                "This file system does not report which blocks are in use. The map shows the visited files; nothing is \
+                 known about the other blocks."
             }
         }
         @if drawn {
@@ -185,11 +185,13 @@ fn map(modes: &[(&str, &str)], known: usize, all: usize, ground: &Ground<'_>) ->
             }
             div.legend #legend data-live {}
             div.search {
-                input #word type="search" placeholder="A part of a path lights up its extents" aria-label="Search a path";
+                input #word type="search" placeholder="Type a part of a path to highlight its extents"
+                    aria-label="Search a path";
                 button #clear type="button" { "Clear" }
             }
             @if known < all {
-                p.note { "The search knows " span data-live { (known) } " of " span data-live { (all) } " inodes, the most fragmented and the largest." }
+                p.note { "The search covers " span data-live { (known) } " of " span data-live { (all) } " inodes, the \
+                    most fragmented and the largest." }
             }
             ul #hits data-live {}
             div #chosen data-live hidden { p {} p.note {} }
@@ -198,7 +200,7 @@ fn map(modes: &[(&str, &str)], known: usize, all: usize, ground: &Ground<'_>) ->
                 canvas #volume tabindex="0" role="img" aria-label="Map of all segments" {}
             }
             div.view {
-                span { "Sections around the chosen place: a point for each block" }
+                span { "Sections around the selected place, one dot per block" }
                 canvas #sections tabindex="0" role="img" aria-label="Map of neighbouring segments" {}
             }
             div.view {
@@ -207,7 +209,7 @@ fn map(modes: &[(&str, &str)], known: usize, all: usize, ground: &Ground<'_>) ->
             }
             p #here data-live {}
         } @else {
-            p.note { "There is nothing to draw: which blocks are in use is unknown." }
+            p.note { "There is nothing to draw: it is unknown which blocks are in use." }
         }
     }
 }
@@ -227,7 +229,7 @@ fn worst(n: &Numbers<'_>) -> Markup {
     html! {
         @if !all.is_empty() {
             h2 { "Most fragmented files" }
-            p.note { "A row selects its file on the map." }
+            p.note { "Click a row to select its file on the map." }
             div.scroll { table #worst {
                 tr { th { "file" } th.n { "extents" } th.n { "read" } th.n { "could be" } th.n { "earned" } }
                 @for (i, file) in all.iter().enumerate() {
@@ -283,9 +285,9 @@ fn free(n: &Numbers<'_>) -> Markup {
     let sizes =
         ["4 KiB", "8 KiB", "to 16 KiB", "to 32 KiB", "to 64 KiB", "to 128 KiB", "to 256 KiB", "to 512 KiB", "larger"];
     html! {
-        h2 { "Free space by size of piece" }
+        h2 { "Free space by fragment size" }
         @if levels.is_empty() {
-            p.note { "Not known: this file system does not say where its free space lies." }
+            p.note { "Not known: this file system does not report where its free space lies." }
         } @else {
             table {
                 tr { th { "piece" } th.n { "pieces" } th.n { "MiB" } th { "" } }
@@ -345,7 +347,7 @@ fn changed(n: &Numbers<'_>) -> Markup {
         @if diff.is_object() {
             h2 { "What changed since " (n.text("/diff/other")) }
             p {
-                "Reading all once costs " (n.joules("/diff/all/read_pj/now")) ", "
+                "Reading all files once costs " (n.joules("/diff/all/read_pj/now")) ", "
                 (n.joules("/diff/all/read_pj/before")) " before"
                 @if diff["segments"].is_object() {
                     "; " (n.count("/diff/segments/changed")) " segments changed, "
@@ -367,7 +369,7 @@ fn changed(n: &Numbers<'_>) -> Markup {
             } }
             p.note {
                 (n.count("/diff/files_changed")) " files changed"
-                @if diff["files_are_all"] == false { ", of those that both looks list" }
+                @if diff["files_are_all"] == false { ", counting those in both lists" }
                 "."
             }
             @if !files.is_empty() {
@@ -392,11 +394,12 @@ fn words(seen: &Seen<'_>) -> Markup {
         details {
             summary { "What the words mean" }
             p {
-                "An extent is a run of a file's blocks at neighbouring addresses; fewest is how few there could be, one for \
-                 each stretch between holes. DoF, the degree of fragmentation, is extents by fewest. read is the energy of \
-                 reading a file once, whole, as it lies; could be, in its fewest extents; earned, the whole reads after which \
-                 copying it is earned back. f is the factor of torn free space as a share of the most there can be; age is \
-                 mounted time since a segment was last written. A path with ~ before it may have changed since."
+                "An extent is a run of a file's blocks at consecutive addresses; fewest is the minimum number of \
+                 extents, one per range between holes. DoF, the degree of fragmentation, is extents divided by fewest. \
+                 read is the energy of reading the whole file once as it lies; could be, with the fewest extents; \
+                 earned, the number of full reads that repay copying it. f is the factor of fragmented free space as a \
+                 share of its maximum; age is the mounted time since a segment was last written. A path after ~ may be \
+                 outdated."
             }
             p.note {
                 "Made by joulefs " span data-fixed { (env!("CARGO_PKG_VERSION")) } " from "

@@ -28,7 +28,7 @@ pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
         parts.push(format!("{flushes} flushes"));
     }
     if !theirs.is_empty() {
-        parts.push(format!("{} numbers of the profile (--sensitivity says how far each moves this)", theirs.len()));
+        parts.push(format!("{} numbers of the profile (--sensitivity shows the effect of each)", theirs.len()));
     }
     (!parts.is_empty()).then(|| format!("assumed: {}", parts.join(", ")))
 }
@@ -105,11 +105,16 @@ pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
     let zero: Vec<&str> = tried.iter().filter(|t| t.number.value == 0.0).map(|t| t.number.name.as_str()).collect();
     let little = tried.len() - order.len() - zero.len();
     if little > 0 {
-        out += &format!("\n{little} others move it by less than {LITTLE} %");
+        out += &format!("\n{little} others change it by less than {LITTLE} %");
     }
     if !zero.is_empty() {
-        out +=
-            &format!("\nassumed to be 0, which has no half: {}; --assume NAME=NUMBER tries another", zero.join(", "));
+        out += &format!(
+            "\nassumed to be 0, so not varied: {}; try other values with --assume NAME=NUMBER",
+            zero.join(
+                ", \
+                "
+            )
+        );
     }
     out
 }

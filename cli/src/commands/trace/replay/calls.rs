@@ -65,7 +65,7 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
     let page_cache = args.cache(ours.is_some())?;
     if args.paced && points.iter().any(|p| p.variant.fill.is_some() || p.variant.age.is_some()) {
         return Err(Failure::usage(
-            "--age and --fill with --paced: a volume is aged in virtual time; make an image of it first",
+            "--age and --fill work in virtual time, not with --paced; age an image first and give it with --image",
         ));
     }
     let looked = match ours {
@@ -73,7 +73,7 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
             let timing = ours.timing();
             let mut said = session::said(&Timing { before: 0, ..timing });
             if timing.before > 0 {
-                said.push(format!("{} calls before the session made, and not paid for", timing.before));
+                said.push(format!("{} calls before the session replayed, and not counted", timing.before));
             }
             Looked { said, timing, needs: Needs::default() }
         }
@@ -146,7 +146,13 @@ type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
 fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
     Box::new(move || match trace::open(path)? {
         Opened::Calls(calls) => Ok(recorded::of_calls(calls, span)),
-        _ => Err(TraceError::Unknown { path: path.to_owned(), why: "it is another file than before".into() }.into()),
+        _ => Err(TraceError::Unknown {
+            path: path.to_owned(),
+            why: "the file has changed since it was read \
+            first"
+                .into(),
+        }
+        .into()),
     })
 }
 
@@ -189,7 +195,7 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     let named = |e: std::io::Error| format!("{}: {e}", dir.display());
     if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {
         return Err(format!(
-            "{}: not empty; calls remove and rename what they find: give an empty directory",
+            "{}: not empty; the calls remove and rename files, so give an empty directory",
             dir.display()
         )
         .into());
@@ -217,7 +223,7 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     if damage.is_none() && done.calls + done.left_out == 0 {
         return Err(no_call(args, &timing).into());
     }
-    let why = "calls found no space, and nothing above tells what they cost: give a directory of a larger file system";
+    let why = "calls failed with ENOSPC, so the numbers above are not valid; give a directory on a larger file system";
     let wrong = (done.no_space > 0).then(|| format!("{}: {} {why}", dir.display(), done.no_space));
     let took = u64::try_from(took).unwrap_or(u64::MAX);
     print::of_directory(dir, &done, took, (&said, &timing), damage.as_ref(), (as_json, wrong.as_deref()));

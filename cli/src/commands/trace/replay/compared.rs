@@ -79,11 +79,11 @@ impl<'a> Compared<'a> {
         let of_blocks = matches!(self.name, "full" | "queue" | "flush");
         match kind {
             Kind::Blocks if !of_both && !of_blocks => Some(
-                "what is compared is for recordings of calls, but for profile=, size=, full=, queue=, flush= and numbers of \
-                 the profile: such a recording holds what a file system wrote, its cleaning included, and another one would \
-                 have written other blocks",
+                "for a recording of a block device only profile=, size=, full=, queue=, flush= and numbers of the \
+                 profile can be compared: the recording has the blocks that one file system wrote, and another one \
+                 would have written different blocks",
             ),
-            Kind::Calls if of_blocks => Some("it is for recordings of a block device"),
+            Kind::Calls if of_blocks => Some("this is for recordings of a block device"),
             _ => None,
         }
     }
@@ -139,7 +139,7 @@ pub fn percent(option: &str, text: &str) -> Result<f64, Failure> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     match percent.filter(|p| (1.0..=99.0).contains(p)) {
         Some(p) => Ok(p / 100.0),
-        None => Err(Failure::Usage(format!("{option} {text}: write a number from 1% to 99%"))),
+        None => Err(Failure::Usage(format!("{option} {text}: give a number from 1% to 99%"))),
     }
 }
 

@@ -53,7 +53,7 @@ impl Given {
     /// Assumes one number more; `option` is what is named if it is none.
     pub fn add(&mut self, option: &str, name: &str, value: &str) -> Result<(), Failure> {
         let wrong = |why: &str| Failure::Usage(format!("{option}: {why}"));
-        let (value, unit) = number(value).ok_or_else(|| wrong("no number with a unit, e.g. 10mW or 5s"))?;
+        let (value, unit) = number(value).ok_or_else(|| wrong("not a number with a unit, e.g. 10mW or 5s"))?;
         if name != "flush" {
             let option = option.split('=').next().unwrap_or_default().to_owned();
             self.numbers.push(Assumed { name: name.to_owned(), value, unit, option });

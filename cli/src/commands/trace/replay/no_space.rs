@@ -22,8 +22,8 @@ impl Args {
 pub fn no_call(args: &Args, timing: &Timing) -> String {
     let file = args.file.display();
     match timing.before + timing.after {
-        0 => format!("{file}: it tells of no call on a file that could be made"),
-        _ => format!("{file}: no call lies in the session: {} lie before it, {} after it", timing.before, timing.after),
+        0 => format!("{file}: has no call on a file that can be replayed"),
+        _ => format!("{file}: no call in the session: {} are before it, {} after it", timing.before, timing.after),
     }
 }
 
@@ -48,7 +48,7 @@ impl Outcome {
             let would_do = (done.device_bytes as f64 * (all / made).max(1.25)).min(1e18) as u64;
             let would_do = would_do.next_multiple_of(64 << 20) >> 20;
             format!(
-                "{calls} calls found no space on a volume of {}, and nothing above tells what they cost: {}",
+                "{calls} calls failed with ENOSPC on a volume of {}, so the numbers above are not valid: {}",
                 output::bytes(done.device_bytes),
                 args.give(would_do)
             )

@@ -48,7 +48,7 @@ impl Point {
 #[derive(Clone)]
 pub struct Known {
     pub key: String,
-    /// The key of the run that it is to be compared with.
+    /// The key of the run that it is compared with.
     pub control: Option<String>,
     /// What it depends on, by name.
     pub parameters: Map<String, Value>,
@@ -56,17 +56,17 @@ pub struct Known {
     pub recording: String,
 }
 
-/// Which runs are asked for.
+/// Which runs to make.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct WhichArgs {
-    /// Make only every N-th run, from the I-th, 1 to N, and the controls that these are compared with: for many machines, or
-    /// Slurm's arrays.
+    /// Make only every N-th run, starting at the I-th (1 to N), and the controls they are compared with; to share work
+    /// among machines or Slurm array tasks.
     #[arg(long, value_name = "I/N", conflicts_with = "only")]
     shard: Option<String>,
     /// Make only the runs with these keys.
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     only: Vec<String>,
-    /// Make none, and list them: key, control and name.
+    /// List the runs without making them: key, control and name.
     #[arg(long, conflicts_with_all = ["requests", "perfetto", "flame", "sensitivity"])]
     list: bool,
 }
@@ -83,7 +83,7 @@ impl WhichArgs {
         let read = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
         match read {
             Some((i, n)) if (1..=n).contains(&i) => Ok(Some((i - 1, n))),
-            _ => Err(Failure::Usage(format!("--shard {text}: write I/N, with I from 1 to N"))),
+            _ => Err(Failure::Usage(format!("--shard {text}: give I/N, with I from 1 to N"))),
         }
     }
 
@@ -102,8 +102,8 @@ impl WhichArgs {
         if wanted.len() > AT_ONCE && !self.list {
             let (n, parts) = (wanted.len(), wanted.len().div_ceil(AT_ONCE) + 1);
             return Err(Failure::Usage(format!(
-                "--compare: that are {n} runs; at most {AT_ONCE} are made at once: make parts of them, with --shard 1/{parts} \
-                 and so on"
+                "--compare: {n} runs; at most {AT_ONCE} are possible at once; split them with --shard 1/{parts} and so \
+                 on"
             )));
         }
         let all = all.into_iter().zip(known).enumerate().filter(|(number, _)| wanted.contains(number));
@@ -115,7 +115,7 @@ impl WhichArgs {
 fn place(key: &str, known: &[Option<Known>]) -> Result<usize, Failure> {
     let is = |known: &Option<Known>| known.as_ref().is_some_and(|k| k.key == key);
     known.iter().position(is).ok_or_else(|| {
-        Failure::Usage(format!("--only {key}: none of the {} runs has this key; --list shows them", known.len()))
+        Failure::Usage(format!("--only {key}: none of the {} runs has this key; --list shows the keys", known.len()))
     })
 }
 
@@ -334,7 +334,7 @@ pub fn list(args: &Args, points: &[Point], as_json: bool) {
         }));
         return;
     }
-    output::line(&format!("{:<32}  {:<32}  run", "key", "to be compared with"));
+    output::line(&format!("{:<32}  {:<32}  run", "key", "compared with"));
     for (p, k) in known() {
         output::line(&format!("{:<32}  {:<32}  {}", k.key, k.control.as_deref().unwrap_or(""), p.name()));
     }

@@ -17,7 +17,7 @@ pub fn untold(all: &[Outcome]) -> String {
         all.iter().filter(|o| matches!(calls(o), Some((1.., true)))).map(|o| o.name.as_str()).collect();
     if !young.is_empty() {
         out += &format!(
-            "\n\n{}: cost-benefit chose in ATGC's place, which goes by age, as in the kernel only on a volume that was \
+            "\n\n{}: cost-benefit was used in place of ATGC, which, as in the kernel, starts only after the volume was \
              mounted for seven days (--age phone-year)",
             young.join(", ")
         );
@@ -25,8 +25,8 @@ pub fn untold(all: &[Outcome]) -> String {
     // The control comes first where runs differ in who cleans.
     let of_cleaning = all.first().is_some_and(|o| o.name.split(' ').next() == Some(NOBODY));
     if of_cleaning && all.iter().all(|o| matches!(calls(o), Some((0, _)))) {
-        out += "\n\nno section was cleaned, so this says nothing of policies: a full volume (--age, --fill), cleaning that \
-                does not wait for quiet (--hurry), or more calls (--repeat) may tell them apart";
+        out += "\n\nno section was cleaned, so this does not compare policies: try a fuller volume (--age, --fill), \
+            cleaning that does not wait for idle time (--hurry), or more calls (--repeat)";
     }
     let rows: Vec<Row<'_>> = all
         .iter()
@@ -39,7 +39,7 @@ pub fn untold(all: &[Outcome]) -> String {
         .collect();
     for same in alike(&rows) {
         out += &format!(
-            "\n\n{} did the same to the picojoule: here nothing tells them apart",
+            "\n\n{} gave identical results, to the picojoule",
             [&same[..same.len() - 1].join(", "), same[same.len() - 1]].join(" and ")
         );
     }

@@ -90,19 +90,19 @@ impl Outcome {
                     output::bytes(done.written)
                 );
                 if done.queue > 1 {
-                    text += &format!(", {} at once at most of {}", done.most_at_once, done.queue);
+                    text += &format!(", at most {} of {} in flight", done.most_at_once, done.queue);
                 }
                 if done.of_others > 0 {
-                    text += &format!("; {} of other devices not made", done.of_others);
+                    text += &format!("; {} of other devices skipped", done.of_others);
                 }
                 if done.left_out > 0 {
-                    text += &format!("; {} of other kinds not made", done.left_out);
+                    text += &format!("; {} of other kinds skipped", done.left_out);
                 }
                 cleared.iter().for_each(|what| text += &format!("; {what}"));
                 text + &failed(done.failed, done.first_failure.as_deref())
             }
             Done::Calls(done) => {
-                let mut text = if done.compared { compared(&done.calls) } else { said(&done.calls) };
+                let mut text = if done.compared { compared(&done.calls) } else { calls_text(&done.calls) };
                 text += &format!("\n{}", self.state(done));
                 let all = done.counts.total();
                 text += &format!("; {} blocks written, {} flushes", all.blocks_written, all.flushes);
@@ -111,7 +111,7 @@ impl Outcome {
                 }
                 if done.cleaned.sections > 0 {
                     text += &format!(
-                        "; {} sections cleaned, {} of them while somebody waited, {} blocks moved",
+                        "; {} sections cleaned, {} of them in the foreground, {} blocks moved",
                         done.cleaned.sections, done.cleaned.waited_for, done.cleaned.moved
                     );
                 }
@@ -125,7 +125,7 @@ impl Outcome {
         let OnVolumeDone { device_bytes, began, .. } = done;
         let free = match (began.free_segments, began.free_pieces) {
             (Some(segments), _) => format!(" with {segments} segments free"),
-            (None, pieces) => format!(", its free space in {} pieces,", pieces.unwrap_or_default()),
+            (None, pieces) => format!(", its free space in {} fragments,", pieces.unwrap_or_default()),
         };
         let mut text = format!(
             "volume of {}, {:.0} % full{free} when the calls began",
@@ -133,10 +133,10 @@ impl Outcome {
             100.0 * began.full,
         );
         if began.needs > 0 {
-            text += &format!(", which take {} more", output::bytes(began.needs));
+            text += &format!(", which need {} more", output::bytes(began.needs));
         }
         if began.waits_for_age {
-            text += "; mounted for less than seven days, so cost-benefit cleans in ATGC's place";
+            text += "; mounted for less than seven days, so cost-benefit is used in place of ATGC";
         }
         text
     }
@@ -158,11 +158,11 @@ fn failed(n: u64, first: Option<&str>) -> String {
 }
 
 /// Calls in one line.
-fn said(done: &calls::Replayed) -> String {
+fn calls_text(done: &calls::Replayed) -> String {
     let mut text =
         format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
     if done.left_out > 0 {
-        text += &format!("; {} left out that had failed or whose file's opening is not recorded", done.left_out);
+        text += &format!("; {} skipped that had failed or whose file's opening was not recorded", done.left_out);
     }
     text + &failed(done.failed, done.first_failure.as_deref())
 }
@@ -173,10 +173,10 @@ fn compared(done: &calls::Replayed) -> String {
         format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
     if done.left_out > 0 {
         let first = done.first_left_out.as_deref().unwrap_or_default();
-        text += &format!("; {} left out for inodes that are not there, the first: {first}", done.left_out);
+        text += &format!("; {} skipped because their inode does not exist, the first: {first}", done.left_out);
     }
     if let Some(first) = &done.first_failure {
-        text += &format!("; {} ended otherwise than when recorded, the first: {first}", done.failed);
+        text += &format!("; {} ended differently than in the recording, the first: {first}", done.failed);
     }
     text
 }
@@ -262,7 +262,7 @@ fn whole(o: &Outcome, most: usize) -> String {
 fn control(all: &[Outcome]) -> String {
     let spent = |o: &Outcome| o.idle.map(|idle| format!("{idle} for {} ({})", joules::time(o.run.took), o.name));
     let each: Vec<String> = all.iter().filter_map(spent).collect();
-    if each.is_empty() { String::new() } else { format!("\n\nasked nothing, the device spends {}", each.join(", ")) }
+    if each.is_empty() { String::new() } else { format!("\n\nan idle device spends {}", each.join(", ")) }
 }
 
 /// A line for each run, then what differs in who spent it and why.
@@ -372,7 +372,7 @@ pub fn of_directory(
         output::plain(&dir.display().to_string()),
         joules::time(took),
         joules::time(done.span_ns),
-        words.iter().fold(said(done), |text, said| text + "\n" + &output::plain(said)),
+        words.iter().fold(calls_text(done), |text, said| text + "\n" + &output::plain(said)),
         latencies(&done.latencies)
     ));
 }

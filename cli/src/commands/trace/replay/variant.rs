@@ -49,7 +49,7 @@ pub struct Variant {
     pub seed: u64,
     /// What part of the volume is in use when the calls begin.
     pub fill: Option<f64>,
-    /// The device holds data everywhere at the beginning.
+    /// The whole device holds data at the start.
     pub full: bool,
     /// Requests the device is given at once at most.
     pub queue: Option<NonZeroUsize>,

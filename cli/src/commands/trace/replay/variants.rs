@@ -26,12 +26,10 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     for (n, one) in compared.iter().enumerate() {
         let Compared { name, given, .. } = one;
         if compared[..n].iter().any(|c| c.name == *name) || one.is_given_besides(args) {
-            return Err(Failure::Usage(format!("{given}: {name} is given twice; write every value once, here")));
+            return Err(Failure::Usage(format!("{given}: {name} is given twice; give each value once, here")));
         }
         if args.image.is_some() && ["size", "age", "seed"].contains(name) {
-            return Err(Failure::Usage(format!(
-                "{given}: --image is a volume that is there; leave out {name}, or the image"
-            )));
+            return Err(Failure::Usage(format!("{given}: --image is an existing volume; leave out {name} or --image")));
         }
     }
     let plain = plain(args, &compared, there)?;
@@ -40,7 +38,7 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
         && (!plain.mount.f2fs.gc.on || compared.iter().any(|c| c.name == "background_gc"))
     {
         return Err(Failure::Usage(format!(
-            "{given}: it has the control {NOBODY}, which is background_gc=off; leave out background_gc"
+            "{given}: the control {NOBODY} is background_gc=off already; leave out background_gc"
         )));
     }
     let mut all = Vec::new();
@@ -57,7 +55,7 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     // A control comes first, and says nothing of what was typed.
     for Variant { fs, mount, .. } in all.iter().rev() {
         if let Some(there) = there.filter(|there| there != fs) {
-            let why = format!("--compare fs: the image is a volume of {there}; leave out fs, or the image");
+            let why = format!("--compare fs: the image is a {there} volume; leave out fs or --image");
             return Err(Failure::Usage(why));
         }
         if let Some(option) = mount.foreign(*fs) {
@@ -118,7 +116,7 @@ fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, 
     for one in compared {
         let runs = all.len() * one.values.len();
         if runs > COMBINATIONS {
-            return Err(Failure::Usage(format!("{}: that are {runs} runs; at most {COMBINATIONS}", one.given)));
+            return Err(Failure::Usage(format!("{}: {runs} runs; at most {COMBINATIONS} are possible", one.given)));
         }
         let mut more = Vec::with_capacity(runs);
         for before in &all {
