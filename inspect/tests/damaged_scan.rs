@@ -1,4 +1,4 @@
-//! Whatever bits a medium flips: no panic, no endless loop, and what the superblock proves is still told.
+//! Flipped bits cause no panic and no endless loop, and what the superblock proves is still reported.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ fn a_wrong_segment_table_hides_no_file() {
 
 #[test]
 fn old_versions_of_nodes_that_the_segment_table_calls_valid_are_nobodys() {
-    // What is freed stays on this device, as on one that knows no discard.
+    // This device keeps freed blocks, like one without discard.
     let dev = Arc::new(Memory::new(damage::BLOCKS));
     mkfs::format(&*dev, &*damage::clock(), &mkfs::Options::default()).unwrap();
     let options = MountOptions { discard: false, ..MountOptions::default() };

@@ -1,11 +1,12 @@
-//! What `e4defrag -c` prints of a file follows, to the last digit, from what `inspect` says of it: extents now and at best,
-//! bytes in an extent, and the score. Where the words mean something else, the difference is counted and nothing else:
+//! The output of `e4defrag -c` follows, to the last digit, from the results of `inspect`: extents now and at best,
+//! bytes per extent, and the score. Where a word has another meaning, exactly that difference is counted:
 //!
-//! * Its *now* counts records of the file's extent tree; `inspect` counts runs of addresses. A record ends at 32,768 blocks
-//!   or where the next was added, though the blocks go on; and records of reserved blocks count there.
-//! * Its *best* knows no holes and no reserved blocks, and thinks that every (flexible) group of blocks costs an extent:
-//!   blocks by blocks of a group, rounded up. `inspect` says one for each stretch.
-//! * Its *score* is 8 for each percent of `(now - best) / blocks`, from ten percent on 80 and a fifth of the percents.
+//! * Its *now* counts records of the file's extent tree; `inspect` counts runs of addresses. A record ends at 32,768
+//!   blocks or where a later write was added, even if the addresses go on; records of reserved blocks count too.
+//! * Its *best* ignores holes and reserved blocks, and assumes one extent per (flexible) block group: blocks divided by
+//!   blocks per group, rounded up. `inspect` assumes one per stretch.
+//! * Its *score* is 8 for each percent of `(now - best) / blocks`; from ten percent on it is 80 plus a fifth of the
+//!   percents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,7 @@ use inspect::{File, Options, Progress};
 use judges::oracle::kernel::Kernel;
 use judges::oracle::tools::locate;
 
-/// Files torn by each other, by holes and by overwriting what was reserved, and large ones.
+/// Large files, and files fragmented by each other, by holes, and by overwriting reserved blocks.
 const SCRIPT: &str = r#"
 mkdir -p deep/er/with-a-name-that-takes-the-line-to-itself media
 zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
@@ -43,15 +44,15 @@ for f in $(find . -xdev -type f); do
 done > $OUT/told 2>&1
 "#;
 
-/// What Linux's tools print of one file.
+/// What Linux's tools print about one file.
 #[derive(Default, Debug)]
 struct Told {
     /// Records of the extent tree, by `filefrag`.
     records: u64,
-    /// Of them, those of reserved blocks, and those that go on where the one before ends.
+    /// Records of reserved blocks, and records that continue the previous one.
     reserved: u64,
     goes_on: u64,
-    /// `e4defrag -c`: now, best, KB in an extent, score.
+    /// `e4defrag -c`: now, best, KB per extent, score.
     now: Option<[u64; 4]>,
 }
 
@@ -91,7 +92,7 @@ fn told(text: &str) -> BTreeMap<u32, Told> {
     all
 }
 
-/// What `e4defrag -c` must print of a file, by its own definitions.
+/// What `e4defrag -c` must print for a file, by its own definitions.
 fn defined(file: &File, told: &Told, blocks_in_group: u64) -> [u64; 4] {
     let blocks = file.layout.blocks + file.layout.reserved;
     let now = u64::from(file.layout.extents) + told.goes_on + told.reserved;
@@ -106,7 +107,8 @@ fn image(path: &Path) -> Tree {
     ext::read(dev, &Options::default(), &mut Progress::new(&mut |_| true)).unwrap()
 }
 
-/// Makes a volume with groups of so many blocks, lets Linux fill it, and compares. Returns files by what is told of them.
+/// Creates a volume with this number of blocks per group, lets Linux fill it, and compares. Returns each file with what
+/// the tools print.
 fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v.img");
@@ -126,7 +128,7 @@ fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
         assert_eq!(u64::from(file.layout.extents) + told.goes_on + told.reserved, told.records, "{name}");
         match told.now {
             Some(printed) => assert_eq!(printed, defined(&file, &told, blocks_in_group), "{name}: {told:?}"),
-            // Of a file without a block it says that it "can't be defragmented".
+            // For a file without a block it prints "can't be defragmented".
             None => assert_eq!((file.layout.extents, file.layout.blocks), (0, 0), "{name}"),
         }
         out.push((file, told));
@@ -144,15 +146,15 @@ fn named<'a>(all: &'a [(File, Told)], name: &str) -> (&'a File, &'a Told, [u64; 
 fn what_e4defrag_prints_follows_from_what_inspect_says() {
     let all = compared(&[], 32_768 << 4);
     assert!(all.len() > 35 && all.iter().filter(|(_, t)| t.now.is_none()).count() == 1);
-    // Torn by its log: nothing but runs of addresses counts, for both.
+    // Fragmented by its log: both tools count only runs of addresses.
     let (database, told, now) = named(&all, "msg.db-wal");
     assert_eq!((now[0], told.records), (database.layout.extents.into(), database.layout.extents.into()));
     assert!(now[0] > 5 && now[3] > 0, "{now:?}");
-    // A stretch for each hole, where e4defrag wants one extent.
+    // One stretch per hole; e4defrag counts one extent.
     let (second, _, now) = named(&all, "every-second");
     assert_eq!((second.layout.min_extents, now[1]), (46, 1));
     assert!(now[3] > 80, "{now:?}");
-    // Reserved blocks are no extent here.
+    // `inspect` does not count reserved blocks as an extent.
     let (reserved, _, now) = named(&all, "reserved-too");
     assert!(reserved.layout.extents == 0 && now[0] >= 2, "{now:?}");
     let (part, told, _) = named(&all, "used-in-part");
