@@ -1,12 +1,12 @@
-//! How is one value written in few bytes?
+//! How is a value encoded in few bytes?
 //!
-//! Numbers are LEB128: seven bits a byte, low ones first, the top bit says that more follow. Signed
-//! numbers are folded first (0, -1, 1, -2, ... become 0, 1, 2, 3, ...).
+//! Numbers are LEB128: seven bits per byte, low ones first; the top bit is set if more bytes follow. Signed numbers are
+//! first mapped to unsigned ones (0, -1, 1, -2, ... become 0, 1, 2, 3, ...).
 
-/// Bytes that are no such value, and why.
+/// Why bytes are not a valid encoding.
 pub(crate) type Broken = &'static str;
 
-/// What is left to read of a chunk.
+/// The unread rest of a chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
@@ -62,7 +62,7 @@ pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
     put_number(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// The way from `from` to `to`, around the end of 64 bits if that is shorter.
+/// The signed distance from `from` to `to`, modulo 2^64.
 pub(crate) fn step(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }

@@ -1,4 +1,4 @@
-//! Calls to a file system, recorded, read and made again on others.
+//! Calls to a file system are recorded, read and replayed on others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn volume() -> Arc<Volume> {
     let (dev, clock) = (Arc::new(Counting::new(Memory::new(64 << 8))), clock());
     mkfs::format(&dev, &*clock, &mkfs::Options::modern()).expect("formats");
     let volume = Volume::mount(dev, clock, MountOptions::default()).expect("mounts");
-    // As empty as memory is.
+    // As empty as a memory file system.
     volume.rmdir(volume.root(), b"lost+found").expect("made with the volume");
     volume
 }
@@ -39,7 +39,7 @@ fn listing(fs: &dyn FileSystem) -> String {
     of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
 }
 
-/// Without what contents generated in place of others change.
+/// Removes what generated contents change.
 fn without_contents(listing: &str) -> String {
     let word = |w: &&str| !w.starts_with("hash=") && !w.starts_with("user.") && !w.starts_with("trusted.");
     listing.lines().map(|l| l.split(' ').filter(word).collect::<Vec<_>>().join(" ") + "\n").collect()
@@ -116,7 +116,7 @@ fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise(
         fs.symlink(Caller::default(), dir, b"to", b"file").expect("made");
         fs.link(file, root, &[b'l', b'0' + round]).expect("linked");
         if round % 3 == 0 {
-            // Its number is free again once it is forgotten.
+            // After the forget its number is free again.
             fs.unlink(dir, b"file").expect("there");
             fs.unlink(root, &[b'l', b'0' + round]).expect("there");
         }
@@ -127,7 +127,7 @@ fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise(
     assert_eq!(fs.lookup(root, b"nothing").map(drop), Err(vfs::Error::NotFound));
     let mut names = 0;
     let mut cookie = 0;
-    // In parts of seven, as a program with a small buffer would.
+    // Seven names at a time, like a program with a small buffer.
     loop {
         let mut taken = 0;
         fs.readdir(root, cookie, &mut |entry| {
@@ -252,7 +252,7 @@ fn two_listings_of_one_directory_go_on_side_by_side() {
             fs.readdir(root, from, list).expect("a listing");
         }
     }
-    // From the middle of a listing, as a kernel does that had no room for all of its names.
+    // From the middle of a listing, like a kernel without room for all names.
     let (mut taken, mut middle) = (0, 0);
     let list = &mut |entry: vfs::DirEntry<'_>| {
         taken += 1;

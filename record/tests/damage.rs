@@ -1,4 +1,4 @@
-//! Whatever happened to a recording, reading it ends in an answer that says where.
+//! However a recording is damaged, reading it ends, and an error gives the offset.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use vfs::FileSystem;
 use crate::drivers;
 use crate::sink::{Sink, counted};
 
-/// A recording of `n` requests and, if there are thousands, several chunks.
+/// A recording of `n` requests; thousands make several chunks.
 fn recording(n: u64) -> Vec<u8> {
     let sink = Sink::default();
     let clock = Arc::new(VirtualClock::new(Time::default()));
@@ -40,7 +40,7 @@ fn calls_recording() -> Vec<u8> {
     sink.bytes()
 }
 
-/// How many records are read, and the error after them.
+/// Number of records read, and the error after them.
 fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
     counted(Reader::new(Cursor::new(bytes.to_vec())).and_then(Events::new))
 }
@@ -54,7 +54,7 @@ fn every_changed_byte_is_found_and_no_record_is_made_up() {
         bad[at] ^= 1 << (at % 8);
         let (whole, error) = read(&bad);
         let error = error.unwrap_or_else(|| panic!("byte {at} was changed and nobody noticed"));
-        // The chunk is checked before its records are handed out.
+        // A chunk is checked before its records are returned.
         assert!(whole == 0 || whole == 300, "byte {at}: {whole} records, {error}");
         if let RecordError::Damaged { at: place, .. } | RecordError::CutShort { at: place, .. } = error {
             assert!(place <= good.len() as u64, "byte {at}: {error}");
@@ -87,7 +87,7 @@ fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
 #[test]
 fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
     let good = recording(12_000);
-    // Chunks one after the other: the length is in the first four bytes, the head takes twenty.
+    // Consecutive chunks: the first four bytes hold the length, the header has twenty.
     let mut chunks = Vec::new();
     let mut at = 16 + 3 + 4;
     while at < good.len() {

@@ -1,4 +1,4 @@
-//! One request in a recording.
+//! What is a request in a recording?
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use device::{Lba, Tag};
 use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
-/// What was asked.
+/// A request to a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A read.
     Read {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// A write.
     Write {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
-        /// CRC-32 of what was written. Stands for the contents: equal ones have equal fingerprints.
+        /// CRC-32 of the data written. It represents the contents: equal contents have equal fingerprints.
         fingerprint: u32,
     },
     /// A flush.
@@ -33,34 +33,34 @@ pub enum Request {
     Discard {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// A remap.
     Remap {
-        /// One place.
+        /// One address.
         from: Lba,
-        /// The other.
+        /// The other address.
         to: Lba,
-        /// How many blocks.
+        /// Number of blocks.
         blocks: u64,
-        /// What becomes of the two.
+        /// Effect on the two addresses.
         how: Remap,
     },
 }
 
-/// A request, when it came and how it ended.
+/// A request with its time and result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds from the beginning of the recording.
     pub arrival: u64,
-    /// Nanoseconds until it was done.
+    /// Nanoseconds until it completed.
     pub took: u64,
-    /// Why, and for whom.
+    /// Cause and owner.
     pub tag: Tag,
-    /// What.
+    /// The request.
     pub request: Request,
-    /// It failed.
+    /// True if it failed.
     pub failed: bool,
 }
 
@@ -70,11 +70,11 @@ const SAME_LENGTH: u8 = 1 << 5;
 const FAILED: u8 = 1 << 6;
 const UNUSED: u8 = 1 << 7;
 
-/// What a record may refer to of those before it in its chunk.
+/// What a record may refer to in earlier records of its chunk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Before {
     arrival: u64,
-    /// The block after the last one asked for.
+    /// The block after the end of the last request.
     end: u64,
     blocks: u64,
     tag: Tag,
@@ -164,7 +164,7 @@ impl Event {
     }
 }
 
-/// The requests of a recording, in the order in which they were done.
+/// The requests of a recording, in completion order.
 pub struct Events {
     reader: Reader,
     before: Before,
@@ -173,7 +173,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those of an opened recording.
+    /// Reads the requests of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
         let (blocks, causes) = reader.subject(Kind::Blocks, |input| {
             let (blocks, mut causes) = (u64::get(input)?, BTreeMap::new());
@@ -185,12 +185,12 @@ impl Events {
         Ok(Events { reader, before: Before::default(), blocks, causes })
     }
 
-    /// Size of the device that was recorded, in blocks.
+    /// Size of the recorded device in blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// What the numbers of [`Tag::cause`] mean, as far as whoever recorded said.
+    /// Meanings of [`Tag::cause`], as far as they were recorded.
     pub fn causes(&self) -> &BTreeMap<u8, String> {
         &self.causes
     }

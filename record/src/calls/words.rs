@@ -1,4 +1,4 @@
-//! How are the words of `vfs` written in a recording?
+//! How are `vfs` types encoded in a recording?
 
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, Ino, NewNode, RenameFlags, Seek, SetAttr, SetTime, Timestamp, WriteFlags,
@@ -8,7 +8,7 @@ use vfs::{
 use super::call::Was;
 use crate::field::{Broken, Field, Input};
 
-/// A structure is its fields, one after the other.
+/// A structure is encoded as its fields in order.
 macro_rules! structure {
     ($t:ident { $($field:ident),* $(,)? }) => {
         impl Field for $t {
@@ -38,7 +38,7 @@ structure!(Timestamp { sec, nsec });
 structure!(Was { kind, perm, uid, gid, rdev, size, blocks512, mtime, target });
 structure!(SetAttr { perm, uid, gid, size, atime, mtime, ctime, crtime, kill_suid_sgid });
 
-/// One of few values is a byte.
+/// A choice among few values is encoded as a byte.
 macro_rules! choice {
     ($t:ty { $($n:literal => $value:pat => $make:expr),* $(,)? } else $broken:literal) => {
         impl Field for $t {
