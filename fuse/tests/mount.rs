@@ -15,7 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::support::{can_mount, mount, mount_any, options};
 
-/// Signals reach every mount of this process that listens, so the tests that send some take turns.
+/// Signals reach every listening mount of this process, so tests that send signals run one at a time.
 static SIGNALS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -75,7 +75,7 @@ fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
     let error = unmount(m.dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
     kill_process(getpid(), Signal::TERM).unwrap();
-    // The first signal has been acted on when the name is gone.
+    // When the name is gone, the first signal has been handled.
     let dir = m.dir.path().canonicalize().unwrap();
     let waiter = std::thread::spawn(move || m.mounted.wait());
     while mounted_at(&dir).unwrap().is_some() {
@@ -108,7 +108,7 @@ fn users_who_leave_after_a_signal_let_the_mount_end_by_itself() {
     assert!(m.fs.ended());
 }
 
-/// The kernel may be handing over the release of a file while it shuts the connection down.
+/// The kernel may be delivering the release of a file while it closes the connection.
 #[test]
 fn releases_under_way_at_the_end_are_no_failure() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ fn unmounting_waits_until_the_image_is_released() {
     let mounted = mount_any(fs.clone(), dir.path(), &options);
     let server = std::thread::spawn(move || {
         mounted.wait().unwrap();
-        // The last checkpoint of a slow device.
+        // Simulates the last checkpoint of a slow device.
         std::thread::sleep(Duration::from_millis(100));
         drop(lock);
     });

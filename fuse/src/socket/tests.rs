@@ -1,4 +1,4 @@
-//! What clients are answered, by a socket without a mount.
+//! How does a socket without a mount answer clients?
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Connects to a socket by its name, with an answer within ten seconds.
+/// Connects to a socket by its name, with a time limit of ten seconds.
 fn raw(name: &str) -> UnixStream {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -87,7 +87,7 @@ fn what_is_no_request_is_refused_in_words() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("{\"refused\":"), "{line:?}: {answer}");
     }
-    // One that never ends its line is hung up on, and the others are answered.
+    // A client that never ends its line is disconnected, and the others are answered.
     let mut stream = raw(socket.name());
     let endless = std::iter::repeat_n([b'x'; 4096], 16).try_for_each(|part| stream.write_all(&part));
     let ended = endless.and_then(|()| stream.read(&mut [0; 16]));
@@ -214,7 +214,7 @@ fn who_waits_for_a_process_that_dies_hears_so_and_one_that_is_slow_is_not_waited
     client.ask(&Request::Wait { give_up: false }, None).unwrap();
     assert!(matches!(client.next(), Err(SocketError::Late { .. })));
     drop(socket);
-    // A process that is killed: its listener goes with a client in the queue.
+    // A killed process: its listener closes with a client in the queue.
     let name = format!("{PREFIX}{}/x", identity(image.path()).unwrap());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     let mut client = Client::of_image(image.path()).unwrap().patience(Duration::from_secs(10));
