@@ -1,15 +1,15 @@
 //! Which requests carry contents of files?
 //!
-//! The file system that makes them says so of each of its causes.
+//! The file system declares this for each of its causes.
 
 use vfs::Reason;
 
-/// The causes whose requests carry contents.
+/// The causes whose requests carry file contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents([u64; 4]);
 
 impl Contents {
-    /// Of a file system with these reasons for its requests.
+    /// The causes of a file system with these reasons.
     pub fn of(reasons: &[Reason]) -> Self {
         let mut bits = [0; 4];
         for reason in reasons.iter().filter(|r| r.contents) {
@@ -18,7 +18,7 @@ impl Contents {
         Contents(bits)
     }
 
-    /// Whether requests of this cause do.
+    /// Whether requests with this cause carry file contents.
     pub fn has(&self, cause: u8) -> bool {
         self.0[usize::from(cause) / 64] & (1 << (cause % 64)) != 0
     }

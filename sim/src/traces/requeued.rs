@@ -1,54 +1,52 @@
-//! Which lines of a mobile block trace (SYSTOR'24) are not what they say?
+//! Which lines of a mobile block trace (SYSTOR'24) are not what they seem?
 //!
-//! The probe writes one letter for reads and for discards. If the host controller was asleep and sent a request back,
-//! a kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] leaves
-//! the second line out, and turns the reads of the thread that discards into discards. A worker may join several
-//! discards that were sent back: reads of more than 1 MiB, which nobody else makes, are discards, too. [`Told`] counts the
-//! same and leaves all as it is.
+//! The probe writes the same letter for reads and discards. If the host controller was asleep and returned a request, a
+//! kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] drops the
+//! second line, and turns reads of the discarding thread into discards. A worker may merge several returned discards:
+//! reads of more than 1 MiB, which no program makes, are discards too. [`Told`] only counts them.
 
 use std::collections::VecDeque;
 
 use trace::block::{Action, Event, Events, Op};
 use trace::{Format, Names, Others, Process, TraceError};
 
-/// Nanoseconds within which a request comes again.
+/// Nanoseconds within which a request is repeated.
 const AGAIN: u64 = 3_000_000;
-/// The longest read in sectors.
+/// Longest real read, in sectors.
 const LONGEST_READ: u64 = 2048;
 
-/// In [`Others`]: lines left out.
+/// In [`Others`]: duplicate lines dropped.
 pub const TOLD_AGAIN: &str = "requests told again, left out";
-/// In [`Others`]: lines read otherwise.
+/// In [`Others`]: reads turned into discards.
 pub const DISCARDS: &str = "discards told as reads";
-/// In [`Others`]: lines that would be left out and were not.
+/// In [`Others`]: duplicate lines kept.
 pub const TOLD_AGAIN_KEPT: &str = "requests told again, kept";
-/// In [`Others`]: lines that would be read otherwise and were not.
+/// In [`Others`]: reads recognised as discards, but kept.
 pub const DISCARDS_KEPT: &str = "discards told as reads, kept as reads";
 
-/// What a line is.
+/// Meaning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// What it says.
+    /// As written.
     Plain,
-    /// The request of another line.
+    /// A duplicate of another line.
     ToldAgain,
-    /// A discard that says it is a read.
+    /// A discard written as a read.
     Discard,
 }
 
-/// Tells lines that are not what they say, and counts them.
+/// Recognises and counts such lines.
 #[derive(Debug, Default)]
 pub struct Told {
     recent: VecDeque<Event>,
-    /// Requests told again.
+    /// Duplicates.
     pub told_again: u64,
-    /// Discards told as reads.
+    /// Discards written as reads.
     pub discards: u64,
 }
 
 impl Told {
-    /// What the next event is, in a recording of this format with these names; of one that is no mobile block trace,
-    /// what it says.
+    /// The meaning of the next event, in a recording of this format with these names; [`Line::Plain`] in other formats.
     pub fn look(&mut self, event: &Event, format: Format, names: &Names) -> Line {
         if format != Format::MobileCsv || event.action != Action::Issue {
             return Line::Plain;
@@ -64,7 +62,7 @@ impl Told {
         Line::Plain
     }
 
-    /// True if a worker gives again what somebody else gave.
+    /// True if a worker repeats another process's request.
     fn again(&mut self, event: &Event, names: &Names) -> bool {
         while self.recent.front().is_some_and(|e| e.time.saturating_add(AGAIN) < event.time) {
             self.recent.pop_front();
@@ -73,7 +71,7 @@ impl Told {
             (e.device, e.op, e.sector, e.sectors) == (event.device, event.op, event.sector, event.sectors)
                 && e.pid != event.pid
         };
-        // Who is not named is a worker whose name the probe missed.
+        // A process without a name is a worker that the probe missed.
         let worker = is(names, event.process, "kworker") || names.name(event.process).is_empty();
         let at = self.recent.iter().position(|e| worker && same(e));
         match at {
@@ -88,8 +86,8 @@ fn is(names: &Names, process: Process, prefix: &str) -> bool {
     names.name(process).starts_with(prefix)
 }
 
-/// A recording without what was told twice. At its end it counts both as [`TOLD_AGAIN`] and [`DISCARDS`]. Or as it is, with
-/// the same counts.
+/// A recording without duplicates and with corrected discards; or unchanged, with the same counts. At its end
+/// [`Others`] has both counts.
 pub struct Cleared {
     inner: Box<dyn Events>,
     keeps: bool,
@@ -98,12 +96,12 @@ pub struct Cleared {
 }
 
 impl Cleared {
-    /// Of a recording; of one that is no mobile block trace, nothing is left out.
+    /// Corrects a recording; other formats are not changed.
     pub fn new(inner: Box<dyn Events>) -> Self {
         Cleared { inner, keeps: false, told: Told::default(), others: Others::new() }
     }
 
-    /// Of a recording that stays as it is: both are only counted, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`].
+    /// Only counts, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`], and changes nothing.
     pub fn only_counted(inner: Box<dyn Events>) -> Self {
         Cleared { keeps: true, ..Self::new(inner) }
     }
