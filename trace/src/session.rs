@@ -1,15 +1,15 @@
-//! Which part of a recording is meant, and how much of its pauses?
+//! Which part of a recording is used, and how long are its pauses?
 //!
-//! People leave recordings running: a phone that is used now and then gives a file of weeks with minutes of requests, and
-//! rates and idle energy over all of it say nothing of those minutes. [`Session`] wraps a recording's events or calls: it
-//! leaves out what is not between two times, and counts a pause longer than some length as that long. Times of what comes
-//! after a shortened pause are earlier by what it was shortened by; nothing else changes. While it reads, it counts what is
-//! told out of order of time. [`Timing`] says all of it, so that nobody takes a part for the whole.
+//! Users leave recordings running: a phone that is used now and then gives a file of weeks with minutes of requests,
+//! and rates and idle energy over the whole file are meaningless for those minutes. [`Session`] wraps a recording's
+//! events or calls: it drops everything outside of two times, and shortens pauses above a limit to that limit. Times
+//! after a shortened pause are moved earlier accordingly; nothing else changes. It also counts events that are out of
+//! order of time. [`Timing`] reports all of this, so that a part is not mistaken for the whole.
 //!
-//! A pause is a stretch in which the recording tells of nothing: from the end of what ended last, where ends are told,
-//! to the next event or call. What comes out of order by more than the last shortened pause is shortened by that pause alone.
+//! A pause is the time between the end of the last activity, if ends are recorded, and the next event or call. Late
+//! events from before the last shortened pause are corrected only by that pause.
 //!
-//! Left out: what a reader counts beside events ([`Others`]), which stays that of the whole recording.
+//! Left out: a reader's counts of other contents ([`Others`]), which are still those of the whole recording.
 
 mod before;
 
@@ -24,37 +24,37 @@ use crate::{Format, Others, TraceError};
 /// A part of a recording. Times are nanoseconds since its first event or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// The first moment that belongs to it.
+    /// Start.
     pub from: u64,
-    /// The first that does not any more; `None`: to the end.
+    /// End, exclusive; `None`: the end of the recording.
     pub to: Option<u64>,
-    /// A longer pause counts as this long.
+    /// Longer pauses are shortened to this.
     pub max_gap: Option<u64>,
 }
 
 impl Span {
-    /// True if it is the recording as it is.
+    /// True if nothing is changed.
     pub fn is_whole(&self) -> bool {
         *self == Span::default()
     }
 }
 
-/// The times of a session, one after the other.
+/// The timeline of a session.
 #[derive(Debug, Default)]
 struct Line {
     span: Span,
     /// The recording's first time.
     first: Option<u64>,
-    /// When everything in the session so far had ended; `None` before it.
+    /// End of all activity in the session so far; `None` before it.
     ended: Option<u64>,
-    /// What shortened pauses took away.
+    /// Time removed by shortened pauses.
     removed: u64,
-    /// The last of these pauses: where it began, where it ended, what had been taken away before.
+    /// The last shortened pause: begin, end, time removed before it.
     last: Option<(u64, u64, u64)>,
     timing: Timing,
 }
 
-/// Where something is.
+/// Where an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Before,
@@ -68,7 +68,7 @@ impl Line {
         Line { span, timing: Timing { pause_counts_ns: span.max_gap, ..Timing::default() }, ..Line::default() }
     }
 
-    /// Something that begins at `time` and takes so long.
+    /// Places an event that begins at `time` and lasts `took`.
     fn place(&mut self, time: u64, took: u64) -> Place {
         let since = time.saturating_sub(*self.first.get_or_insert(time));
         if since < self.span.from {
@@ -91,7 +91,7 @@ impl Line {
         }
         self.ended = Some(ended.max(time.saturating_add(took)));
         Place::In(match self.last {
-            // Told late: it belongs before the pause, or into what is left of it.
+            // A late event: it belongs before the pause, or into the rest of it.
             Some((began, until, removed)) if time < until => {
                 let in_pause = time.saturating_sub(began).min(self.span.max_gap.unwrap_or(u64::MAX));
                 time.min(began).saturating_sub(removed) + in_pause
@@ -101,28 +101,28 @@ impl Line {
     }
 }
 
-/// Where things of a recording are in a part of it, for who reads the recording by other means.
+/// Places the records of a recording in a part, for readers that do not use a [`Session`].
 #[derive(Debug)]
 pub struct Part(Line);
 
-/// Where something is.
+/// Where a record belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lies {
     /// Before the part.
     Before,
-    /// In it, at this time.
+    /// In the part, at this time.
     In(u64),
     /// After it.
     After,
 }
 
 impl Part {
-    /// Of a recording of which nothing was placed yet.
+    /// Nothing has been placed yet.
     pub fn new(span: Span) -> Self {
         Part(Line::of(span))
     }
 
-    /// Something that begins at `time` and takes so long.
+    /// Places a record that begins at `time` and lasts `took`.
     pub fn place(&mut self, time: u64, took: u64) -> Lies {
         match self.0.place(time, took) {
             Place::Before => Lies::Before,
@@ -131,7 +131,7 @@ impl Part {
         }
     }
 
-    /// Something that is no use and ends no pause, as background work: when it is in what is left of the recording.
+    /// Places a record that is no activity and ends no pause, such as background work: its time in the part.
     pub fn beside(&mut self, time: u64) -> Option<u64> {
         let since = time.saturating_sub(*self.0.first.get_or_insert(time));
         if self.0.span.to.is_some_and(|to| since >= to) {
@@ -141,16 +141,16 @@ impl Part {
         self.0.ended.is_none_or(kept).then(|| time.saturating_sub(self.0.removed))
     }
 
-    /// What is to be known of the times so far.
+    /// Timing so far.
     pub fn timing(&self) -> Timing {
         self.0.timing
     }
 }
 
-/// A part of a recording, with the pauses it shall have.
+/// A part of a recording, with shortened pauses.
 pub struct Session<T: ?Sized> {
     line: Line,
-    /// The latest time so far; of calls by thread, since calls of several are told in the order of their ends.
+    /// The latest time so far; for calls by thread, since calls of several threads come in the order of their ends.
     latest: u64,
     latest_of: FxHashMap<u32, u64>,
     before: Before,
@@ -158,7 +158,7 @@ pub struct Session<T: ?Sized> {
 }
 
 impl<T: ?Sized> Session<T> {
-    /// Of a recording that was not read yet.
+    /// Wraps a recording at its beginning.
     pub fn new(inner: Box<T>, span: Span) -> Self {
         let before = Before::default();
         Session { line: Line::of(span), latest: 0, latest_of: FxHashMap::default(), before, inner }

@@ -1,14 +1,14 @@
-//! Whose pages does a thread of the kernel write?
+//! Which inode's pages does a kernel thread write?
 //!
-//! Pages that processes left dirty are written later by threads that work for anybody. The kernel's tracepoints of
-//! writeback tell which inode such a thread begins to write (`writeback_single_inode_start`) and when it is through with it
-//! (`writeback_single_inode`): what the thread asks a device for in between is that inode's. They also tell who makes
-//! pages dirty (`writeback_dirty_folio`, before Linux 5.18 `writeback_dirty_page`) and who makes a clean inode dirty
+//! Dirty pages of processes are written later by shared kernel threads. The kernel's writeback tracepoints record when
+//! such a thread begins to write an inode (`writeback_single_inode_start`) and when it has finished
+//! (`writeback_single_inode`): the thread's requests in between are that inode's. They also record which process makes
+//! pages dirty (`writeback_dirty_folio`, before Linux 5.18 `writeback_dirty_page`) or a clean inode dirty
 //! (`writeback_dirty_inode_enqueue`).
 //!
-//! Left out: what a thread asks for by another thread (compressed and checksummed data of Btrfs, dm-crypt), and which of
-//! an inode's dirtiers a page is of. Most events name the disk, not the partition: of two partitions of one disk
-//! whose inodes of one number are dirty at one time, the dirtiers are put together.
+//! Left out: requests made through another thread (compressed and checksummed data of Btrfs, dm-crypt), and which
+//! process dirtied a particular page of an inode. Most events name the disk, not the partition: if two partitions of a
+//! disk have dirty inodes with the same number at the same time, the processes of both are merged.
 
 use rustc_hash::FxHashMap;
 
@@ -16,28 +16,28 @@ use crate::block::DeviceId;
 use crate::names::files::{Place, Writing, Written};
 use crate::{Names, Process};
 
-/// Inodes whose dirtiers are remembered at least; twice as many at most.
+/// Least number of inodes whose dirtying processes are remembered; the most is twice as many.
 const REMEMBERED: usize = 1 << 15;
-/// Dirtiers of one inode that are named.
+/// Most processes named per inode.
 const NAMED: usize = 4;
-/// Nanoseconds after which a thread has ended with an inode, although that was not told.
+/// Nanoseconds after which a thread is taken to have finished an inode, even without an event.
 const LONGEST: u64 = 60_000_000_000;
 
-/// What happened to an inode.
+/// Type of an inode event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// A page of it, or itself, became dirty.
+    /// A page of the inode, or the inode itself, became dirty.
     Dirtied,
     /// The thread begins to write it.
     Begins,
-    /// The thread is through with it.
+    /// The thread has finished it.
     Ends {
-        /// Pages are dirty still, or again.
+        /// True if pages are still dirty, or dirty again.
         left: bool,
     },
 }
 
-/// The same, of which inode.
+/// An event with its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) what: What,
@@ -69,17 +69,17 @@ impl Dirtiers {
 
 type Inode = (Place, u64);
 
-/// An inode that a thread writes.
+/// An inode that a thread is writing.
 #[derive(Debug)]
 struct Open {
     inode: Inode,
     since: u64,
     by: Dirtiers,
-    /// What its requests on a device are part of.
+    /// Writeback of its requests on a device.
     known: Option<(DeviceId, Writing)>,
 }
 
-/// Who made which inodes dirty, and which are being written.
+/// The processes that dirtied inodes, and the inodes being written.
 #[derive(Debug, Default)]
 pub(crate) struct Writings {
     young: FxHashMap<Inode, Dirtiers>,
@@ -88,7 +88,7 @@ pub(crate) struct Writings {
     open: FxHashMap<u32, Open>,
 }
 
-/// True of threads of the kernel that work for anybody.
+/// True for kernel threads shared by all processes.
 pub(crate) fn works_for_anybody(name: &str) -> bool {
     ["kworker/", "swapper/", "ksoftirqd/", "irq/", "flush-"].iter().any(|begins| name.starts_with(begins))
 }
@@ -109,7 +109,7 @@ impl Writings {
         self.young.remove(&inode).or_else(|| self.old.remove(&inode)).unwrap_or_default()
     }
 
-    /// Something happened, by a thread of this number and name.
+    /// Handles an event of a thread with this number and name.
     pub(crate) fn hear(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
         let inode = (notice.place, notice.ino);
         match notice.what {
@@ -137,12 +137,12 @@ impl Writings {
         }
     }
 
-    /// Events were lost: nobody knows what threads write.
+    /// Events were lost: forgets what threads are writing.
     pub(crate) fn forget_open(&mut self) {
         self.open.clear();
     }
 
-    /// What a thread's request to a device is part of.
+    /// The writeback that a thread's request to a device belongs to.
     #[inline]
     pub(crate) fn part_of(&mut self, time: u64, pid: u32, device: DeviceId, names: &mut Names) -> Writing {
         if self.open.is_empty() {
@@ -162,10 +162,10 @@ impl Writings {
             _ => {}
         }
         let (place, ino) = open.inode;
-        // What a stacked device passes on to the ones below is its own inode's.
+        // Requests that a stacked device passes on belong to its own inode.
         let above = numbers(names.files.place(place)).filter(|(major, _)| *major != device.major);
         let of = above.unwrap_or((device.major, device.minor));
-        // Who made it dirty may have been told by partition.
+        // The dirtying processes may have been recorded by partition.
         let named = names.files.place_of(of);
         let partition = (named, ino);
         if partition != open.inode
@@ -180,7 +180,7 @@ impl Writings {
     }
 }
 
-/// The numbers of a disk with a colon.
+/// A disk's numbers, separated by a colon.
 fn numbers(place: &str) -> Option<(u32, u32)> {
     let (major, minor) = place.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -248,7 +248,7 @@ mod tests {
             t.hear(3, "kworker/1", "8:0", 12, What::Ends { left });
             t.hear(3, "kworker/1", "8:0", 12, What::Begins);
             assert_eq!(t.part_of(3, DISK).unwrap().1, then);
-            // As if nothing of it had been written.
+            // As if nothing had been written.
             t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: true });
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         }
         assert!(t.writings.young.len() <= REMEMBERED && t.writings.old.len() <= REMEMBERED);
         assert!(t.writings.open.len() <= REMEMBERED);
-        // A thread that is not told to have ended has.
+        // A thread without an end event has finished after a timeout.
         t.hear(3, "kworker/1", "8:0", 12, What::Begins);
         t.time += LONGEST + 1;
         assert_eq!(t.part_of(3, DISK), None);

@@ -1,11 +1,11 @@
-//! blkparse's text, line by line.
+//! blkparse's text is read line by line.
 
 use trace::TraceError;
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 
 use crate::text::{line_of, read, survives_damage};
 
-/// What the line of an event becomes, with the name of who did it.
+/// The event of a line, with the name of its process.
 fn one(line: &str) -> (Event, String) {
     let seen = read(format!("{line}\n").as_bytes());
     assert!(seen.error.is_none(), "{line}: {:?}", seen.error);
@@ -13,12 +13,12 @@ fn one(line: &str) -> (Event, String) {
     (seen.events[0], seen.names[0].clone())
 }
 
-/// A line with this behind the number of the process.
+/// A line with this text after the process number.
 fn line(rest: &str) -> String {
     format!("  8,0    3        1     0.000000042   697  {rest}")
 }
 
-/// What happened to which sectors, how, with which error, by whom.
+/// Action, operation, flags, sectors, error and process of a line.
 fn happened(rest: &str) -> (Action, Op, Flags, u64, u64, u32, String) {
     let (e, name) = one(&line(rest));
     (e.action, e.op, e.flags, e.sector, e.sectors, e.error, name)
@@ -154,7 +154,7 @@ fn lines_of_another_format_are_refused_with_the_reason() {
     assert_eq!(line_of(&seen), 1);
     let text = seen.error.unwrap().to_string();
     assert!(text.contains("without -f"), "{text}");
-    // Nothing of it is like a line.
+    // It has no resemblance to a line.
     assert!(matches!(read(b"W 223490 8 kjournald\n").error, Some(TraceError::Unknown { .. })));
 }
 

@@ -1,4 +1,4 @@
-//! fio's iologs.
+//! fio's iologs are read.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::text::{self, line_of, read, survives_damage};
 const V3: &[u8] = include_bytes!("../fixtures/fio/mixed.v3.log");
 const V2: &[u8] = include_bytes!("../fixtures/fio/mixed.v2.log");
 
-/// Lines and bytes by action, by looking at words only.
+/// Lines and bytes by action, from words alone.
 fn by_words(text: &[u8], version: usize) -> BTreeMap<String, (u64, u64)> {
     let mut sums = BTreeMap::<String, (u64, u64)>::new();
     for line in std::str::from_utf8(text).unwrap().lines().skip(1) {

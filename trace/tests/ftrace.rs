@@ -1,4 +1,4 @@
-//! The text of tracefs, in all its forms.
+//! The text of tracefs is read in all its forms.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use trace::{Format, Kind, TraceError, open};
 
 use crate::text::{Seen, line_of, read, survives_damage};
 
-/// A recording of a real kernel, as `trace/fixtures/ftrace/README.md` says.
+/// A recording of a real kernel; see `trace/fixtures/ftrace/README.md`.
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ftrace").join(name);
     zstd::stream::decode_all(std::fs::File::open(path).unwrap()).unwrap()
@@ -21,7 +21,7 @@ fn whole(bytes: &[u8]) -> Seen {
     seen
 }
 
-/// What a plain script says of a text.
+/// The output of a simple script for a text.
 fn awk(script: &str, text: &[u8]) -> String {
     let mut child = Command::new("awk").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -1,4 +1,4 @@
-//! Write logs, those of Linux's dm-log-writes and QEMU's blklogwrites, recorded by
+//! Write logs of Linux's dm-log-writes and QEMU's blklogwrites are read, as recorded by
 //! `conformance/examples/record_write_logs.rs`.
 
 use std::path::Path;
@@ -37,7 +37,7 @@ fn log(sector: usize, counted: u64, entries: &[[u64; 3]]) -> Vec<u8> {
 
 #[test]
 fn what_qemu_was_asked_is_in_its_log() {
-    // `write -f` is a write and a flush to QEMU's log, and closing the disk flushes twice.
+    // QEMU logs `write -f` as a write and a flush, and closing the disk flushes twice.
     let (w, f, d) = (Op::Write, Op::Flush, Op::Discard);
     let asked = [
         (w, 0, 8),
@@ -70,13 +70,13 @@ fn what_qemu_was_asked_is_in_its_log() {
 fn linux_tells_of_metadata_fua_and_marks() {
     let seen = read(&fixture("dm-ext4.log.zst"));
     assert!(seen.error.is_none(), "{:?}", seen.error);
-    // One made by each `dmsetup message`, and the end that Linux marks itself.
+    // One per `dmsetup message`, and one for the end, from Linux itself.
     assert_eq!(seen.others["marks"], 3);
     let with = |flags: Flags| seen.events.iter().filter(|e| e.flags.contains(flags)).count();
     assert!(with(Flags::META) > 30 && with(Flags::FUA) > 8);
     assert!(seen.events.iter().any(|e| e.op == Op::Discard));
     assert!(seen.events.iter().all(|e| e.action == Action::Complete && e.sector + e.sectors <= 8 << 11));
-    // ext4's superblock is written at 1 KiB and its contents lie below: a plain look at the bytes.
+    // ext4 writes its superblock at 1 KiB; its contents are found by searching the bytes.
     assert!(seen.events.iter().any(|e| e.op == Op::Write && e.sector == 2 && e.sectors == 2));
     assert_eq!(
         seen.events.len() as u64 + 3,
@@ -112,7 +112,7 @@ fn what_the_log_does_not_count_is_not_read_and_told() {
         assert_eq!(seen.others["more behind the last entry that the log counts"], 1);
     }
     assert!(read(&log(512, 3, &entries)).others.is_empty());
-    // More are counted than there are.
+    // The count exceeds the number of entries.
     let seen = read(&log(512, 4, &entries));
     assert_eq!(seen.events.len(), 3);
     assert!(seen.error.unwrap().is_cut_short());

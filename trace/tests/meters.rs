@@ -1,5 +1,5 @@
-//! Recordings of meters. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2) and
-//! by powermonitor-hvpm 0.1.0, fed with made-up packets; energies beside them come from a plain script.
+//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2)
+//! and by powermonitor-hvpm 0.1.0, fed with artificial packets; expected energies come from a simple script.
 
 #[path = "drivers/meters.rs"]
 mod drivers;
@@ -80,7 +80,7 @@ fn samples_of_one_packet_are_spread_to_the_next_stamp() {
     let text = "Time(ms),Main(mA),Main Voltage(V),\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n\
         1.002,1000.0,4.0,\n1.002,1000.0,4.0,\n";
     let times: Vec<u64> = read(open(text)).0.iter().map(|r| r.time / 1000).collect();
-    // The last two as closely as those before them.
+    // The last two have the previous spacing.
     assert_eq!(times, [1_000_000, 1_000_500, 1_001_000, 1_001_500, 1_002_000, 1_002_500]);
 }
 
@@ -139,8 +139,8 @@ fn hvpm_agrees_with_its_own_statistics() {
     assert_eq!((s.others["gaps"], s.others["invalid samples"]), (1, 1));
     assert_eq!(s.others["samples after a loss nobody knows the place of"], 1);
     let (readings, ..) = read(open(HVPM));
-    // The program integrates 39 samples of 0.2 ms; here the invalid one's time and that of five which never came
-    // are bridged, and the first sample's is before the first reading.
+    // The program integrates 39 samples of 0.2 ms. Here the time of the invalid sample and of five missing ones is
+    // bridged, and the first sample's time is before the first reading.
     let good: f64 = readings.iter().map(watts).sum::<f64>() * 0.000_2;
     close(good, 0.001_272_345_456_368_389_7);
     let bridged = watts(&readings[10]) * 0.000_2 + watts(&readings[29]) * 0.001;
@@ -239,7 +239,7 @@ fn formats_are_told_apart() {
 const ALUMET: &str = include_str!("../fixtures/alumet/procfs-tdp.csv");
 const SHA: &str = "attributed_energy_J process:21061 cpu_state=user kind=user";
 
-/// As Alumet's documentation shows a line of its plugin quarch, and one of rapl, with attributes in a column.
+/// A line of plugin quarch and one of rapl from Alumet's documentation, with attributes in a column.
 const DOCUMENTED: &str = "\
 metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,domain,__late_attributes
 disk_power_W,2025-09-01T10:45:41.757250914Z,9.526866534,local_machine,,local_machine,,,
@@ -256,13 +256,13 @@ fn alumets_real_output_is_a_channel_for_each_process_with_its_joules() {
     let stat = stat(ALUMET);
     assert_eq!(stat.format, "Alumet CSV");
     let of = |name: &str| stat.channels.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no {name}"));
-    // Added up by awk, without the first, of which nobody knows since when it is.
+    // Added up by awk, without the first one, whose start is unknown.
     close(of(SHA).joules, 9.763_390_158 - 1.386_711_029);
     close(of(SHA).span_ns as f64, 4_991_978_150.0);
     let machine = of("estimated_consumed_energy_J cpu_state=user");
     close(machine.joules, 191.75 - 16.4125);
     assert_eq!((machine.readings, stat.others["cpu_percent_%"], stat.others["kernel_n_procs_running"]), (12, 108, 12));
-    // Its lines are out of order of time; its readings are not.
+    // Its lines are out of order; its readings are not.
     let (readings, _, error) = read(open(ALUMET));
     assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time));
     let times: Vec<&str> = ALUMET.lines().skip(1).filter_map(|l| l.split(';').nth(1)).collect();
@@ -285,7 +285,7 @@ fn a_run_that_alumet_measured_is_a_window_of_a_plan() {
     let window = |channel: &str, from, to| Window { channels: vec![channel.to_owned()], from, to };
     let whole = spent(&mut *open(ALUMET), &window(SHA, 0.0, None), |_| ()).unwrap().unwrap();
     close(whole.joules, 9.763_390_158 - 1.386_711_029);
-    // A second in the middle, of the whole processor.
+    // A second in the middle, for the whole processor.
     let part = spent(&mut *open(ALUMET), &window("estimated_consumed_energy_J cpu_state=user", 4.0, Some(5.0)), |_| ());
     assert!((15.0..18.0).contains(&part.unwrap().unwrap().joules));
 }

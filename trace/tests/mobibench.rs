@@ -1,4 +1,4 @@
-//! MobiBench's recordings.
+//! MobiBench's recordings are read.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trace::call::{Call, Calls, Handle, How, Op, Target};
 
 use crate::text::{self, line_of, read, survives_damage, theirs};
 
-/// Made by hand after what MobiGen writes.
+/// Written by hand in MobiGen's format.
 const GOOD: &str = "\
 1 0 open /data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE 36
 1 0 write 36 4
@@ -69,7 +69,7 @@ fn a_file_has_its_name_where_there_is_one_and_one_of_its_own_where_not() {
         (1, "/data/data/unnamed-1", before),
         (2, "/data/data/unnamed-2", before | How::CREATE | How::EXCLUSIVE),
         (3, "/data/app/x y.apk", How::READ),
-        // Something else in the recording is in it.
+        // Another path in the recording is below it.
         (4, "/data/app", How::READ | How::DIRECTORY),
         (5, "/config.xml", before),
     ];
@@ -177,7 +177,7 @@ fn the_facebook_recording_is_read_whole_and_sums_up_as_a_plain_script_finds() {
     assert_eq!(left_out + count.iter().map(|(_, (n, _))| n).sum::<u64>(), 30_819);
 }
 
-/// What a script of thirty lines finds that follows descriptors in the order of time.
+/// Results of a thirty-line script that tracks descriptors in order of time.
 const EXPECTED: [(&str, (u64, u64)); 10] = [
     ("close", (845, 0)),
     ("fstat", (1277, 0)),

@@ -1,4 +1,4 @@
-//! When recorded calls come: with the pauses of their threads, or at their times.
+//! Recorded calls are replayed with their threads' pauses, or at their recorded times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use trace::{Format, Others, TraceError};
 
 type Done<T> = Result<T, PlaceError>;
 
-/// A place where an fsync takes ten milliseconds and nothing else takes any time; it writes down when each began.
+/// A place where an fsync takes ten milliseconds and all else takes no time; it records when each fsync began.
 struct Slow {
     directory: OnDirectory,
     clock: Arc<VirtualClock>,
@@ -106,8 +106,8 @@ impl Calls for List {
     }
 }
 
-/// Opens a file in each of two threads, then makes these fsyncs: thread, recorded milliseconds, milliseconds it took then.
-/// Returns when they began, and the longest wait of one in milliseconds.
+/// Opens a file in each of two threads, then makes these fsyncs: thread, recorded milliseconds, recorded duration in
+/// milliseconds. Returns when they began, and the longest wait in milliseconds.
 fn syncs(pauses: Pauses, list: &[(u32, u64, Option<u64>)]) -> (Vec<u64>, u64) {
     let ms = |n: u64| n * 1_000_000;
     let open = |thread: u32| Call {
@@ -139,7 +139,7 @@ fn syncs(pauses: Pauses, list: &[(u32, u64, Option<u64>)]) -> (Vec<u64>, u64) {
 
 #[test]
 fn a_thread_that_waits_longer_than_then_asks_later() {
-    // Every 4 milliseconds an fsync that took 1: the thread thought for 3.
+    // Every 4 milliseconds an fsync of 1 millisecond: the thread paused for 3.
     let list: Vec<_> = (0..20).map(|n| (1, 4 * n, Some(1))).collect();
     let (thinking, waited) = syncs(Pauses::Thinking, &list);
     assert_eq!(thinking, (0..20).map(|n| n * (SYNC + 3)).collect::<Vec<_>>());
@@ -152,7 +152,7 @@ fn a_thread_that_waits_longer_than_then_asks_later() {
 #[test]
 fn a_thread_on_a_faster_file_system_asks_earlier_as_far_as_others_let_it() {
     let list = [(1, 0, Some(50)), (1, 60, Some(50)), (2, 200, Some(50)), (1, 300, Some(50))];
-    // Thread 1 thinks for 10 and then for 190; thread 2 is on its own and comes when it came.
+    // Thread 1 pauses for 10 and then for 190; thread 2 is alone and comes at its recorded time.
     assert_eq!(syncs(Pauses::Thinking, &list).0, [0, 20, 200, 220]);
     assert_eq!(syncs(Pauses::Recorded, &list).0, [0, 60, 200, 300]);
 }

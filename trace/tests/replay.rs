@@ -1,6 +1,5 @@
-//! Calls of a program that is seen from the middle of its life on, made again somewhere else: on a volume of ours and
-//! in a directory of the host. What they need is there before, none of them fails, and both hold the same files
-//! afterwards as the program left.
+//! Calls of a program, recorded from the middle of its life, are replayed on a volume and in a directory of the host.
+//! The needed files exist before, no call fails, and both end with the same files as the program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -40,13 +39,13 @@ impl Calls for List {
     }
 }
 
-/// Files from before.
+/// Number of files from before.
 const OLD: usize = 12;
 
-/// A program in a world of its own: files with lengths, directories, open files.
+/// A simulated program with files, lengths, directories and open files.
 struct Program {
     rng: Rng,
-    /// Files that have a name, by it: which file.
+    /// Index of each file, by name.
     names: BTreeMap<String, usize>,
     /// Lengths of files.
     lengths: Vec<u64>,
@@ -145,7 +144,7 @@ impl Program {
                 let Some(from) = self.a_name() else { return };
                 let to = if self.rng.chance(1, 3) { self.a_name() } else { None };
                 let to = to.unwrap_or_else(|| self.a_new_name());
-                // Two names of one file: nothing happens (rename(2)).
+                // Two names of one file: rename(2) does nothing.
                 if self.names.get(&to) != self.names.get(&from) {
                     let file = self.names.remove(&from).unwrap();
                     self.names.insert(to.clone(), file);
@@ -194,7 +193,7 @@ impl Program {
                 self.say(Op::Read { handle, at: placed.then_some(from), bytes });
             }
             2..4 => {
-                // A write with a place ignores it where a file is opened to append.
+                // A positioned write to a file opened with O_APPEND ignores the position.
                 let placed = placed && !how.contains(How::APPEND);
                 let from = match placed {
                     true => self.rng.below(length + 1),
@@ -217,7 +216,7 @@ impl Program {
                 self.say(Op::Sync { handle, data_only });
             }
             _ => {
-                // Where the end of a file from before is, a recording does not tell.
+                // A recording does not show the end of a file from before.
                 let to = (file < OLD || self.rng.chance(3, 4)).then(|| self.rng.below(length + 1));
                 self.open.get_mut(&handle.0).unwrap().2 = to.unwrap_or(length);
                 self.say(Op::Seek { handle, to });
@@ -258,7 +257,7 @@ fn files_in(dir: &Path, path: &str, out: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Makes a volume, does something on it, and gives what it holds then.
+/// Creates a volume, runs `work` on it, and returns its files.
 fn on_a_volume(work: impl FnOnce(&mut dyn Place, &Arc<VirtualClock>)) -> BTreeMap<String, u64> {
     let clock = Arc::new(VirtualClock::new(Time { secs: 1_700_000_000, nanos: 0 }));
     let dev = Arc::new(Fingerprint::new(100_000));
@@ -303,7 +302,7 @@ fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
         assert_eq!(ours, theirs, "seed {seed}");
         assert_eq!(read[0], read[1], "seed {seed}");
 
-        // Every byte the program read was there to be read.
+        // Every byte that the program read was available.
         let asked = |write: bool| -> u64 {
             let of = |c: &Call| match c.op {
                 Op::Read { bytes, .. } if !write => bytes,
@@ -314,7 +313,7 @@ fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
         };
         assert_eq!(read[0], (asked(false), asked(true)), "seed {seed}");
 
-        // Files that the program touched are as it left them; of others nothing is known.
+        // Files that the program touched are as it left them; others are unknown.
         let named: BTreeMap<&String, u64> = program.names.iter().map(|(p, f)| (p, program.lengths[*f])).collect();
         for (path, length) in &ours {
             let should = named.get(path).unwrap_or_else(|| panic!("seed {seed}: {path} should be gone"));
@@ -346,7 +345,7 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.open(b"/link", How::WRITE | How::TRUNCATE).is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
 
-    // Nor through a link on the way, whoever made it.
+    // Nor through a link on the way.
     place.symlink(b"/way", dir.path().to_str().unwrap().as_bytes()).unwrap();
     place.make_dir(b"/own").unwrap();
     assert!(place.open(b"/way/outside", How::READ | How::WRITE | How::CREATE | How::TRUNCATE).is_err());
@@ -358,7 +357,7 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.stat(b"/way/outside").is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
     assert!(!dir.path().join("new").exists());
-    // The link itself is a name like any other.
+    // The link itself is an ordinary name.
     place.rename(b"/way", b"/own/way").unwrap();
     place.unlink(b"/own/way").unwrap();
 }

@@ -1,5 +1,5 @@
-//! Block traces of servers: Microsoft Research Cambridge and SYSTOR'17. The lines are made by hand after what
-//! their documentation says.
+//! Block traces of servers are read: Microsoft Research Cambridge and SYSTOR'17. The lines are written by hand from the
+//! documentation.
 
 use trace::block::{Action, DeviceId, Events, Op};
 use trace::{Opened, TraceError};

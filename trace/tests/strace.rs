@@ -1,4 +1,4 @@
-//! What strace saw.
+//! strace's output is read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -70,8 +70,8 @@ fn what_programs_did_sums_up_as_a_script_finds_that_looks_at_single_lines() {
     let expected = String::from_utf8(recorded("programs.y.sums")).unwrap();
     let got: String = sums(&seen).into_iter().map(|(name, (n, bytes))| format!("{name} {n} {bytes}\n")).collect();
     assert_eq!(got, expected);
-    // Closed twice.
-    // `close` of the standard input, output and errors that the shell got from its parent, by nine processes.
+    // Closes of descriptors that are closed already.
+    // Closes, by nine processes, of the standard streams that the shell inherited.
     assert_eq!(seen.others["calls on descriptors whose opening was not recorded"], 9, "{:?}", seen.others);
 }
 
@@ -107,7 +107,7 @@ fn a_handle_is_open_from_its_open_to_its_close_and_to_the_end_of_who_has_it() {
     }
 }
 
-/// Paths below the directory the programs ran in, with what was written to them.
+/// Paths below the programs' directory, with the bytes written to them.
 fn written(seen: &Seen) -> BTreeMap<String, u64> {
     let mut open = BTreeMap::new();
     let mut sums = BTreeMap::new();
@@ -405,7 +405,7 @@ fn times_since_the_line_before_are_summed() {
     let last = seen.calls.iter().map(|c| c.time).max().unwrap();
     assert!(last as f64 / 1e9 > 0.6 && last as f64 / 1e9 <= sum + 1e-6, "{last} of {sum} s: it slept three times");
 
-    // Another, which has both (`-ttt -r`): what is read of the one is what is read of the other.
+    // Another one with both (`-ttt -r`): both readings agree.
     let both = text::plain(&recorded("both.strace.gz"));
     let alone: String = String::from_utf8(both.clone())
         .unwrap()
@@ -423,7 +423,7 @@ fn times_since_the_line_before_are_summed() {
     for (a, b) in both.calls.iter().zip(&alone.calls) {
         assert_eq!(a.op, b.op);
         let (a, b) = (a.time - first, b.time - zero);
-        // strace takes the two times one after the other.
+        // strace reads the two times one after the other.
         assert!(a.abs_diff(b) < 5_000_000, "{a} and {b}");
     }
     assert_eq!((both.calls.len(), &both.others), (alone.calls.len(), &alone.others));
@@ -493,7 +493,7 @@ fn what_fio_did_by_libaio_is_what_it_says_it_did() {
         let sum = sums.entry(name(&call.op)).or_default();
         *sum = (sum.0 + 1, sum.1 + bytes);
     }
-    // Its own summary, in fixtures/strace/README.md.
+    // From fio's own summary in fixtures/strace/README.md.
     assert_eq!(sums, BTreeMap::from([("pread64", (29, 118_784)), ("pwrite64", (35, 143_360))]));
     assert!(trace::not_told(&seen.others).is_empty());
 }
@@ -530,7 +530,7 @@ fn every_error_names_its_line() {
 fn damage_is_an_error_and_never_a_panic() {
     text::drivers::strace(b"x");
     for name in ["programs.y.strace.gz", "programs.stderr.strace.gz", "relative.strace.gz", "libaio.strace.gz"] {
-        // What is between `dd` and the end of the threads has all kinds of lines.
+        // The lines between `dd` and the end of the threads include all kinds.
         let text = text::plain(&recorded(name));
         let lines: Vec<&[u8]> = text.split_inclusive(|b| *b == b'\n').collect();
         let mut some: Vec<u8> = lines[..1].concat();

@@ -1,4 +1,4 @@
-//! Recordings written as Parquet, read by Parquet's own reader and by pyarrow.
+//! Recordings written as Parquet are read by Parquet's own reader and by pyarrow.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use trace::call::{self, Call, Handle, How, Target};
 use trace::write::parquet::{Blocks, Calls, GROUP};
 use trace::{Format, Names, Opened, Others, Process, TraceError};
 
-/// Events from nowhere.
+/// Generated events.
 struct Made {
     names: Names,
     others: Others,
@@ -183,7 +183,7 @@ fn a_full_disk_is_said() {
     assert!(written.unwrap_err().to_string().contains("no storage space"));
 }
 
-/// What pyarrow says, if it is here.
+/// The output of pyarrow, if it is installed.
 fn pyarrow(script: &str, path: &Path) -> Option<String> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/python/bin/python");
     let program = if ours.exists() { ours } else { PathBuf::from("python3") };

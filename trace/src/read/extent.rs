@@ -1,11 +1,11 @@
-//! Which sectors do bytes lie in?
+//! Which sectors contain these bytes?
 
 use crate::Others;
 use crate::block::SECTOR;
 use crate::names::count;
 
-/// The first sector and how many, for a range of bytes: widened to whole sectors where it is none, and counted
-/// in `others` then. `None` if the range ends beyond what a number can say.
+/// The first sector and the number of sectors of a byte range. A range that is not aligned is widened to whole sectors,
+/// and counted in `others`. `None` on overflow.
 pub(crate) fn sectors(from: u64, bytes: u64, others: &mut Others) -> Option<(u64, u64)> {
     let end = from.checked_add(bytes)?;
     let first = from / SECTOR;

@@ -1,9 +1,8 @@
-//! The text of Linux's tracefs (`trace`, `trace_pipe`), what `trace-cmd report` prints, and Android's atrace and
-//! systrace (`.html`).
+//! How is the text of Linux's tracefs read (`trace`, `trace_pipe`), also as printed by `trace-cmd report`, Android's
+//! atrace and systrace (`.html`)?
 //!
-//! Every line is an event of some tracepoint; those of block devices are read, others are counted by name.
-//! Events that the kernel lost are counted as `lost events`. Times are as the recording's `trace_clock` told
-//! them, which must count seconds.
+//! Every line is an event of some tracepoint; those of block devices are read, others are counted by name. Events that
+//! the kernel lost are counted as `lost events`. Times use the recording's `trace_clock`, which must count seconds.
 //!
 //! Left out: `trace-cmd report -l` and the kernel's latency format, which have other columns.
 
@@ -23,19 +22,19 @@ use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 /// Recognised by the kernel's header, or by its first event.
 pub(crate) const READER: Reader = Reader { knows, open };
 
-/// Lines of the beginning that may come before the first event.
+/// Most lines before the first event.
 const HEADINGS: usize = 200;
-/// Names of events that are counted each for itself.
+/// Most event names counted individually.
 const NAMES: usize = 1 << 12;
-/// Where systrace's page has the text.
+/// Start of the text in systrace's page.
 const IN_PAGE: &[u8] = br#"class="trace-data""#;
 const PAGE_ENDS: &[u8] = b"</script>";
 
-/// What a line is that is no event.
+/// Type of a line without an event.
 enum Aside {
     /// Comments, titles.
     Heading,
-    /// So many events were lost; 0 if the number is unknown.
+    /// Number of lost events; 0 if unknown.
     Lost(u64),
     /// A line of a stack trace.
     Stack,
@@ -60,7 +59,7 @@ fn aside(line: &[u8]) -> Option<Aside> {
     line.trim_ascii_start().starts_with(b"=> ").then_some(Aside::Stack)
 }
 
-/// True if the beginning is a page of systrace.
+/// True if this is a systrace page.
 fn is_page(head: &[u8]) -> bool {
     let start = head.trim_ascii_start();
     start.get(..9).is_some_and(|s| s.eq_ignore_ascii_case(b"<!doctype") || s.eq_ignore_ascii_case(b"<html>\n<h"))
@@ -93,12 +92,12 @@ struct Text {
     input: Input,
     names: Names,
     others: Others,
-    /// Inside a page of systrace.
+    /// True inside a systrace page.
     page: bool,
 }
 
 impl Text {
-    /// Passes over what systrace's page has before the text.
+    /// Skips the part of systrace's page before the text.
     fn go_to_data(&mut self) -> Result<(), TraceError> {
         while let Some(line) = self.input.line(Format::Ftrace)? {
             if line.starts_with(b"# tracer:") || memchr::memmem::find(line, IN_PAGE).is_some() {
@@ -108,7 +107,7 @@ impl Text {
         Err(self.input.damaged(Format::Ftrace, self.input.at_line(), "the page has no data"))
     }
 
-    /// Passes over the rest of the page.
+    /// Skips the rest of the page.
     fn leave_page(&mut self) -> Result<(), TraceError> {
         while self.input.line(Format::Ftrace)?.is_some() {}
         self.page = false;
@@ -116,15 +115,15 @@ impl Text {
     }
 }
 
-/// What a line gives.
+/// Result of a line.
 enum Given {
     Event(Heard),
     Nothing,
-    /// The page's data end here.
+    /// End of the page's data.
     PageEnds,
 }
 
-/// Reads a line; what it says and is no event of a block device is counted.
+/// Parses a line; other events are counted.
 fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Result<Given, String> {
     let found = match line(text) {
         Ok(found) => found,
@@ -167,7 +166,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
         Some(Point::Inode(told)) => {
             let text = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
             count(others, text);
-            // A kernel that says it otherwise tells nothing of files, and of its requests all the same.
+            // If a kernel uses another form, only the files are unknown, not the requests.
             let Some((place, ino, left)) = fields::inode(found.arguments) else { return Ok(Given::Nothing) };
             let place = match place {
                 fields::Place::Named(name) => names.files.place_named(name),
@@ -186,7 +185,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
     Ok(Given::Event(heard))
 }
 
-/// Who did it: the event knows better than the line, which has `<...>` for who is gone.
+/// The process: the event's name is better than the line's, which has `<...>` for an ended process.
 fn name(names: &mut Names, event: &mut Event, said: &[u8], line: &[u8]) {
     let process = if said.is_empty() { line } else { said };
     event.process = if process == b"<...>" { Process::default() } else { names.number(process) };

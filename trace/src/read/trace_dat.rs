@@ -1,11 +1,11 @@
-//! `trace.dat`, what `trace-cmd record` and `trace-cmd extract` write: the kernel's own ring-buffer pages, one
-//! stretch a processor, and what is needed to understand them. Versions 6 and 7, compressed or not.
+//! How is `trace.dat` read, the output of `trace-cmd record` and `trace-cmd extract`? It contains the kernel's
+//! ring-buffer pages, one stretch per CPU, and their formats. Versions 6 and 7, compressed or not.
 //!
-//! Processors are merged in the order of time; a few pages of each are held. The file's parts lie in any
-//! order: what comes through a pipe is copied first. Of several instances the first that recorded anything is read;
-//! others, which may tell of the same requests, are counted.
+//! CPUs are merged by time; a few pages of each are held. The parts of the file are in any order, so piped input is
+//! copied first. Of several instances the first one with data is read; others, which may contain the same requests, are
+//! counted.
 //!
-//! Left out: clocks that count no seconds, texts of latency tracers, shifts of guests' times.
+//! Left out: clocks that do not count seconds, texts of latency tracers, time shifts of guests.
 
 pub(crate) mod formats;
 pub(crate) mod header;
@@ -70,22 +70,22 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     Ok(Opened::Blocks(Box::new(Layered::new(merged))))
 }
 
-/// All processors.
+/// All CPUs.
 struct Merged {
     store: Store,
     formats: Formats,
     names: Names,
     others: Others,
     rings: Vec<Ring>,
-    /// The next event of each ring, as far as it has one.
+    /// The next event of each ring, if it has one.
     next: Vec<Heard>,
-    /// Their times and rings; the greatest is the earliest.
+    /// Their times and rings; the maximum is the earliest.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What one of them ended with.
+    /// The error that ended a ring.
     failed: Option<TraceError>,
 }
 
-/// The next event of a block device in a ring; others are counted.
+/// The next block device event in a ring; others are counted.
 #[inline]
 fn next_of(
     ring: &mut Ring,
@@ -118,7 +118,7 @@ impl Source for Merged {
 
     fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
         let Merged { rings, next, store, formats, names, others, waiting, failed } = self;
-        // What is damaged has no known times: nothing after it is in order.
+        // After damage, times are unknown, so nothing later can be ordered.
         if let Some(e) = failed.take() {
             waiting.clear();
             formats.tell(others);

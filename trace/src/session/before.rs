@@ -1,8 +1,8 @@
-//! Which files were open when the session began, and where would a call without a place go on in them?
+//! Which files were open when the session began, and at which positions?
 //!
-//! A call of the session may name a file that was opened before it. Its open is given just before the file's first call,
-//! without what it did then to the file (making, emptying), and a seek to where the last call had ended. A file that had lost
-//! its name by then is opened under one of its own and loses that at once.
+//! A call in the session may use a file that was opened before it. Its open is inserted just before the first such
+//! call, without creating or truncating the file, followed by a seek to the end of the last call. A file without a name
+//! by then is opened under a temporary name that is unlinked immediately.
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,19 @@ use crate::call::{Call, Handle, How, Op, Target};
 struct Open {
     path: Vec<u8>,
     how: How,
-    /// Where the next call without a place begins; `None`: at the end.
+    /// Position of the next call without an offset; `None`: the end.
     at: Option<u64>,
     nameless: bool,
 }
 
-/// What calls before a session left open, and the session's calls with the opens they need.
+/// Files left open by calls before the session, and the session's calls with inserted opens.
 #[derive(Default)]
 pub(super) struct Before {
     open: FxHashMap<Handle, Open>,
     out: VecDeque<Call>,
 }
 
-/// The open file a call names.
+/// The open file of a call.
 fn handle(op: &Op) -> Option<Handle> {
     match op {
         Op::Close { handle }
@@ -42,12 +42,12 @@ fn handle(op: &Op) -> Option<Handle> {
 }
 
 impl Before {
-    /// A call of the session that can be made now.
+    /// The next call of the session that is ready.
     pub(super) fn pop(&mut self) -> Option<Call> {
         self.out.pop_front()
     }
 
-    /// A call before the session.
+    /// Tracks a call before the session.
     pub(super) fn was(&mut self, call: &Call) {
         if call.failed.is_some() {
             return;
@@ -74,7 +74,7 @@ impl Before {
         }
     }
 
-    /// Names of open files that a call changes.
+    /// Tracks changes of open files' names.
     fn names(&mut self, op: &Op) {
         match op {
             Op::Rename { from, to } => {
@@ -95,7 +95,7 @@ impl Before {
         }
     }
 
-    /// A call of the session; true if its file was opened before, which is told first.
+    /// Adds a call of the session; true if its file was opened before, and so an open was inserted.
     pub(super) fn wants(&mut self, call: Call) -> bool {
         if !self.open.is_empty() && call.failed.is_none() {
             self.names(&call.op);

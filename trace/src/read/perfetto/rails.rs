@@ -1,8 +1,8 @@
-//! The power rails of a trace: energy of each since the phone was switched on.
+//! How much energy have the power rails of a trace used since boot?
 //!
-//! Numbers of fields are those of protos/perfetto/trace/power/power_rails.proto and clock_snapshot.proto of Perfetto.
-//! Times are those of `CLOCK_BOOTTIME`. Rails are read a few times a second, and not all at one moment: readings
-//! are put into the order of time over a limited number of them.
+//! Field numbers are those of protos/perfetto/trace/power/power_rails.proto and clock_snapshot.proto of Perfetto. Times
+//! are those of `CLOCK_BOOTTIME`. Rails are read a few times per second, and not all at the same moment: readings are
+//! sorted by time within a limited window.
 
 use rustc_hash::FxHashMap;
 
@@ -15,9 +15,9 @@ use crate::{Format, Others, TraceError};
 
 /// `BUILTIN_CLOCK_BOOTTIME`.
 const BOOT_TIME: u64 = 6;
-/// Clocks with these numbers are another one in every sequence of packets.
+/// Clocks with these numbers differ between packet sequences.
 const OF_SEQUENCE: std::ops::Range<u64> = 64..128;
-/// Rails and clocks that are remembered.
+/// Most remembered rails and clocks.
 const MOST: usize = 1 << 14;
 
 impl Timed for Reading {
@@ -34,29 +34,29 @@ pub(super) struct Rails {
     ended: bool,
 }
 
-/// What packets have told.
+/// State from earlier packets.
 struct Known {
     order: Order<Reading>,
     channels: Vec<String>,
-    /// Rails by session and index: their channel.
+    /// Channel of a rail, by session and index.
     rails: FxHashMap<(u64, u64), u16>,
     /// Rails described and not read yet.
     described: FxHashMap<(u64, u64), String>,
-    /// What to add to a sequence's clock's time for that of `CLOCK_BOOTTIME`.
+    /// Offset from a sequence's clock to `CLOCK_BOOTTIME`.
     clocks: FxHashMap<(u64, u64), u64>,
-    /// The clock of a sequence's packets that name none.
+    /// Default clock of a sequence's packets.
     defaults: FxHashMap<u64, u64>,
 }
 
-/// What a packet is to us.
+/// Relevance of a packet.
 enum Told {
-    /// Readings, names, or how clocks run.
+    /// Readings, names, or clock offsets.
     Rails,
     Nothing,
     OfAnotherMachine,
 }
 
-/// What a packet says of its time.
+/// Timestamp of a packet.
 #[derive(Default)]
 struct Stamp {
     time: Option<u64>,
@@ -115,7 +115,7 @@ impl Known {
         }
     }
 
-    /// `ClockSnapshot`: times of clocks at one moment.
+    /// `ClockSnapshot`: times of several clocks at one moment.
     fn snapshot(&mut self, snapshot: &[u8], sequence: u64) -> Result<(), String> {
         let (mut seen, mut boot) = (Vec::new(), None);
         let mut fields = Fields(snapshot);
@@ -127,7 +127,7 @@ impl Known {
                 match (number, value) {
                     (1, Value::Number(n)) => id = n,
                     (2, Value::Number(n)) => time = n,
-                    // Differences, or another unit than nanoseconds.
+                    // Incremental times, or a unit other than nanoseconds.
                     (3, Value::Number(n)) => plain &= n == 0,
                     (4, Value::Number(n)) => plain &= n <= 1,
                     _ => {}
@@ -149,7 +149,7 @@ impl Known {
         Ok(())
     }
 
-    /// Nanoseconds of `CLOCK_BOOTTIME`.
+    /// Converts to nanoseconds of `CLOCK_BOOTTIME`.
     fn time(&self, stamp: &Stamp) -> Result<u64, String> {
         let time = stamp.time.ok_or("readings of rails without a time")?;
         let clock = stamp.clock.or_else(|| self.defaults.get(&stamp.sequence).copied()).unwrap_or(BOOT_TIME);
@@ -223,7 +223,7 @@ impl Known {
     }
 }
 
-/// Whose clock it is: a sequence's, or everybody's.
+/// Owner of a clock: a sequence, or 0 for all.
 fn of(clock: u64, sequence: u64) -> u64 {
     if OF_SEQUENCE.contains(&clock) { sequence } else { 0 }
 }
@@ -238,7 +238,7 @@ impl Readings for Rails {
             if let Some(reading) = self.known.order.pop() {
                 return Ok(Some(reading));
             }
-            // Whatever goes wrong below, nothing comes after it.
+            // After an error below, nothing follows.
             if std::mem::replace(&mut self.ended, true) {
                 return Ok(None);
             }

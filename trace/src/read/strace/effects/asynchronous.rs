@@ -1,8 +1,9 @@
-//! Requests that a program hands over and does not wait for: libaio's `io_submit`, io_uring, and what it writes to mapped files.
+//! How are requests recorded that a program submits without waiting? libaio's `io_submit`, io_uring, and writes to
+//! mapped files.
 //!
-//! strace tells what `io_submit` was given: each request becomes a call, made when it was handed over. (How long it took is
-//! not told; the call has the time of `io_submit`.) What is in io_uring's queues and what is written to a mapped file is in memory
-//! that strace does not look at: such calls are counted under names that end with [`NOT_TOLD`].
+//! strace shows the arguments of `io_submit`: each request becomes a call at the time of submission. (Its duration is
+//! unknown; the call has that of `io_submit`.) io_uring's queues and writes to mapped files are in memory that strace
+//! does not read: such calls are counted under names that end with [`NOT_TOLD`].
 
 use super::{Effects, Fd, SPECIAL, Senseless, UNKNOWN, Who};
 use crate::call::{How, Op};
@@ -28,7 +29,7 @@ impl Effects {
         let list = call.text(2).strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]"));
         let list = parts(list.unwrap_or_default()).ok_or(Senseless)?;
         let mut told = 0;
-        // Those behind were not taken; of a long list strace shows the beginning.
+        // The requests after these were not accepted; of a long list strace shows only the beginning.
         for request in list.into_iter().take(usize::try_from(taken).unwrap_or(usize::MAX)) {
             let Some(inner) = request.strip_prefix(b"{").and_then(|t| t.strip_suffix(b"}")) else { break };
             let fields = parts(inner).ok_or(Senseless)?;
@@ -80,7 +81,7 @@ impl Effects {
         Ok(())
     }
 
-    /// `io_uring_enter(6, 4, 0, 0, NULL, 8) = 4`: with none handed over it waits.
+    /// `io_uring_enter(6, 4, 0, 0, NULL, 8) = 4`: with none submitted it waits.
     pub(super) fn enter(&mut self, call: &Made<'_>) {
         match call.result {
             Returned::Value(1.., _) if call.number(1).is_some_and(|n| n > 0) => {
@@ -113,7 +114,7 @@ impl Effects {
     }
 }
 
-/// Bytes of a request; `None` if strace shows a part of its list only.
+/// Bytes of a request; `None` if strace shows only a part of its list.
 fn asked(fields: &[&[u8]]) -> Result<Option<u64>, Senseless> {
     if let Some(bytes) = field(fields, b"aio_nbytes") {
         return number(bytes).map(Some).ok_or(Senseless);

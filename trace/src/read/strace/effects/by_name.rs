@@ -1,4 +1,4 @@
-//! Which call does what.
+//! Which call does what?
 
 use super::descriptors::closes_on_exec;
 use super::{Effects, Fd, Senseless, Who};
@@ -7,7 +7,7 @@ use crate::read::strace::arguments::{Call as Made, Returned, string};
 use crate::read::strace::processes::What;
 
 impl Effects {
-    /// A call that returned. `closing` is what [`closing`](Self::closing) gave, if it had been told before.
+    /// Handles a completed call. `closing` is the result of [`closing`](Self::closing), if that was called before.
     pub(in crate::read::strace) fn call(
         &mut self,
         who: Who,
@@ -167,7 +167,7 @@ impl Effects {
             b"socketpair" => self.two_others(who, call, 3)?,
             b"bind" => {
                 self.count_call(call.name);
-                // The name of a socket is one of the file system.
+                // A socket's name is a file.
                 if let Some(at) = memchr::memmem::find(call.text(1), b"sun_path=\"")
                     && let Some(text) = string(&call.text(1)[at + b"sun_path=".len()..])
                     && let Some(path) = self.path(who, None, &text).filter(|_| value.is_some())
@@ -217,8 +217,7 @@ impl Effects {
         Ok(())
     }
 
-    /// The offset of `pread` and its like, which is their fourth argument; -1 stands for the place where the last
-    /// call ended.
+    /// The offset of `pread` and similar calls, their fourth argument; -1 means the current position.
     pub(super) fn offset(&mut self, call: &Made<'_>) -> Result<Option<u64>, Senseless> {
         match call.text(3) {
             b"-1" => Ok(None),
@@ -226,7 +225,7 @@ impl Effects {
         }
     }
 
-    /// A number, which a call that failed need not have (`ftruncate(3, -1)`).
+    /// A number, which may be invalid in a failed call (`ftruncate(3, -1)`).
     pub(super) fn length(&mut self, call: &Made<'_>, n: usize) -> Result<u64, Senseless> {
         match call.number(n) {
             Some(length) => Ok(length),
@@ -281,7 +280,7 @@ impl Effects {
     }
 }
 
-/// The process number outside of a name space: `5 /* 2305 in strace's PID NS */`.
+/// The process number outside of a namespace: `5 /* 2305 in strace's PID NS */`.
 fn outside(behind: &[u8]) -> Option<i64> {
     let inner = behind.trim_ascii().strip_prefix(b"/*")?.trim_ascii_start();
     let end = memchr::memchr(b' ', inner)?;
