@@ -307,7 +307,6 @@ impl Bench {
 
     /// Measures `work`, which takes about this many `steps` and returns the bytes it requested or processed. Data still
     /// in memory is not counted: work that should pay for its writes must sync them.
-    /// writes makes them durable.
     pub fn measure(
         &self,
         name: &str,

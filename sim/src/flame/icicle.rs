@@ -3,7 +3,6 @@
 //! The picture is SVG with widths in percent, so it fits any page without a script; titles hold the full text of
 //! cut-off names. A volume has more files than a picture has pixels: in a [`Node`] tree the cheap ones are merged into
 //! one frame `<N others>` of their directory. Only pictures leave out names, and they leave out no energy.
-//! `<N others>` of their directory. Only pictures leave names out, and no joule.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
