@@ -50,7 +50,7 @@ impl<'a> Input<'a> {
     }
 }
 
-pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn encode_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -58,8 +58,8 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_number(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+pub(crate) fn encode_signed(out: &mut Vec<u8>, value: i64) {
+    encode_number(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
 /// The signed distance from `from` to `to`, modulo 2^64.
@@ -74,15 +74,15 @@ pub(crate) fn stepped(from: u64, by: i64) -> u64 {
 
 /// A value in a recording.
 pub(crate) trait Field: Sized {
-    fn put(&self, out: &mut Vec<u8>);
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken>;
+    fn encode(&self, out: &mut Vec<u8>);
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken>;
 }
 
 impl Field for u64 {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_number(out, *self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(out, *self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         input.number()
     }
 }
@@ -90,10 +90,10 @@ impl Field for u64 {
 macro_rules! small {
     ($($t:ty),*) => {$(
         impl Field for $t {
-            fn put(&self, out: &mut Vec<u8>) {
-                put_number(out, u64::from(*self));
+            fn encode(&self, out: &mut Vec<u8>) {
+                encode_number(out, u64::from(*self));
             }
-            fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+            fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
                 <$t>::try_from(input.number()?).map_err(|_| "a number too large for its place")
             }
         }
@@ -102,19 +102,19 @@ macro_rules! small {
 small!(u8, u16, u32);
 
 impl Field for i64 {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_signed(out, *self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_signed(out, *self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         input.signed()
     }
 }
 
 impl Field for bool {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         match input.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -124,39 +124,39 @@ impl Field for bool {
 }
 
 impl Field for Vec<u8> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_number(out, self.len() as u64);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(out, self.len() as u64);
         out.extend_from_slice(self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         let n = usize::try_from(input.number()?).map_err(|_| "a text longer than its chunk")?;
         Ok(input.bytes(n)?.to_vec())
     }
 }
 
 impl Field for String {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_text(out, self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_text(out, self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        String::from_utf8(Vec::get(input)?).map_err(|_| "a text that is no UTF-8")
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        String::from_utf8(Vec::decode(input)?).map_err(|_| "a text that is no UTF-8")
     }
 }
 
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_number(out, text.len() as u64);
+pub(crate) fn encode_text(out: &mut Vec<u8>, text: &str) {
+    encode_number(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
 impl<T: Field> Field for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.is_some().put(out);
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
         if let Some(value) = self {
-            value.put(out);
+            value.encode(out);
         }
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        Ok(if bool::get(input)? { Some(T::get(input)?) } else { None })
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        Ok(if bool::decode(input)? { Some(T::decode(input)?) } else { None })
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
     fn numbers_come_back_and_small_ones_are_short() {
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut out = Vec::new();
-            put_number(&mut out, n);
+            encode_number(&mut out, n);
             assert_eq!(out.len(), ((64 - n.leading_zeros()).max(1) as usize).div_ceil(7));
             assert_eq!(Input::new(&out).number(), Ok(n));
         }
         for n in [0, -1, 1, i64::MIN, i64::MAX] {
             let mut out = Vec::new();
-            put_signed(&mut out, n);
+            encode_signed(&mut out, n);
             assert_eq!(Input::new(&out).signed(), Ok(n));
         }
         for (a, b) in [(0, u64::MAX), (u64::MAX, 0), (5, 3)] {
@@ -189,7 +189,7 @@ mod tests {
         assert!(Input::new(&[0xff; 10]).number().is_err());
         let past = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
         assert!(Input::new(&past).number().is_err());
-        assert!(u8::get(&mut Input::new(&[0x80, 2])).is_err());
-        assert!(Vec::<u8>::get(&mut Input::new(&[5, 1, 2])).is_err());
+        assert!(u8::decode(&mut Input::new(&[0x80, 2])).is_err());
+        assert!(Vec::<u8>::decode(&mut Input::new(&[5, 1, 2])).is_err());
     }
 }

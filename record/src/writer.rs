@@ -28,15 +28,15 @@ pub struct Writer {
 impl Writer {
     /// Begins a recording; the encoding of `subject` depends on the kind.
     pub(crate) fn new(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
-        Writer::of(out, kind, subject, false)
+        Writer::begin(out, kind, subject, false)
     }
 
     /// The same for records with contents.
     pub(crate) fn with_contents(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
-        Writer::of(out, kind, subject, true)
+        Writer::begin(out, kind, subject, true)
     }
 
-    fn of(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8], compressed: bool) -> io::Result<Self> {
+    fn begin(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8], compressed: bool) -> io::Result<Self> {
         let mut head = Vec::with_capacity(20 + subject.len());
         head.extend_from_slice(&MAGIC);
         head.extend_from_slice(&if compressed { WITH_CONTENTS } else { PLAIN }.to_le_bytes());

@@ -64,7 +64,7 @@ fn crc32fast_of(data: &[u8]) -> u32 {
 }
 
 #[test]
-fn what_was_asked_is_what_is_read() {
+fn recorded_requests_are_read_back() {
     let (sink, expected) = record(20_000);
     let events = Events::new(sink.reader()).expect("a recording of a device");
     assert_eq!(events.blocks(), BLOCKS);
@@ -113,7 +113,7 @@ fn a_replay_makes_the_same_requests_at_the_same_times() {
 }
 
 #[test]
-fn a_long_request_is_made_in_parts_of_one_sequence() {
+fn a_long_request_is_split_into_parts_of_one_sequence() {
     let sink = Sink::default();
     let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock(), CAUSES).expect("memory is never full");
     let data = vec![1; 600 * BLOCK];

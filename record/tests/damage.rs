@@ -46,7 +46,7 @@ fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
 }
 
 #[test]
-fn every_changed_byte_is_found_and_no_record_is_made_up() {
+fn every_changed_byte_is_detected_and_no_record_is_invented() {
     let good = recording(300);
     assert!(read(&good).1.is_none());
     for at in 0..good.len() {
@@ -63,7 +63,7 @@ fn every_changed_byte_is_found_and_no_record_is_made_up() {
 }
 
 #[test]
-fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
+fn a_recording_that_stops_anywhere_gives_complete_records_and_the_place() {
     let good = recording(12_000);
     let mut rng = Rng::new(2);
     let mut most = 0;
@@ -85,7 +85,7 @@ fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
 }
 
 #[test]
-fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
+fn a_missing_or_duplicate_chunk_is_detected() {
     let good = recording(12_000);
     // Consecutive chunks: the first four bytes hold the length, the header has twenty.
     let mut chunks = Vec::new();
@@ -111,7 +111,7 @@ fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
 }
 
 #[test]
-fn other_files_are_told_from_recordings() {
+fn other_files_are_distinguished_from_recordings() {
     for bytes in [&b""[..], b"Joule", b"an ext4 volume, perhaps", &[0; 4096]] {
         assert!(matches!(read(bytes).1, Some(RecordError::NotARecording)), "{bytes:?}");
     }

@@ -31,7 +31,7 @@ fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
 }
 
 #[test]
-fn damage_is_found_and_what_comes_before_it_read() {
+fn damage_is_detected_and_earlier_records_are_read() {
     let good = recording();
     let (all, error) = read(&good);
     assert!(error.is_none() && all > 100, "{all} {error:?}");

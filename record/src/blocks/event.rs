@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use device::model::Remap;
 use device::{Lba, Tag};
 
-use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
+use crate::field::{Broken, Field, Input, encode_number, encode_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
 /// A request to a block device.
@@ -81,7 +81,7 @@ pub(super) struct Before {
 }
 
 impl Event {
-    pub(super) fn put(&self, out: &mut Vec<u8>, before: &mut Before) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
         let (code, place) = match self.request {
             Request::Read { at, blocks } => (0, Some((at.0, blocks))),
             Request::Write { at, blocks, .. } => (1, Some((at.0, blocks))),
@@ -98,24 +98,24 @@ impl Event {
         flag(SAME_LENGTH, place.is_some_and(|(_, blocks)| blocks == before.blocks));
         flag(FAILED, self.failed);
         out.push(head);
-        put_signed(out, step(before.arrival, self.arrival));
-        put_number(out, self.took);
+        encode_signed(out, step(before.arrival, self.arrival));
+        encode_number(out, self.took);
         if let Some((at, blocks)) = place {
             if head & CONTINUES == 0 {
-                put_signed(out, step(before.end, at));
+                encode_signed(out, step(before.end, at));
             }
             if head & SAME_LENGTH == 0 {
-                put_number(out, blocks);
+                encode_number(out, blocks);
             }
             before.end = at.wrapping_add(blocks);
             before.blocks = blocks;
         }
         if let Request::Remap { from, to, .. } = self.request {
-            put_signed(out, step(from.0, to.0));
+            encode_signed(out, step(from.0, to.0));
         }
         if head & SAME_TAG == 0 {
             out.push(self.tag.cause);
-            put_number(out, self.tag.owner);
+            encode_number(out, self.tag.owner);
         }
         if let Request::Write { fingerprint, .. } = self.request {
             out.extend_from_slice(&fingerprint.to_le_bytes());
@@ -124,7 +124,7 @@ impl Event {
         before.tag = self.tag;
     }
 
-    pub(super) fn get(input: &mut Input<'_>, before: &mut Before) -> Result<Self, Broken> {
+    pub(super) fn decode(input: &mut Input<'_>, before: &mut Before) -> Result<Self, Broken> {
         let head = input.byte()?;
         if head & UNUSED != 0 {
             return Err("an unknown kind of record");
@@ -142,7 +142,8 @@ impl Event {
             return Err("a flush with a place");
         }
         let to = if matches!(code, 4..=6) { stepped(at, input.signed()?) } else { 0 };
-        let tag = if head & SAME_TAG == 0 { Tag { cause: input.byte()?, owner: u64::get(input)? } } else { before.tag };
+        let tag =
+            if head & SAME_TAG == 0 { Tag { cause: input.byte()?, owner: u64::decode(input)? } } else { before.tag };
         let (at, to) = (Lba(at), Lba(to));
         let request = match code {
             0 => Request::Read { at, blocks },
@@ -176,9 +177,9 @@ impl Events {
     /// Reads the requests of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
         let (blocks, causes) = reader.subject(Kind::Blocks, |input| {
-            let (blocks, mut causes) = (u64::get(input)?, BTreeMap::new());
-            for _ in 0..u64::get(input)? {
-                causes.insert(input.byte()?, String::get(input)?);
+            let (blocks, mut causes) = (u64::decode(input)?, BTreeMap::new());
+            for _ in 0..u64::decode(input)? {
+                causes.insert(input.byte()?, String::decode(input)?);
             }
             Ok((blocks, causes))
         })?;
@@ -204,7 +205,7 @@ impl Iterator for Events {
             if first {
                 *before = Before::default();
             }
-            Event::get(input, before)
+            Event::decode(input, before)
         })
     }
 }

@@ -9,7 +9,7 @@ use device::{BLOCK, BlockDevice, Lba, Result, Tag};
 use parking_lot::Mutex;
 
 use super::event::{Before, Event, Request};
-use crate::field::{put_number, put_text};
+use crate::field::{encode_number, encode_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -37,11 +37,11 @@ impl<D: BlockDevice> Recorder<D> {
         causes: &[(u8, &str)],
     ) -> io::Result<Self> {
         let mut subject = Vec::new();
-        put_number(&mut subject, inner.blocks());
-        put_number(&mut subject, causes.len() as u64);
+        encode_number(&mut subject, inner.blocks());
+        encode_number(&mut subject, causes.len() as u64);
         for (number, name) in causes {
             subject.push(*number);
-            put_text(&mut subject, name);
+            encode_text(&mut subject, name);
         }
         let writer = Writer::new(Box::new(out), Kind::Blocks, &subject)?;
         let began = nanos(&*clock);
@@ -75,7 +75,7 @@ impl<D: BlockDevice> Recorder<D> {
             if first {
                 *before = Before::default();
             }
-            event.put(bytes, before);
+            event.encode(bytes, before);
         });
         answer
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use vfs::{FileKind, FileSystem, Ino, Seek};
 
-use super::call::{Call, Was};
+use super::call::{Call, OldFile};
 use super::{MOST, PART};
 
 /// Inodes known to the recorder, and whether their contents may still have to be copied.
@@ -43,7 +43,7 @@ impl Before {
         let target = if attr.kind == FileKind::Symlink { fs.readlink(ino).unwrap_or_default() } else { Vec::new() };
         let regular = attr.kind == FileKind::Regular;
         self.known.insert(ino.0, if regular { Contents::Old } else { Contents::Settled });
-        let was = Was {
+        let was = OldFile {
             kind: attr.kind,
             perm: attr.perm,
             uid: attr.uid,

@@ -23,7 +23,7 @@ pub enum Contents {
 
 impl Contents {
     /// Length and fingerprint of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn fingerprint(bytes: &[u8]) -> Self {
         Contents::Of { len: bytes.len() as u64, fingerprint: crc32fast::hash(bytes) }
     }
     /// Length in bytes.
@@ -40,24 +40,24 @@ impl Contents {
 }
 
 impl Field for Contents {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Contents::Given(bytes) => {
-                true.put(out);
-                bytes.put(out);
+                true.encode(out);
+                bytes.encode(out);
             }
             Contents::Of { len, fingerprint } => {
-                false.put(out);
-                len.put(out);
+                false.encode(out);
+                len.encode(out);
                 out.extend_from_slice(&fingerprint.to_le_bytes());
             }
         }
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        if bool::get(input)? {
-            return Vec::get(input).map(Contents::Given);
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        if bool::decode(input)? {
+            return Vec::decode(input).map(Contents::Given);
         }
-        let len = u64::get(input)?;
+        let len = u64::decode(input)?;
         let mut fingerprint = [0; 4];
         fingerprint.copy_from_slice(input.bytes(4)?);
         Ok(Contents::Of { len, fingerprint: u32::from_le_bytes(fingerprint) })
@@ -66,7 +66,7 @@ impl Field for Contents {
 
 /// State of a file before the recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Was {
+pub struct OldFile {
     /// File type.
     pub kind: FileKind,
     /// Permission bits.
@@ -105,12 +105,12 @@ macro_rules! calls {
             pub fn name(&self) -> &'static str {
                 match self { $(Call::$name { .. } => stringify!($name),)* }
             }
-            pub(super) fn put(&self, out: &mut Vec<u8>) {
-                match self { $(Call::$name { $($field),* } => { $($field.put(out);)* let _ = &out; })* }
+            pub(super) fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(Call::$name { $($field),* } => { $($field.encode(out);)* let _ = &out; })* }
             }
-            pub(super) fn get(code: u8, input: &mut Input<'_>) -> Result<Self, Broken> {
+            pub(super) fn decode(code: u8, input: &mut Input<'_>) -> Result<Self, Broken> {
                 match code {
-                    $($code => Ok(Call::$name { $($field: Field::get(input)?),* }),)*
+                    $($code => Ok(Call::$name { $($field: Field::decode(input)?),* }),)*
                     _ => Err("an unknown call"),
                 }
             }
@@ -200,7 +200,7 @@ calls! {
     30 /// No call: the contents of the next record begin with these bytes. [`Events`](super::Events) put them there.
         Part { bytes: Vec<u8> },
     31 /// No call: the next record is the first to find this file, which was there before.
-        Was { ino: Ino, was: Was },
+        Was { ino: Ino, was: OldFile },
     32 /// No call: an extended attribute of such a file.
         WasAttribute { ino: Ino, name: Vec<u8>, value: Vec<u8> },
     33 /// No call: what such a file held here, before its first change.

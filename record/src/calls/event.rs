@@ -4,7 +4,7 @@ use vfs::{Error, Ino};
 
 use super::MOST;
 use super::call::{Call, OF_CONTENTS};
-use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
+use crate::field::{Broken, Field, Input, encode_number, encode_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
 macro_rules! failures {
@@ -15,7 +15,7 @@ macro_rules! failures {
         pub enum Failure { $($name,)* /** None of the others. */ Other }
         impl Failure {
             /// The failure of an error.
-            pub fn of(error: &Error) -> Self {
+            pub fn from_error(error: &Error) -> Self {
                 match error { $($pattern => Failure::$name,)* _ => Failure::Other }
             }
             fn code(self) -> u8 {
@@ -74,19 +74,19 @@ pub struct Event {
 const FAILED: u8 = 1 << 7;
 
 impl Event {
-    pub(super) fn put(&self, out: &mut Vec<u8>, before: &mut u64) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>, before: &mut u64) {
         out.push(self.call.code() | if self.answer.is_err() { FAILED } else { 0 });
-        put_signed(out, step(*before, self.arrival));
+        encode_signed(out, step(*before, self.arrival));
         *before = self.arrival;
-        put_number(out, self.took);
-        self.call.put(out);
+        encode_number(out, self.took);
+        self.call.encode(out);
         match self.answer {
-            Ok(n) => put_number(out, n),
+            Ok(n) => encode_number(out, n),
             Err(failure) => out.push(failure.code()),
         }
     }
 
-    pub(super) fn get(input: &mut Input<'_>, before: &mut u64, has_contents: bool) -> Result<Self, Broken> {
+    pub(super) fn decode(input: &mut Input<'_>, before: &mut u64, has_contents: bool) -> Result<Self, Broken> {
         let head = input.byte()?;
         if !has_contents && head & !FAILED >= OF_CONTENTS {
             return Err("an unknown call");
@@ -94,7 +94,7 @@ impl Event {
         let arrival = stepped(*before, input.signed()?);
         *before = arrival;
         let took = input.number()?;
-        let call = Call::get(head & !FAILED, input)?;
+        let call = Call::decode(head & !FAILED, input)?;
         let answer = if head & FAILED == 0 { Ok(input.number()?) } else { Err(Failure::from_code(input.byte()?)?) };
         Ok(Event { arrival, took, call, answer })
     }
@@ -114,10 +114,10 @@ impl Events {
     /// Reads the calls of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
         let (root, bytes) = reader.subject(Kind::Calls, |input| {
-            let subject = (Ino::get(input)?, u64::get(input)?);
+            let subject = (Ino::decode(input)?, u64::decode(input)?);
             if reader.has_contents() {
                 // Skip the notice, which is for people.
-                String::get(input)?;
+                String::decode(input)?;
             }
             Ok(subject)
         })?;
@@ -167,7 +167,7 @@ impl Iterator for Events {
                 if first {
                     *before = 0;
                 }
-                Event::get(input, before, has_contents)
+                Event::decode(input, before, has_contents)
             });
             let event = match event {
                 Some(Ok(event)) => event,

@@ -9,7 +9,7 @@ mod replay;
 mod strip;
 mod words;
 
-pub use call::{Call, Contents, Was};
+pub use call::{Call, Contents, OldFile};
 pub use event::{Event, Events, Failure};
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use recorder::Recorder;

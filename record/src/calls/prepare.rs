@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use device::generate;
 use vfs::{Caller, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, SetTime, WriteFlags, XattrFlags};
 
-use super::call::{Call, Was};
+use super::call::{Call, OldFile};
 use super::event::Event;
 use crate::RecordError;
 
@@ -40,7 +40,7 @@ pub struct PrepareError {
 
 /// A file from before the recording, as far as the recording has been read.
 struct Old {
-    was: Was,
+    was: OldFile,
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its inode and name on this file system.
     here: Option<(Ino, Vec<u8>)>,
@@ -124,10 +124,10 @@ impl Preparation<'_> {
             Call::Mknod { parent, name, .. }
             | Call::Mkdir { parent, name, .. }
             | Call::Symlink { parent, name, .. } => {
-                self.made(Ino(answer));
+                self.created(Ino(answer));
                 self.names.insert((parent.0, name), answer);
             }
-            Call::Tmpfile { .. } => self.made(Ino(answer)),
+            Call::Tmpfile { .. } => self.created(Ino(answer)),
             Call::Link { ino, parent, name } => {
                 self.names.insert((parent.0, name), ino.0);
             }
@@ -148,7 +148,7 @@ impl Preparation<'_> {
     }
 
     /// A call created the file: the previous file with its number is gone.
-    fn made(&mut self, ino: Ino) {
+    fn created(&mut self, ino: Ino) {
         self.replaced.extend(self.old.remove(&ino.0));
     }
 
@@ -240,7 +240,7 @@ impl Preparation<'_> {
 
 /// Creates a file; returns true if it exists already.
 fn make(fs: &dyn FileSystem, directory: Ino, name: &[u8], old: &Old) -> Result<(Ino, bool), Error> {
-    let Was { kind, perm, uid, gid, rdev, .. } = old.was;
+    let OldFile { kind, perm, uid, gid, rdev, .. } = old.was;
     let caller = Caller { uid, gid };
     let made = match kind {
         FileKind::Directory => fs.mkdir(caller, directory, name, perm, 0),

@@ -16,7 +16,7 @@ use super::before::Before;
 use super::call::{Call, Contents};
 use super::event::{Event, Failure};
 use super::{MOST, NOTICE, PART};
-use crate::field::{put_number, put_text};
+use crate::field::{encode_number, encode_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -31,19 +31,19 @@ impl Out {
         if let Some(contents) = event.call.contents_mut().filter(|c| c.len() > PART) {
             let rest = contents.split_off(contents.len() - PART);
             for bytes in std::mem::replace(contents, rest).chunks(PART) {
-                self.put(&Event { arrival, took, call: Call::Part { bytes: bytes.to_vec() }, answer: Ok(0) });
+                self.write(&Event { arrival, took, call: Call::Part { bytes: bytes.to_vec() }, answer: Ok(0) });
             }
         }
-        self.put(&event);
+        self.write(&event);
     }
 
-    fn put(&mut self, event: &Event) {
+    fn write(&mut self, event: &Event) {
         let Out { writer, before } = self;
         writer.add(|bytes, first| {
             if first {
                 *before = 0;
             }
-            event.put(bytes, before);
+            event.encode(bytes, before);
         });
     }
 }
@@ -66,7 +66,7 @@ pub struct Recorder<F: ?Sized> {
 impl<F: FileSystem + ?Sized> Recorder<F> {
     /// Records calls to `inner` into `out`. `clock` gives the times; pass the virtual clock if time is virtual.
     pub fn new(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Recorder::of(inner, Box::new(out), clock, false)
+        Recorder::start(inner, Box::new(out), clock, false)
     }
 
     /// The same with written contents, and with the old contents of changed files.
@@ -74,14 +74,14 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
     /// Old state is read while `inner` is in use, with calls that are not recorded: attributes when a file is first
     /// found; contents, up to 64 MiB per file, before their first change.
     pub fn with_contents(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Recorder::of(inner, Box::new(out), clock, true)
+        Recorder::start(inner, Box::new(out), clock, true)
     }
 
-    fn of(inner: Arc<F>, out: Box<dyn Write + Send>, clock: Arc<dyn Clock>, contents: bool) -> io::Result<Self> {
+    fn start(inner: Arc<F>, out: Box<dyn Write + Send>, clock: Arc<dyn Clock>, contents: bool) -> io::Result<Self> {
         let bytes = inner.statfs().map_or(0, |s| s.blocks.saturating_mul(s.block_size.into()));
         let mut subject = subject(inner.root(), bytes);
         let writer = if contents {
-            put_text(&mut subject, NOTICE);
+            encode_text(&mut subject, NOTICE);
             Writer::with_contents(out, Kind::Calls, &subject)?
         } else {
             Writer::new(out, Kind::Calls, &subject)?
@@ -118,7 +118,8 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         let answer = ask();
         let took = nanos(&*self.clock).saturating_sub(start);
         let arrival = start.saturating_sub(self.began);
-        let event = Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::of) };
+        let event =
+            Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::from_error) };
         self.out.lock().add(event);
         answer
     }
@@ -157,7 +158,7 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
     /// Written contents in their recorded form.
     fn contents(&self, bytes: &[u8]) -> Contents {
         let whole = self.before.is_some() && bytes.len() as u64 <= MOST;
-        if whole { Contents::Given(bytes.to_vec()) } else { Contents::of(bytes) }
+        if whole { Contents::Given(bytes.to_vec()) } else { Contents::fingerprint(bytes) }
     }
 
     fn entry(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
@@ -192,8 +193,8 @@ fn nanos(clock: &dyn Clock) -> u64 {
 /// The header of a recording of a file system with this root and capacity.
 pub(super) fn subject(root: Ino, bytes: u64) -> Vec<u8> {
     let mut subject = Vec::new();
-    put_number(&mut subject, root.0);
-    put_number(&mut subject, bytes);
+    encode_number(&mut subject, root.0);
+    encode_number(&mut subject, bytes);
     subject
 }
 

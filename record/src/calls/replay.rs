@@ -179,7 +179,7 @@ impl State<'_> {
             return;
         };
         self.done.calls += 1;
-        let now = now.map_err(|e| Failure::of(&e));
+        let now = now.map_err(|e| Failure::from_error(&e));
         let same = match (&event.answer, &now) {
             (Ok(then), Ok(now)) => !comparable(&event.call) || then == now,
             (then, now) => then == now,

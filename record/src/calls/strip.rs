@@ -42,7 +42,7 @@ pub fn without_contents(events: Events, out: impl Write + Send + 'static) -> Res
             if first {
                 before = 0;
             }
-            event.put(bytes, &mut before);
+            event.encode(bytes, &mut before);
         });
     }
     writer.finish()?;
@@ -59,6 +59,6 @@ fn strip(event: &mut Event) {
         _ => return,
     };
     if let Contents::Given(bytes) = contents {
-        *contents = Contents::of(bytes);
+        *contents = Contents::fingerprint(bytes);
     }
 }
