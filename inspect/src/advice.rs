@@ -183,7 +183,7 @@ fn cleaning(sit: &Sit, space: &Space, prices: &Prices, window: u64) -> Option<Ad
     let mut partly: Vec<(u16, u16)> = sit
         .iter()
         .filter(|(_, s)| s.valid > 0 && u32::from(s.valid) < BLOCKS_PER_SEG)
-        .map(|(_, s)| (s.valid, Look::at(s).runs))
+        .map(|(_, s)| (s.valid, Look::examine(s).runs))
         .collect();
     partly.sort_unstable();
     let wanted = (goal / per).saturating_sub(space.free_segments);
@@ -217,7 +217,7 @@ mod tests {
     use crate::space::Space;
 
     fn prices() -> Prices {
-        Prices::of(&Profile::find("kirin9000-ufs31").unwrap())
+        Prices::from_profile(&Profile::find("kirin9000-ufs31").unwrap())
     }
 
     /// A volume whose segments have these numbers of valid blocks: first the even blocks are valid, then the odd ones.
@@ -228,12 +228,12 @@ mod tests {
             let order = (0..512).step_by(2).chain((1..512).step_by(2));
             order.take(count.into()).for_each(|o| segment.set(o));
         }
-        let space = Space::of(&sit, 0);
+        let space = Space::from_sit(&sit, 0);
         (sit, space)
     }
 
     #[test]
-    fn a_volume_with_free_segments_needs_no_cleaning_and_a_torn_one_does() {
+    fn a_volume_with_free_segments_needs_no_cleaning_and_a_fragmented_one_does() {
         let of = |valid: &[u16]| {
             let (sit, space) = volume(valid);
             cleaning(&sit, &space, &prices(), 128)
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn without_excess_nothing_is_to_be_done() {
-        let verdict = Verdict::of(&[], &prices(), 128);
+        let verdict = Verdict::new(&[], &prices(), 128);
         assert_eq!(advise(&[], &verdict, None, false, &prices(), 128), [Advice::Nothing]);
     }
 }

@@ -31,7 +31,7 @@ impl Class {
     }
 
     /// The class of a file name. Case does not matter.
-    pub fn of(name: &[u8]) -> Class {
+    pub fn from_name(name: &[u8]) -> Class {
         let name = name.to_ascii_lowercase();
         let ends = |all: &[&str]| all.iter().any(|end| name.ends_with(end.as_bytes()));
         if ends(DATABASES) {
@@ -111,7 +111,7 @@ mod tests {
             ("", Other),
         ];
         for (name, class) in names {
-            assert_eq!(Class::of(name.as_bytes()), class, "{name}");
+            assert_eq!(Class::from_name(name.as_bytes()), class, "{name}");
         }
     }
 

@@ -263,7 +263,7 @@ impl Reader<'_> {
 }
 
 /// The text of an error.
-fn said(e: &Error) -> String {
+fn error_text(e: &Error) -> String {
     format!("{e}").trim_end_matches('.').to_owned()
 }
 
@@ -273,7 +273,8 @@ fn said(e: &Error) -> String {
 /// If it is not a supported file system of this family, or the caller stops it. Damage is no error.
 pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progress<'_>) -> Result<Tree, InspectError> {
     let lent = Arc::new(Lent { dev, left: AtomicU64::new(MOUNTING) });
-    let failed = |e: Error| InspectError::Unsupported { what: format!("this ext2, ext3 or ext4 volume: {}", said(&e)) };
+    let failed =
+        |e: Error| InspectError::Unsupported { what: format!("this ext2, ext3 or ext4 volume: {}", error_text(&e)) };
     let fs = Filesystem::mount(lent.clone()).map_err(failed)?;
     let unit = u64::from(fs.sb.block_size());
     let reader = Reader { fs, lent: &lent, unit };
@@ -310,10 +311,10 @@ pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progres
     if sb.feature_ro_compat & BIGALLOC == 0 {
         match reader.used() {
             Ok(sit) => {
-                let space = Space::of(&sit, 0);
+                let space = Space::from_sit(&sit, 0);
                 out.segments = Some((sit, space));
             }
-            Err(e) => out.damage.push(format!("which blocks are in use cannot be known: {}", said(&e))),
+            Err(e) => out.damage.push(format!("which blocks are in use cannot be known: {}", error_text(&e))),
         }
     }
     Ok(out)
@@ -334,7 +335,7 @@ fn walk(
         let inode = match reader.fs.read_inode_verified(ino) {
             Ok((inode, _)) => inode,
             Err(e) => {
-                inodes.add(format_args!("{ino} ({})", said(&e)));
+                inodes.add(format_args!("{ino} ({})", error_text(&e)));
                 continue;
             }
         };
@@ -347,7 +348,7 @@ fn walk(
                 continue;
             }
             let names = reader.names(ino, &inode).unwrap_or_else(|e| {
-                listings.add(format_args!("{ino} ({})", said(&e)));
+                listings.add(format_args!("{ino} ({})", error_text(&e)));
                 Vec::new()
             });
             for (of, name) in names {
@@ -362,7 +363,7 @@ fn walk(
             let map = if is_inline { Ok(Map::default()) } else { reader.map(&inode) };
             let lawful = map.is_ok();
             let map = map.unwrap_or_else(|e| {
-                maps.add(format_args!("{ino} ({})", said(&e)));
+                maps.add(format_args!("{ino} ({})", error_text(&e)));
                 Map::default()
             });
             let (number, unit) = (Ino(ino), reader.unit);
@@ -391,7 +392,7 @@ fn whole(
     File {
         ino,
         kind: Kind::File,
-        class: Class::of(name),
+        class: Class::from_name(name),
         parent: Ino(0),
         name: name.into(),
         name_is_sure: true,

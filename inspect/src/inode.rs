@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn of(mode: u16) -> Self {
+    fn from_mode(mode: u16) -> Self {
         match mode & 0o170_000 {
             0o100_000 => Kind::File,
             0o040_000 => Kind::Directory,
@@ -99,7 +99,7 @@ pub fn draft(
 ) -> (Draft, Vec<Piece>) {
     let raw = RawInode::of(block);
     let (inline, advise) = (raw.inline(), raw.advise());
-    let kind = Kind::of(raw.i_mode.get());
+    let kind = Kind::from_mode(raw.i_mode.get());
     let mut out = Draft {
         ino,
         addr,

@@ -218,7 +218,7 @@ impl Volume {
             blocks: nodes + files.iter().map(|f| f.used() - u64::from(f.layout.nodes)).sum::<u64>(),
         };
         let cp = pack.checkpoint;
-        let space = Space::of(&sit, cp.elapsed);
+        let space = Space::from_sit(&sit, cp.elapsed);
         let totals = [
             ("blocks in use", cp.valid_blocks, counts.blocks),
             ("nodes", cp.valid_nodes.into(), counts.nodes),
@@ -290,7 +290,7 @@ fn whole(
     let mut file = File {
         ino: draft.ino,
         kind: draft.kind,
-        class: Class::of(&draft.name),
+        class: Class::from_name(&draft.name),
         parent: draft.parent,
         name: draft.name,
         name_is_sure: draft.name_is_sure,

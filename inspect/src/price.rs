@@ -106,7 +106,7 @@ pub struct Prices {
 
 impl Prices {
     /// The prices of a profile.
-    pub fn of(profile: &Profile) -> Self {
+    pub fn from_profile(profile: &Profile) -> Self {
         Prices { host: profile.host.prices(), device: profile.device.clone() }
     }
 

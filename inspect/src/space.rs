@@ -12,7 +12,7 @@ use crate::tables::{Segment, Sit};
 /// Number of piece sizes.
 pub const LEVELS: usize = 9;
 /// The largest f: every second block is free.
-pub const MOST_TORN: f64 = 256.0 * 126.0 * 127.0;
+pub const MAX_FRAGMENTATION: f64 = 256.0 * 126.0 * 127.0;
 /// Runs of at least this many blocks are not fragments: 128 KiB.
 const FRAGMENT: u32 = 32;
 
@@ -26,7 +26,7 @@ pub struct OfLog {
     /// Segments without a free block.
     pub full: u64,
     /// Sum of the factors f.
-    pub torn: f64,
+    pub fragmentation: f64,
     /// Sum of the ages, in seconds of mounted time.
     pub age: u64,
 }
@@ -67,15 +67,15 @@ fn share(run: u16) -> f64 {
 }
 
 /// The factor f of a segment.
-pub fn torn(segment: &Segment) -> f64 {
-    Look::at(segment).torn
+pub fn fragmentation(segment: &Segment) -> f64 {
+    Look::examine(segment).fragmentation
 }
 
 /// The free space of one segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Look {
     /// The factor f.
-    pub torn: f64,
+    pub fragmentation: f64,
     /// Runs of free blocks.
     pub runs: u16,
     /// Length of the longest run, in blocks.
@@ -86,9 +86,9 @@ pub struct Look {
 
 impl Look {
     /// Examines a segment.
-    pub fn at(segment: &Segment) -> Self {
+    pub fn examine(segment: &Segment) -> Self {
         runs(segment, BLOCKS_PER_SEG as u16).fold(Look::default(), |mut look, (_, run)| {
-            look.torn += share(run);
+            look.fragmentation += share(run);
             look.runs += 1;
             look.longest = look.longest.max(run);
             look.loose += if u32::from(run) < FRAGMENT { run } else { 0 };
@@ -99,7 +99,7 @@ impl Look {
 
 impl Space {
     /// Counts a table. Ages are relative to `now`, in seconds of mounted time.
-    pub fn of(sit: &Sit, now: u64) -> Space {
+    pub fn from_sit(sit: &Sit, now: u64) -> Space {
         let mut out = Space::default();
         let mut ages = Vec::new();
         // Length so far of the piece that reached the end of the previous segment.
@@ -130,7 +130,7 @@ impl Space {
             let log = &mut out.logs[segment.log.map_or(6, LogType::index)];
             log.segments += 1;
             log.valid += u64::from(segment.valid);
-            log.torn += factor;
+            log.fragmentation += factor;
             log.age = log.age.saturating_add(age);
             if segment.valid == blocks {
                 log.full += 1;
@@ -163,8 +163,8 @@ impl Space {
         self.segments - self.free_segments
     }
     /// Mean factor f of the segments with a valid block; 0 if there is none.
-    pub fn torn(&self) -> f64 {
-        let all: f64 = self.logs.iter().map(|l| l.torn).sum();
+    pub fn mean_fragmentation(&self) -> f64 {
+        let all: f64 = self.logs.iter().map(|l| l.fragmentation).sum();
         if self.used() == 0 { 0.0 } else { all / self.used() as f64 }
     }
 }

@@ -35,7 +35,7 @@ impl Segment {
     /// A segment without a SIT entry.
     pub const EMPTY: Segment = Segment { map: [0; MAP_BYTES], log: Some(LogType::HotData), valid: 0, mtime: 0 };
 
-    fn of(raw: &RawSitEntry) -> Self {
+    fn from_raw(raw: &RawSitEntry) -> Self {
         Segment {
             map: raw.valid_map,
             log: LogType::from_number((raw.vblocks.get() >> 10) as u8),
@@ -129,12 +129,12 @@ impl Sit {
     pub fn iter(&self) -> impl Iterator<Item = (SegNo, &Segment)> {
         (0..self.segments).map(|s| (SegNo(s), self.segment(SegNo(s))))
     }
-    fn put(&mut self, seg: SegNo, raw: &RawSitEntry, found: &mut Findings) {
+    fn set_entry(&mut self, seg: SegNo, raw: &RawSitEntry, found: &mut Findings) {
         if let Err(error) = SitEntry::check(raw) {
             found.add(Finding::Sit { count: 1, first: seg.0, error });
         }
         if let Some(segment) = self.segment_mut(seg) {
-            *segment = Segment::of(raw);
+            *segment = Segment::from_raw(raw);
         }
     }
 }
@@ -151,7 +151,7 @@ impl Nat {
         let (n, i) = nat::position(nid);
         self.blocks.get(&n).map_or(BlockAddr::NULL, |b| BlockAddr(b[i]))
     }
-    fn put(&mut self, nid: Nid, to: BlockAddr) {
+    fn insert(&mut self, nid: Nid, to: BlockAddr) {
         let (n, i) = nat::position(nid);
         if to != BlockAddr::NULL || self.blocks.contains_key(&n) {
             self.blocks.entry(n).or_insert_with(|| Box::new([0; NAT_ENTRIES as usize]))[i] = to.0;
@@ -229,7 +229,7 @@ pub fn read(
             let (seg, raw) = (n * SIT_ENTRIES + i, sit::get(block, i as usize));
             let empty = raw.vblocks.get() == 0 && raw.mtime.get() == 0 && raw.valid_map == [0; MAP_BYTES];
             if !empty && !in_journal.contains(&seg) {
-                sit.put(SegNo(seg), &raw, found);
+                sit.set_entry(SegNo(seg), &raw, found);
             }
         }
     })?;
@@ -240,7 +240,7 @@ pub fn read(
             let addr = nat::get(block, i as usize).addr;
             let nid = n.checked_mul(NAT_ENTRIES).and_then(|first| first.checked_add(i));
             if let Some(nid) = nid.filter(|_| addr != BlockAddr::NULL) {
-                nat.put(Nid(nid), addr);
+                nat.insert(Nid(nid), addr);
             }
         }
     })?;
@@ -248,14 +248,14 @@ pub fn read(
         match journal {
             Ok(entries) => {
                 let inside = entries.iter().filter(|(seg, _)| seg.0 < sb.main_segs);
-                inside.for_each(|(seg, raw)| sit.put(*seg, raw, found));
+                inside.for_each(|(seg, raw)| sit.set_entry(*seg, raw, found));
             }
             Err(error) => found.add(Finding::Journal { journal: "SIT", error }),
         }
         match summary::nat_journal(&pack.nat_journal) {
             Ok(entries) => {
                 let inside = entries.iter().filter(|(nid, _)| nid.0 < sb.max_nid());
-                inside.for_each(|(nid, e)| nat.put(*nid, e.addr));
+                inside.for_each(|(nid, e)| nat.insert(*nid, e.addr));
             }
             Err(error) => found.add(Finding::Journal { journal: "NAT", error }),
         }

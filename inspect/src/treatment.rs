@@ -77,13 +77,13 @@ impl Plan {
 }
 
 /// The stretches of a file with several extents; contiguous ones stay.
-pub fn torn(runs: &[Run]) -> Vec<Range<u64>> {
+pub fn fragmented(runs: &[Run]) -> Vec<Range<u64>> {
     let stretches = runs.chunk_by(|_, next| !next.1);
     stretches.filter(|s| pieces(s) > 1).map(|s| s[0].0.from..end(&s[s.len() - 1].0)).collect()
 }
 
 /// Parts that are read together and have several extents. Overlapping uses are merged.
-pub fn torn_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
+pub fn fragmented_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
     let mut sorted: Vec<&Range<u64>> = uses.iter().map(|u| &u.blocks).filter(|r| !r.is_empty()).collect();
     sorted.sort_unstable_by_key(|r| (r.start, r.end));
     let mut parts: Vec<Range<u64>> = Vec::new();
@@ -93,7 +93,7 @@ pub fn torn_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
             _ => parts.push(r.clone()),
         }
     }
-    parts.retain(|part| !torn(&clip(runs, part)).is_empty());
+    parts.retain(|part| !fragmented(&clip(runs, part)).is_empty());
     parts
 }
 
@@ -222,13 +222,13 @@ mod tests {
     }
 
     fn prices() -> Prices {
-        Prices::of(&Profile::find("kirin9000-ufs31").unwrap())
+        Prices::from_profile(&Profile::find("kirin9000-ufs31").unwrap())
     }
 
     #[test]
     fn only_stretches_in_several_pieces_move() {
-        assert_eq!(torn(&file()), [0..30]);
-        let plan = plan(&file(), torn(&file()), &[whole()], How::Copy, &prices(), 128);
+        assert_eq!(fragmented(&file()), [0..30]);
+        let plan = plan(&file(), fragmented(&file()), &[whole()], How::Copy, &prices(), 128);
         assert_eq!((plan.blocks, plan.extents), (30, (4, 2)));
         assert!(plan.saved().energy > Energy::ZERO && plan.pays_after().is_some_and(|n| n > 1));
         assert_eq!(plan.uses, plan.whole);
@@ -237,15 +237,15 @@ mod tests {
     #[test]
     fn a_file_in_one_piece_is_never_worth_it() {
         let one = [run(0, 10, 50, true)];
-        let plan = plan(&one, torn(&one), &[whole()], How::Copy, &prices(), 128);
+        let plan = plan(&one, fragmented(&one), &[whole()], How::Copy, &prices(), 128);
         assert_eq!((plan.ranges.len(), plan.blocks, plan.cost, plan.pays_after()), (0, 0, Cost::default(), None));
     }
 
     #[test]
     fn packed_clusters_that_follow_each_other_are_one_piece() {
         // Blocks 1 and 2 of a cluster of four, then 5 and 6 of the next.
-        assert!(torn(&[run(1, 10, 2, true), run(5, 12, 2, false)]).is_empty());
-        assert_eq!(torn(&[run(1, 10, 2, true), run(5, 13, 2, false)]), [1..7]);
+        assert!(fragmented(&[run(1, 10, 2, true), run(5, 12, 2, false)]).is_empty());
+        assert_eq!(fragmented(&[run(1, 10, 2, true), run(5, 13, 2, false)]), [1..7]);
     }
 
     #[test]
@@ -255,15 +255,15 @@ mod tests {
         };
         // Two overlap, one is adjacent, one is contiguous on disk, one lies past the end.
         let uses = uses(&[(8..14, 3), (12..15, 1), (15..18, 2), (40..60, 9), (100..120, 1), (4..4, 1)]);
-        assert_eq!(torn_parts(&file(), &uses), [8..15]);
-        let plan = plan(&file(), torn_parts(&file(), &uses), &uses, How::Copy, &prices(), 128);
+        assert_eq!(fragmented_parts(&file(), &uses), [8..15]);
+        let plan = plan(&file(), fragmented_parts(&file(), &uses), &uses, How::Copy, &prices(), 128);
         assert_eq!((plan.blocks, plan.extents), (7, (4, 5)));
         assert!(plan.uses.1 < plan.uses.0, "a use is cheaper");
         assert!(plan.whole.1 > plan.whole.0, "reading all of it is not");
     }
 
     #[test]
-    fn what_is_moved_is_all_there_and_once() {
+    fn moved_blocks_are_complete_and_unique() {
         let mut rng = device::Rng::new(4);
         for _ in 0..300 {
             let (mut at, mut runs) = (0, Vec::new());
@@ -278,7 +278,7 @@ mod tests {
                 .map(|_| (rng.below(at), 1 + rng.below(30)))
                 .map(|(from, n)| Use { blocks: from..from + n, times: 1 })
                 .collect();
-            let ranges = if rng.chance(1, 2) { torn(&runs) } else { torn_parts(&runs, &uses) };
+            let ranges = if rng.chance(1, 2) { fragmented(&runs) } else { fragmented_parts(&runs, &uses) };
             let then = after(&runs, &ranges);
             let blocks = |runs: &[Run]| runs.iter().flat_map(|(e, _)| e.from..end(e)).collect::<Vec<_>>();
             assert_eq!(blocks(&runs), blocks(&then));
@@ -286,8 +286,8 @@ mod tests {
                 let holes = clip(&then, r).iter().filter(|(_, begins)| *begins).count();
                 assert_eq!(pieces(&clip(&then, r)), 1.max(pieces(&clip(&then, r)).min(holes.max(1))), "{r:?}");
             }
-            if ranges == torn(&runs) {
-                assert!(torn(&then).is_empty(), "{runs:?} becomes {then:?}");
+            if ranges == fragmented(&runs) {
+                assert!(fragmented(&then).is_empty(), "{runs:?} becomes {then:?}");
             }
         }
     }
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn sharing_costs_less_than_copying_long_pieces_and_more_requests_than_few() {
         let long: Vec<Run> = (0..8).map(|n| run(n * 200, (7 - n) * 5000, 200, n == 0)).collect();
-        let of = |how| plan(&long, torn(&long), &[whole()], how, &prices(), 128).cost.energy;
+        let of = |how| plan(&long, fragmented(&long), &[whole()], how, &prices(), 128).cost.energy;
         assert!(of(How::Share).0 * 5 < of(How::Copy).0, "{} {}", of(How::Share), of(How::Copy));
     }
 }

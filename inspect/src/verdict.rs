@@ -25,7 +25,7 @@ pub struct Priced {
 
 impl Priced {
     /// The costs for a file.
-    pub fn of(file: &File, prices: &Prices, window: u64) -> Self {
+    pub fn for_file(file: &File, prices: &Prices, window: u64) -> Self {
         let l = &file.layout;
         let read = prices.read(&Work::as_it_lies(l));
         if file.excess() == 0 {
@@ -152,8 +152,8 @@ pub const MOST: u64 = 90;
 
 impl Verdict {
     /// The verdict on a volume's files. `window` is that of [`Options`](crate::Options).
-    pub fn of(files: &[File], prices: &Prices, window: u64) -> Self {
-        let priced: Vec<Priced> = files.iter().map(|f| Priced::of(f, prices, window)).collect();
+    pub fn new(files: &[File], prices: &Prices, window: u64) -> Self {
+        let priced: Vec<Priced> = files.iter().map(|f| Priced::for_file(f, prices, window)).collect();
         let (mut all, mut classes) = (Sum::default(), [Sum::default(); 4]);
         let mut worst = Vec::new();
         for (i, (file, price)) in files.iter().zip(&priced).enumerate().filter(|(_, (f, _))| f.kind == Kind::File) {

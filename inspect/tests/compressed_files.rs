@@ -56,7 +56,7 @@ cd /; umount $MNT
 
 /// What Linux reports about a file.
 #[derive(Default)]
-struct Told {
+struct Reported {
     /// Its blocks without the inode.
     blocks: u64,
     /// Blocks that compression saves.
@@ -66,14 +66,14 @@ struct Told {
 }
 
 /// Parses `= inode sectors saved` followed by `filefrag -v` output, for each file.
-fn told(text: &str) -> BTreeMap<u32, Told> {
-    let mut all: BTreeMap<u32, Told> = BTreeMap::new();
+fn parse_report(text: &str) -> BTreeMap<u32, Reported> {
+    let mut all: BTreeMap<u32, Reported> = BTreeMap::new();
     let mut ino = 0;
     for line in text.lines() {
         if let Some(head) = line.strip_prefix("= ") {
             let numbers: Vec<u64> = head.split(' ').map(|n| n.parse().unwrap()).collect();
             ino = numbers[0] as u32;
-            all.insert(ino, Told { blocks: numbers[1] / 8, saved: numbers[2], rows: Vec::new() });
+            all.insert(ino, Reported { blocks: numbers[1] / 8, saved: numbers[2], rows: Vec::new() });
         }
         let fields: Vec<&str> = line.split(':').map(str::trim).collect();
         if fields[0].parse::<u32>().is_err() || fields.len() < 4 {
@@ -159,7 +159,7 @@ fn expected(rows: &[(u64, u64, u64, bool)], cluster: u64, addresses: &[u64]) -> 
 }
 
 #[test]
-fn a_running_linux_says_the_same_of_what_it_compressed() {
+fn a_running_linux_reports_the_same_about_its_compressed_files() {
     let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
@@ -185,19 +185,19 @@ fn a_running_linux_says_the_same_of_what_it_compressed() {
     let seen = look(&image);
     let statfs: Vec<u64> = text("statfs").split_whitespace().map(|n| n.parse().unwrap()).collect();
     assert_eq!(seen.checkpoint.as_ref().unwrap().user_blocks - statfs[1], seen.counts.blocks, "statfs");
-    let theirs = told(&text("extents"));
+    let theirs = parse_report(&text("extents"));
     assert_eq!(theirs.len(), 60);
-    let (mut clusters, mut fewer, mut torn, mut released) = (0, 0, 0, 0);
-    for (ino, told) in &theirs {
+    let (mut clusters, mut fewer, mut fragmented, mut released) = (0, 0, 0, 0);
+    for (ino, reported) in &theirs {
         let file = seen.files.iter().find(|f| f.ino.0 == *ino).unwrap();
         let name = seen.path(file).text().into_owned();
         let cluster = 1 << name[..name.rfind('/').unwrap()].rsplit(',').next().unwrap().parse::<u32>().unwrap();
         assert!(file.compressed && file.kind == Kind::File, "{name}");
-        assert_eq!(file.used(), told.blocks + 1, "{name}: blocks");
+        assert_eq!(file.used(), reported.blocks + 1, "{name}: blocks");
         // In a released cluster only its marks show what compression saved.
         match file.released {
-            false => assert_eq!(file.layout.marks + file.layout.reserved, told.saved, "{name}: saved"),
-            true => assert_eq!((file.layout.reserved, told.saved), (0, 0), "{name}"),
+            false => assert_eq!(file.layout.marks + file.layout.reserved, reported.saved, "{name}: saved"),
+            true => assert_eq!((file.layout.reserved, reported.saved), (0, 0), "{name}"),
         }
         let addresses = ours(file);
         match dumped(&image, file) {
@@ -205,26 +205,29 @@ fn a_running_linux_says_the_same_of_what_it_compressed() {
             // Linux's rows still show where each cluster begins, and how many blocks there are in all.
             None => assert!(["holed", "far", "cut", "released"].iter().any(|n| name.ends_with(n)), "{name}"),
         }
-        let (extents, stretches) = expected(&told.rows, cluster, &addresses);
+        let (extents, stretches) = expected(&reported.rows, cluster, &addresses);
         let ours: Vec<_> = file.extents.iter().map(|e| (e.from, e.addr, e.blocks)).collect();
-        assert_eq!(ours, extents, "{name}: {:?}", told.rows);
+        assert_eq!(ours, extents, "{name}: {:?}", reported.rows);
         assert_eq!(
             (file.layout.extents as usize, file.layout.min_extents as usize),
             (extents.len(), stretches),
             "{name}"
         );
-        let begin = told.rows.iter().filter(|r| r.3 && r.0 % cluster == 0).count() as u64;
+        let begin = reported.rows.iter().filter(|r| r.3 && r.0 % cluster == 0).count() as u64;
         assert_eq!(file.layout.marks, begin, "{name}: clusters");
         clusters += file.layout.marks;
-        fewer += usize::from(extents.len() < told.rows.len());
-        torn += usize::from(extents.len() > stretches);
+        fewer += usize::from(extents.len() < reported.rows.len());
+        fragmented += usize::from(extents.len() > stretches);
         released += usize::from(file.released);
     }
-    assert!(clusters > 500 && fewer > 20 && torn > 10 && released == 6, "{clusters} {fewer} {torn} {released}");
+    assert!(
+        clusters > 500 && fewer > 20 && fragmented > 10 && released == 6,
+        "{clusters} {fewer} {fragmented} {released}"
+    );
 }
 
 #[test]
-fn of_an_image_that_linux_made_each_address_is_that_of_dump_f2fs() {
+fn each_address_in_an_image_written_by_linux_equals_dump_f2fs() {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/compressed.img.zst");
     let mut bytes = vec![0; 56 << 20];
     let packed = std::fs::read(packed).unwrap();

@@ -98,7 +98,7 @@ fn free_is_equal(path: &Path, tree: &Tree, unit: u64) {
 }
 
 #[test]
-fn extents_are_those_that_linux_tells_of_the_mounted_volume() {
+fn extents_equal_those_that_linux_reports_for_the_mounted_volume() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v.img");
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
@@ -166,7 +166,7 @@ fn debugfs_runs(path: &Path, ino: u32) -> usize {
 }
 
 #[test]
-fn older_kinds_and_other_sizes_of_blocks_are_told_as_debugfs_tells_them() {
+fn older_kinds_and_other_block_sizes_agree_with_debugfs() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("tree");
     fs::create_dir_all(from.join("a/b")).unwrap();

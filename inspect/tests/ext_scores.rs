@@ -46,7 +46,7 @@ done > $OUT/told 2>&1
 
 /// What Linux's tools print about one file.
 #[derive(Default, Debug)]
-struct Told {
+struct Reported {
     /// Records of the extent tree, by `filefrag`.
     records: u64,
     /// Records of reserved blocks, and records that continue the previous one.
@@ -56,13 +56,13 @@ struct Told {
     now: Option<[u64; 4]>,
 }
 
-fn told(text: &str) -> BTreeMap<u32, Told> {
-    let mut all: BTreeMap<u32, Told> = BTreeMap::new();
+fn parse_report(text: &str) -> BTreeMap<u32, Reported> {
+    let mut all: BTreeMap<u32, Reported> = BTreeMap::new();
     let (mut ino, mut end) = (0, None);
     for line in text.lines() {
         if let Some(head) = line.strip_prefix("= ") {
             (ino, end) = (head.parse().unwrap(), None);
-            all.insert(ino, Told::default());
+            all.insert(ino, Reported::default());
             continue;
         }
         let Some(of) = all.get_mut(&ino) else { continue };
@@ -93,9 +93,9 @@ fn told(text: &str) -> BTreeMap<u32, Told> {
 }
 
 /// What `e4defrag -c` must print for a file, by its own definitions.
-fn defined(file: &File, told: &Told, blocks_in_group: u64) -> [u64; 4] {
+fn defined(file: &File, reported: &Reported, blocks_in_group: u64) -> [u64; 4] {
     let blocks = file.layout.blocks + file.layout.reserved;
-    let now = u64::from(file.layout.extents) + told.goes_on + told.reserved;
+    let now = u64::from(file.layout.extents) + reported.goes_on + reported.reserved;
     let best = (blocks - 1) / blocks_in_group + 1;
     let percents = (now - best) as f32 * 100.0 / blocks as f32;
     let score = if percents > 10.0 { 80.0 + 20.0 * percents / 100.0 } else { 8.0 * percents };
@@ -109,7 +109,7 @@ fn image(path: &Path) -> Tree {
 
 /// Creates a volume with this number of blocks per group, lets Linux fill it, and compares. Returns each file with what
 /// the tools print.
-fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
+fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Reported)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v.img");
     fs::File::create(&path).unwrap().set_len(600 << 20).unwrap();
@@ -119,36 +119,36 @@ fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
     let kernel = Kernel::new().fs_type("ext4").program("filefrag", locate("filefrag", "e2fsprogs"));
     let run = kernel.program("e4defrag", locate("e4defrag", "e2fsprogs")).run(&path, SCRIPT).expect_ok();
     let text = fs::read_to_string(run.out().join("told")).unwrap();
-    let (tree, mut theirs) = (image(&path), told(&text));
+    let (tree, mut theirs) = (image(&path), parse_report(&text));
     assert_eq!(tree.damage, [""; 0]);
     let mut out = Vec::new();
     for file in tree.files {
         let name = String::from_utf8_lossy(&file.name).into_owned();
-        let told = theirs.remove(&file.ino.0).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!(u64::from(file.layout.extents) + told.goes_on + told.reserved, told.records, "{name}");
-        match told.now {
-            Some(printed) => assert_eq!(printed, defined(&file, &told, blocks_in_group), "{name}: {told:?}"),
+        let reported = theirs.remove(&file.ino.0).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(u64::from(file.layout.extents) + reported.goes_on + reported.reserved, reported.records, "{name}");
+        match reported.now {
+            Some(printed) => assert_eq!(printed, defined(&file, &reported, blocks_in_group), "{name}: {reported:?}"),
             // For a file without a block it prints "can't be defragmented".
             None => assert_eq!((file.layout.extents, file.layout.blocks), (0, 0), "{name}"),
         }
-        out.push((file, told));
+        out.push((file, reported));
     }
     assert!(theirs.is_empty(), "{theirs:?}");
     out
 }
 
-fn named<'a>(all: &'a [(File, Told)], name: &str) -> (&'a File, &'a Told, [u64; 4]) {
-    let (file, told) = all.iter().find(|(f, _)| *f.name == *name.as_bytes()).unwrap();
-    (file, told, told.now.unwrap())
+fn named<'a>(all: &'a [(File, Reported)], name: &str) -> (&'a File, &'a Reported, [u64; 4]) {
+    let (file, reported) = all.iter().find(|(f, _)| *f.name == *name.as_bytes()).unwrap();
+    (file, reported, reported.now.unwrap())
 }
 
 #[test]
-fn what_e4defrag_prints_follows_from_what_inspect_says() {
+fn output_of_e4defrag_follows_from_that_of_inspect() {
     let all = compared(&[], 32_768 << 4);
     assert!(all.len() > 35 && all.iter().filter(|(_, t)| t.now.is_none()).count() == 1);
     // Fragmented by its log: both tools count only runs of addresses.
-    let (database, told, now) = named(&all, "msg.db-wal");
-    assert_eq!((now[0], told.records), (database.layout.extents.into(), database.layout.extents.into()));
+    let (database, reported, now) = named(&all, "msg.db-wal");
+    assert_eq!((now[0], reported.records), (database.layout.extents.into(), database.layout.extents.into()));
     assert!(now[0] > 5 && now[3] > 0, "{now:?}");
     // One stretch per hole; e4defrag counts one extent.
     let (second, _, now) = named(&all, "every-second");
@@ -157,11 +157,11 @@ fn what_e4defrag_prints_follows_from_what_inspect_says() {
     // `inspect` does not count reserved blocks as an extent.
     let (reserved, _, now) = named(&all, "reserved-too");
     assert!(reserved.layout.extents == 0 && now[0] >= 2, "{now:?}");
-    let (part, told, _) = named(&all, "used-in-part");
-    assert!(part.layout.extents == 2 && told.reserved >= 3, "{told:?}");
+    let (part, reported, _) = named(&all, "used-in-part");
+    assert!(part.layout.extents == 2 && reported.reserved >= 3, "{reported:?}");
     // Records end at 32,768 blocks.
-    let (large, told, now) = named(&all, "large");
-    assert!(now[0] > 1 && told.records - u64::from(large.layout.extents) == told.goes_on, "{told:?}");
+    let (large, reported, now) = named(&all, "large");
+    assert!(now[0] > 1 && reported.records - u64::from(large.layout.extents) == reported.goes_on, "{reported:?}");
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn scattered(seed: u64, count: u64, blocks: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn reads_on_flash_cost_what_the_simulation_says() {
+fn reads_on_flash_cost_the_same_as_in_the_simulation() {
     for name in [
         "kirin9000-ufs31",
         "oneplus8t-ufs31",
@@ -72,7 +72,7 @@ fn reads_on_flash_cost_what_the_simulation_says() {
     ] {
         let profile = Profile::find(name).unwrap();
         assert!(matches!(profile.device, DeviceSpec::Flash(_)));
-        let prices = Prices::of(&profile);
+        let prices = Prices::from_profile(&profile);
         for extents in [
             vec![(5000, 1)],
             vec![(4096, 8192)],
@@ -105,10 +105,10 @@ fn reads_on_flash_cost_what_the_simulation_says() {
 }
 
 #[test]
-fn reads_on_a_disk_cost_about_what_the_simulation_says() {
+fn reads_on_a_disk_cost_about_the_same_as_in_the_simulation() {
     for name in ["microdrive", "laptop-disk-4200", "hitachi-5k320", "constellation-es3-4tb"] {
         let profile = Profile::find(name).unwrap();
-        let prices = Prices::of(&profile);
+        let prices = Prices::from_profile(&profile);
         let (theirs, work) = simulated(&profile, &scattered(1, 300, 4));
         let ours = prices.read(&work);
         let (energy, time) = (off(ours.energy.0, theirs.energy.0), off(ours.time.0, theirs.time.0));
@@ -120,7 +120,7 @@ fn reads_on_a_disk_cost_about_what_the_simulation_says() {
 #[test]
 fn fewer_extents_never_cost_more() {
     let profile = Profile::find("kirin9000-ufs31").unwrap();
-    let prices = Prices::of(&profile);
+    let prices = Prices::from_profile(&profile);
     let work = |extents| Work { blocks: 4096, requests: 32.max(extents), places: extents, map_pages: 4, map_turns: 4 };
     let costs: Vec<Energy> = [1, 32, 100, 4096].map(|n| prices.read(&work(n)).energy).into();
     assert!(costs.is_sorted() && costs[3] > costs[0].times(2), "{costs:?}");
