@@ -142,10 +142,10 @@ pub fn handshake(
                         return Err(SessionError::NoPlace(why));
                     }
                     answer(Answer::Info, &word::export(export.gauge.disk().bytes(), offered(export)))?;
-                    if wanted.asks(Fact::Description) {
+                    if wanted.includes(Fact::Description) {
                         answer(Answer::Info, &word::description(&export.description))?;
                     }
-                    if wanted.asks(Fact::BlockSize) {
+                    if wanted.includes(Fact::BlockSize) {
                         answer(Answer::Info, &word::block_size())?;
                     }
                     answer(Answer::Ack, &[])?;

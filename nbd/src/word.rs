@@ -155,7 +155,7 @@ impl<'d> Wanted<'d> {
     }
 
     /// Whether the client requests this information.
-    pub fn asks(&self, fact: Fact) -> bool {
+    pub fn includes(&self, fact: Fact) -> bool {
         self.facts.chunks_exact(2).any(|n| n == (fact as u16).to_be_bytes())
     }
 }

@@ -150,7 +150,7 @@ impl Client {
 }
 
 #[test]
-fn a_client_learns_what_the_disk_is_and_what_it_cannot_do() {
+fn a_client_learns_size_and_capabilities_of_the_disk() {
     let server = Server::start();
     let mut client = Client::connect(&server.socket(), 3);
     client.option(3, &[]);
@@ -196,7 +196,7 @@ fn a_client_learns_what_the_disk_is_and_what_it_cannot_do() {
 }
 
 #[test]
-fn every_request_costs_what_it_asks_for() {
+fn every_request_has_its_own_cost() {
     let server = Server::start();
     let mut client = Client::ready(&server.socket());
     let block = BLOCK as u64;
@@ -236,7 +236,7 @@ fn every_request_costs_what_it_asks_for() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_the_next_request_is_served() {
+fn an_impossible_request_is_refused_and_the_next_one_is_served() {
     const INVALID: Result<Vec<u8>, u32> = Err(22);
     const NO_SPACE: Result<Vec<u8>, u32> = Err(28);
     let server = Server::start();
@@ -267,7 +267,7 @@ fn what_cannot_be_done_is_refused_and_the_next_request_is_served() {
 }
 
 #[test]
-fn a_bad_client_is_cut_off_and_the_others_go_on() {
+fn a_bad_client_is_cut_off_and_other_clients_go_on() {
     let server = Server::start();
     let mut good = Client::ready(&server.socket());
     let bad: [&dyn Fn() -> Client; 5] = [
@@ -309,7 +309,7 @@ fn a_bad_client_is_cut_off_and_the_others_go_on() {
 }
 
 #[test]
-fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
+fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let server = Server::start();
     let mut clients: Vec<Client> = (0..32).map(|_| Client::ready(&server.socket())).collect();
     let mut more = Client::connect(&server.socket(), 3);
@@ -336,7 +336,7 @@ fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
 const SHORT: Patience = Patience { handshake: Duration::from_millis(700), transfer: Duration::from_millis(700) };
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_block_no_other_client() {
     let server = Server::start();
     let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
     assert_eq!(Client::ready(&server.socket()).ask(READ, 0, 0, 1), Ok(vec![0]));
@@ -402,7 +402,7 @@ fn a_client_that_takes_no_answer_is_cut_off() {
 }
 
 #[test]
-fn what_one_connection_wrote_another_reads() {
+fn one_connection_reads_the_data_of_another() {
     let server = Server::start();
     let (mut one, mut two) = (Client::ready(&server.socket()), Client::ready(&server.socket()));
     one.write(0, 100, b"hello").unwrap();
@@ -427,7 +427,7 @@ fn what_one_connection_wrote_another_reads() {
 }
 
 #[test]
-fn a_server_ends_though_clients_stay_and_say_nothing() {
+fn a_server_ends_although_silent_clients_stay() {
     let server = Server::start();
     let silent = UnixStream::connect(server.socket()).unwrap();
     let mut ready = Client::ready(&server.socket());
@@ -439,7 +439,7 @@ fn a_server_ends_though_clients_stay_and_say_nothing() {
 }
 
 #[test]
-fn a_socket_belongs_to_its_user_and_is_replaced_only_if_nobody_listens() {
+fn a_socket_belongs_to_its_user_and_is_replaced_only_without_a_listener() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     let place = Address::Unix(path.clone());
