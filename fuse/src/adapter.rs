@@ -79,7 +79,7 @@ impl fuser::Filesystem for Adapter {
             Err(error) => reply.error(failed("getattr", ino, &error)),
         }
         // After the reply: the kernel must accept these attributes, whose mode decides how programs run.
-        self.told(ino);
+        self.attributes_sent(ino);
     }
 
     fn setattr(
@@ -117,7 +117,7 @@ impl fuser::Filesystem for Adapter {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
         }
-        self.told(ino);
+        self.attributes_sent(ino);
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -140,7 +140,7 @@ impl fuser::Filesystem for Adapter {
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let (parent, _asks) = self.asked(req, parent);
         let (mode, umask) = (perm(mode), perm(umask));
-        let result = self.room.with(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
+        let result = self.room.retry(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
         self.reply_entry("mkdir", parent, result, reply);
     }
 
@@ -161,7 +161,7 @@ impl fuser::Filesystem for Adapter {
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (parent, _asks) = self.asked(req, parent);
         let target = target.as_os_str().as_bytes();
-        let result = self.room.with(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
+        let result = self.room.retry(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
         self.reply_entry("symlink", parent, result, reply);
     }
 
@@ -180,7 +180,7 @@ impl fuser::Filesystem for Adapter {
             RenameFlags::from_bits(flags.bits()).ok_or(Error::Invalid("unknown rename flag")).and_then(|flags| {
                 let from = (parent, name.as_bytes());
                 let to = (to_parent, to_name.as_bytes());
-                self.room.with(|| self.fs.rename(caller(req), from, to, flags))
+                self.room.retry(|| self.fs.rename(caller(req), from, to, flags))
             });
         self.room.removed();
         reply_empty("rename", parent, result, reply);
@@ -188,7 +188,7 @@ impl fuser::Filesystem for Adapter {
 
     fn link(&self, req: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (ino, (parent, _asks)) = (self.ino(ino), self.asked(req, parent));
-        let result = self.room.with(|| self.fs.link(ino, parent, name.as_bytes()));
+        let result = self.room.retry(|| self.fs.link(ino, parent, name.as_bytes()));
         self.reply_entry("link", parent, result, reply);
     }
 
@@ -399,7 +399,7 @@ impl fuser::Filesystem for Adapter {
         how.set(XattrFlags::REPLACE, flags & libc::XATTR_REPLACE != 0);
         let result = acl::drops_sgid(&*self.fs, req, ino, name).and_then(|drops| {
             how.set(XattrFlags::ACL_KILL_SGID, drops);
-            self.room.with(|| self.fs.setxattr(ino, name, value, how))
+            self.room.retry(|| self.fs.setxattr(ino, name, value, how))
         });
         if name == capability::NAME {
             self.capabilities.unknown(ino);
@@ -452,7 +452,7 @@ impl fuser::Filesystem for Adapter {
         let (ino, _asks) = self.asked(req, ino);
         let result = allocate(mode).and_then(|what| {
             self.before_fallocate(req, ino)?;
-            self.room.with(|| self.fs.fallocate(ino, what, offset, length))
+            self.room.retry(|| self.fs.fallocate(ino, what, offset, length))
         });
         self.notices.admission.look_again();
         reply_empty("fallocate", ino, result, reply);

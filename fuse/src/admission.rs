@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_short_once_the_kernel_may_hold_all_that_is_left_beside_the_reserve() {
+    fn space_is_short_when_the_kernel_may_hold_all_that_is_left_above_the_reserve() {
         let (fs, admission, [file, _]) = volume(9 * MIB);
         assert_eq!(admission.reserve(), 2 << 20);
         for (mib, short) in [(0, false), (1, false), (2, true), (3, true)] {
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grew_into_the_reserve_is_refused_once_and_one_that_did_not_never() {
+    fn only_a_file_that_grew_into_the_reserve_is_refused_and_only_once() {
         let (fs, admission, [growing, large]) = volume(2 * MIB + MIB / 2);
         admission.watch(growing);
         admission.watch(large);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_leaves_room_for_what_others_were_just_admitted_to_write() {
+    fn a_growing_file_leaves_space_for_other_admitted_writes() {
         let (fs, admission, [one, other]) = volume(4 * MIB + MIB / 2);
         let asks = |ino| admission.announced(&fs, ino, FileHandle(0)).map(drop);
         assert_eq!([admission.opened(one), admission.opened(other)], [FileHandle(0); 2]);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_owed_once_and_to_those_who_had_the_file_open() {
+    fn an_error_is_reported_once_to_each_program_that_had_the_file_open() {
         let (fs, admission, [file, other]) = volume(32 * MIB);
         let before = admission.handle();
         admission.not_stored(file, &Error::NoSpace);

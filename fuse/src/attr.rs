@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_is_one_and_whoever_was_one_takes_its_number() {
+    fn the_root_is_one_and_swaps_numbers_with_inode_one() {
         let numbers = Numbers::new(Ino(3));
         assert_eq!(numbers.to_fuse(Ino(3)), INodeNo(1));
         assert_eq!(numbers.to_fuse(Ino(1)), INodeNo(3));

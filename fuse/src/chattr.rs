@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_request() {
+    fn a_truncated_request_is_ignored() {
         assert!(asked(SET_FLAGS, &[0; 3], FileFlags::empty()).is_none());
         assert!(asked(SET_EXTENDED, &[0; 15], FileFlags::empty()).is_none());
     }

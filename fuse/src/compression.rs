@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_request() {
+    fn a_truncated_request_is_ignored() {
         assert_eq!(asked(SET_CHOICE, &[2]), None);
         assert_eq!(asked(SET_CHOICE, &[2, 4]), Some(Asked::Choose(2, 4)));
         assert_eq!(asked(0x1234, &[0; 8]), None);

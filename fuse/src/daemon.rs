@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_says_ready_is_left_running_and_its_notes_are_handed_over() {
+    fn a_ready_child_keeps_running_and_its_notes_are_passed_on() {
         let notes = std::cell::RefCell::new(Vec::new());
         let script = format!("echo other words; echo '{NOTE}heed this'; echo '{READY}'; exec sleep 0.2");
         let id = start(shell(&script), |text| notes.borrow_mut().push(text.to_owned())).unwrap();

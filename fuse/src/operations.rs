@@ -144,7 +144,7 @@ impl Adapter {
                     &self.numbers.attr(&entry.attr),
                     Generation(u64::from(entry.attr.generation)),
                 );
-                self.told(entry.attr.ino);
+                self.attributes_sent(entry.attr.ino);
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
@@ -152,7 +152,7 @@ impl Adapter {
 
     pub(crate) fn make(&self, req: &Request, parent: Ino, name: &OsStr, new: &NewNode) -> Result<Entry> {
         let make = || self.fs.mknod(caller(req), parent, name.as_bytes(), new);
-        let entry = self.room.with(make)?;
+        let entry = self.room.retry(make)?;
         self.capabilities.bare(entry.attr.ino);
         Ok(entry)
     }
@@ -173,7 +173,7 @@ impl Adapter {
         let mut done = 0;
         loop {
             let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
-            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            let length = self.room.retry(|| self.fs.write(ino, at, rest, flags))?;
             done += length.min(rest.len());
             if done == data.len() || !from_cache {
                 break;
@@ -218,7 +218,7 @@ impl Adapter {
     }
 
     /// The kernel has read the attributes of a file; if its writes must be announced, they become stale again.
-    pub(crate) fn told(&self, ino: Ino) {
+    pub(crate) fn attributes_sent(&self, ino: Ino) {
         if self.notices.admission.watches(ino) {
             self.soon(Job::Stale(ino));
         }

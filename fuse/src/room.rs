@@ -28,7 +28,7 @@ impl Room {
     }
 
     /// Runs an operation that needs space; if there is none and a file was removed, retries it after a moment.
-    pub(crate) fn with<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+    pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = operation();
         let removals = self.removals.load(Ordering::Relaxed);
         if removals == self.in_vain.load(Ordering::Relaxed) {
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_volume_is_waited_for_once_after_each_removal() {
+    fn a_full_volume_is_retried_once_after_each_removal() {
         let room = Room::default();
         let tries = |room: &Room| {
             let mut tries = 0;
-            let result: Result<()> = room.with(|| {
+            let result: Result<()> = room.retry(|| {
                 tries += 1;
                 Err(Error::NoSpace)
             });
@@ -73,13 +73,13 @@ mod tests {
         let room = Room::default();
         room.removed();
         let mut tries = 0;
-        let result = room.with(|| {
+        let result = room.retry(|| {
             tries += 1;
             if tries < 3 { Err(Error::NoSpace) } else { Ok(tries) }
         });
         assert_eq!(result, Ok(3));
         let mut tries = 0;
-        let result: Result<()> = room.with(|| {
+        let result: Result<()> = room.retry(|| {
             tries += 1;
             Err(Error::ReadOnly)
         });

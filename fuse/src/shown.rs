@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chown_to_what_is_shown_changes_nothing_and_any_other_is_refused() {
+    fn a_chown_to_the_shown_owner_changes_nothing_and_any_other_is_refused() {
         let (fs, shown, ino) = hers(0o640, BOB);
         let chown = |uid, gid| shown.setattr(ino, &SetAttr { uid, gid, ..SetAttr::default() }).map(|a| owner(&a));
         assert_eq!(chown(Some(2000), Some(2001)), Ok((2000, 2001, 0o640)));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_a_program_that_runs_as_another() {
+    fn no_user_can_create_a_program_that_runs_as_another_user() {
         let (fs, shown, ino) = hers(0o6755, BOB);
         let root = fs.root();
         assert_eq!(shown.getattr(ino).unwrap().perm, 0o755);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_what_a_mask_leaves_and_nobody_changes_them() {
+    fn rights_are_given_by_the_mask_and_cannot_be_changed() {
         let masked = Owner { dmask: Some(0o22), fmask: Some(0o137), ..Owner::default() };
         let (fs, shown, ino) = hers(0o4755, masked);
         let root = fs.root();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn where_rights_are_masks_access_lists_are_not_there() {
+    fn masks_hide_access_lists() {
         let masked = Owner { fmask: Some(0o77), ..Owner::default() };
         let (fs, shown, ino) = hers(0o644, masked);
         for name in ACCESS_LISTS {
@@ -410,7 +410,7 @@ mod tests {
 
     /// A trait method with a default would silently use the default here.
     #[test]
-    fn every_call_there_is_reaches_the_file_system() {
+    fn every_call_of_the_trait_reaches_the_file_system() {
         let (trait_, ours) = (include_str!("../../vfs/src/fs.rs"), include_str!("shown.rs"));
         let names = trait_.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
         let missing: Vec<_> = names.filter(|n| !ours.contains(&format!(" {n}("))).collect();

@@ -94,7 +94,7 @@ fn the_first_reading_after_a_change_is_noted_and_the_next_is_not() {
 }
 
 #[test]
-fn what_is_read_of_the_kernels_cache_was_read_when_the_file_was_opened() {
+fn reads_from_the_kernels_cache_count_as_of_the_open() {
     both(|m| {
         let path = m.path("file");
         let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
@@ -134,7 +134,7 @@ fn noatime_keeps_access_times_still() {
 }
 
 #[test]
-fn what_is_written_directly_and_asynchronously_is_what_is_read_through_the_cache() {
+fn asynchronous_direct_writes_are_read_back_through_the_cache() {
     const SIZE: usize = 1 << 20;
     both(|m| {
         let path = m.path("file");

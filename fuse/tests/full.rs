@@ -16,7 +16,7 @@ use vfs::FileSystem;
 use crate::support::{mount, options};
 
 #[test]
-fn a_full_file_system_says_so_and_deleting_helps() {
+fn a_full_file_system_reports_it_and_deleting_helps() {
     for round in 0..20 {
         let writeback = round % 2 == 0;
         let Some(m) = mount(1 << 20, &options(writeback)) else {
@@ -38,7 +38,7 @@ fn a_full_file_system_says_so_and_deleting_helps() {
 }
 
 #[test]
-fn whoever_fills_the_volume_hears_of_it_and_loses_nothing() {
+fn a_program_that_fills_the_volume_gets_an_error_and_loses_nothing() {
     for writeback in [true, false] {
         let Some(m) = mount(100 << 20, &options(writeback)) else {
             return;

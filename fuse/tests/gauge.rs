@@ -88,7 +88,7 @@ fn count(ledger: &Value, operation: &str) -> u64 {
 }
 
 #[test]
-fn what_is_written_is_read_back_and_every_operation_is_on_the_ledger() {
+fn data_is_read_back_and_every_operation_is_on_the_ledger() {
     let Some((gauge, mounted, dir)) = mount(Speed::Unpaced) else { return };
     let path = dir.path().join("disk");
     assert_eq!(fs::metadata(&path).unwrap().len(), BYTES);

@@ -34,7 +34,7 @@ fn the_kernel_lists_source_and_type_while_it_is_mounted() {
 }
 
 #[test]
-fn fusermount_ends_the_mount_and_the_file_system_is_told() {
+fn fusermount_ends_the_mount_and_unmounts_the_file_system() {
     let Some(m) = mount(1 << 20, &options(true)) else {
         return;
     };
@@ -170,7 +170,7 @@ fn unmounting_waits_until_the_image_is_released() {
 }
 
 #[test]
-fn unmounting_what_is_not_mounted_says_so() {
+fn unmounting_a_directory_without_a_mount_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let error = unmount(dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
@@ -234,7 +234,7 @@ fn unmounting_a_second_place_of_a_mount_does_not_wait_for_the_first() {
 }
 
 #[test]
-fn a_mount_that_somebody_looks_at_now_and_then_can_be_unmounted() {
+fn a_mount_that_is_briefly_busy_can_be_unmounted() {
     for _ in 0..20 {
         let Some(m) = mount(1 << 20, &options(true)) else {
             return;

@@ -30,7 +30,7 @@ fn number(result: std::io::Result<impl Sized>) -> Option<i32> {
 }
 
 #[test]
-fn what_is_written_is_read_back_at_every_size_and_offset() {
+fn data_is_read_back_at_every_size_and_offset() {
     both(|m| {
         let pattern: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
         for size in [0, 1, 4095, 4096, 4097, 1 << 20, 3_000_000] {
@@ -218,7 +218,7 @@ fn a_device_node_keeps_its_numbers_and_the_umask_is_obeyed() {
 }
 
 #[test]
-fn somebody_unprivileged_who_writes_takes_suid_and_sgid_away() {
+fn an_unprivileged_write_clears_suid_and_sgid() {
     if !rustix::process::geteuid().is_root() {
         return testlog::missing("root, to become another user");
     }

@@ -65,7 +65,7 @@ fn effective(path: &Path, what: &str) -> String {
 }
 
 #[test]
-fn a_program_overwritten_by_somebody_else_no_longer_runs_as_its_owner() {
+fn a_program_overwritten_by_another_user_no_longer_runs_as_its_owner() {
     both(|m| {
         for direct in [false, true] {
             let path = program(m, 0o6777);
@@ -84,7 +84,7 @@ fn a_program_overwritten_by_somebody_else_no_longer_runs_as_its_owner() {
 }
 
 #[test]
-fn a_program_truncated_or_allocated_by_somebody_else_no_longer_runs_as_its_owner() {
+fn a_program_truncated_or_allocated_by_another_user_no_longer_runs_as_its_owner() {
     both(|m| {
         let allocate = ["", "-n", "-p", "-z"].map(|how| ("fallocate", vec![how, "-o", "16777216", "-l", "4096"]));
         let truncate = ("truncate", vec!["-s", "+1"]);
@@ -100,7 +100,7 @@ fn a_program_truncated_or_allocated_by_somebody_else_no_longer_runs_as_its_owner
 }
 
 #[test]
-fn what_root_writes_and_allocates_keeps_its_bits() {
+fn files_written_and_allocated_by_root_keep_their_bits() {
     both(|m| {
         let path = program(m, 0o6755);
         let file = fs::File::options().write(true).open(&path).unwrap();

@@ -92,7 +92,7 @@ struct Waiter {
 }
 
 impl ControlSocket {
-    /// Creates the socket for a mount of `image`. Clients can connect; they are answered after [`serve`](Self::serve).
+    /// Creates the socket for a mount of `image`. Clients can connect; they are answered after `serve`.
     ///
     /// # Errors
     /// The system has no Unix sockets, or no random numbers.
