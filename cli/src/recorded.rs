@@ -116,7 +116,7 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
 
 /// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
-    let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
+    let of = |name: &str| requests.other_counts().get(name).map(|n| format!("{n} {name}"));
     [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
 }
 

@@ -35,7 +35,7 @@ pub struct Account {
 
 impl Account {
     /// The account of a whole ledger.
-    pub fn of(ledger: &Ledger) -> Self {
+    pub fn from_ledger(ledger: &Ledger) -> Self {
         let amounts = ledger.amounts().map(|(purpose, part, energy)| Amount {
             owner: purpose.owner,
             cause: purpose.cause,

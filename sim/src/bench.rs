@@ -70,17 +70,17 @@ impl Bench {
     /// A device with this profile and this many blocks, for F2FS. Contents from [`device::generate`] take no memory;
     /// others do.
     pub fn new(profile: &Profile, blocks: u64) -> Result<Self, SimError> {
-        Self::of(Kind::F2fs, profile, blocks)
+        Self::with_kind(Kind::F2fs, profile, blocks)
     }
 
     /// The same for any file system.
-    pub fn of(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
+    pub fn with_kind(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
         let clock = aging::clock();
         let model = model::build(profile, blocks).map_err(|e| SimError::Parameters(e.to_string()))?;
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
-        let carries = Contents::of(&kind.reasons());
+        let carries = Contents::from_reasons(&kind.reasons());
         let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()), carries), carries));
         let prices = prices::of(profile);
         let delta_costs = Costs::of(profile);
@@ -191,7 +191,7 @@ impl Bench {
                         step += usize::from(!last.is_empty());
                         last.clone_from(&p.what);
                     }
-                    part.part(step, steps).at(p.done as f64 / p.total.max(1) as f64);
+                    part.part(step, steps).report(p.done as f64 / p.total.max(1) as f64);
                 })?;
                 written = done.bytes_written;
                 if n == 0 {
@@ -362,7 +362,7 @@ impl Recorder<'_> {
         let every = (self.steps / SAMPLES).max(1);
         if self.done.is_multiple_of(every) {
             self.sample();
-            self.progress.at(self.done as f64 / self.steps.max(1) as f64);
+            self.progress.report(self.done as f64 / self.steps.max(1) as f64);
         }
         Ok(())
     }

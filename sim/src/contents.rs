@@ -10,7 +10,7 @@ pub struct Contents([u64; 4]);
 
 impl Contents {
     /// The causes of a file system with these reasons.
-    pub fn of(reasons: &[Reason]) -> Self {
+    pub fn from_reasons(reasons: &[Reason]) -> Self {
         let mut bits = [0; 4];
         for reason in reasons.iter().filter(|r| r.contents) {
             bits[usize::from(reason.number) / 64] |= 1 << (reason.number % 64);
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_the_causes_that_say_so_carry_contents() {
+    fn exactly_the_declared_causes_carry_contents() {
         for kind in Kind::ALL {
-            let (reasons, contents) = (kind.reasons(), Contents::of(&kind.reasons()));
+            let (reasons, contents) = (kind.reasons(), Contents::from_reasons(&kind.reasons()));
             assert!(reasons.iter().any(|r| r.contents) && reasons.iter().any(|r| !r.contents), "{kind}");
             for cause in 0..=u8::MAX {
                 let says = reasons.iter().any(|r| r.number == cause && r.contents);

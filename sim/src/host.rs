@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn contents_are_cut_and_arrive_whole_and_nodes_are_not_cut() {
-        let host = Host::new(Counting::new(Memory::new(64)), Contents::of(&Cause::reasons()));
+        let host = Host::new(Counting::new(Memory::new(64)), Contents::from_reasons(&Cause::reasons()));
         host.cut_at(Some(3));
         let data: Vec<u8> = (0..8 * BLOCK).map(|i| (i / BLOCK) as u8 + 1).collect();
         let parts: Vec<&[u8]> = data.chunks(2 * BLOCK).collect();

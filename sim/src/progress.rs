@@ -20,7 +20,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Reports the share that is done, 0 to 1.
-    pub fn at(&self, share: f64) {
+    pub fn report(&self, share: f64) {
         (self.tell)(self.from + self.span * share.clamp(0.0, 1.0));
     }
 }

@@ -226,7 +226,7 @@ impl Phase {
             timeline: raw.timeline,
             writes_at: Vec::new(),
             measures: BTreeMap::new(),
-            account: Account::of(ledger),
+            account: Account::from_ledger(ledger),
         };
         phase.derive();
         phase

@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn contents_are_taken_down_by_file_and_nothing_else_is() {
-        let device = Witness::new(Memory::new(64), Contents::of(&Cause::reasons()));
+        let device = Witness::new(Memory::new(64), Contents::from_reasons(&Cause::reasons()));
         let (data, contents) = (vec![0; 4 * BLOCK], Cause::UserData);
         device.write(Lba(1), &data, Tag { owner: 9, ..contents.tag() }).unwrap();
         device.begin();

@@ -77,7 +77,7 @@ fn asked(bios: &BTreeMap<Place, Bio>, (major, sector): Place) -> Option<Bio> {
 }
 
 impl Askers {
-    /// Names of the processes in events returned by [`hear`](Self::hear).
+    /// Names of the processes in events returned by [`attribute`](Self::attribute).
     pub fn names(&self) -> &Names {
         &self.names
     }
@@ -111,10 +111,10 @@ impl Askers {
 
     /// Returns the event with the process that made the request. `names` has the event's names, and `called` names
     /// files.
-    pub fn hear(&mut self, mut event: Event, names: &Names, called: &mut dyn Called) -> Event {
+    pub fn attribute(&mut self, mut event: Event, names: &Names, called: &mut dyn Called) -> Event {
         let name = names.name(event.process);
         let asker = if event.action == Action::Issue { self.asker(&event, name) } else { None };
-        event.process = asker.unwrap_or_else(|| self.says(&event, names, called));
+        event.process = asker.unwrap_or_else(|| self.resolve(&event, names, called));
         if event.action == Action::Queue {
             self.remember(&event);
         }
@@ -122,7 +122,7 @@ impl Askers {
     }
 
     /// The process of an event, or a descriptive name in its place.
-    fn says(&mut self, event: &Event, names: &Names, called: &mut dyn Called) -> Process {
+    fn resolve(&mut self, event: &Event, names: &Names, called: &mut dyn Called) -> Process {
         let name = names.name(event.process);
         if !works_for_anybody(name) {
             return self.names.number(name.as_bytes());
@@ -154,11 +154,11 @@ impl Attributed {
 }
 
 impl Events for Attributed {
-    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+    crate::passes_on!(inner: format, timed, other_counts, consumed, device, timing);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(event) = self.inner.next()? else { return Ok(None) };
-        Ok(Some(self.askers.hear(event, self.inner.names(), &mut ByNumber)))
+        Ok(Some(self.askers.attribute(event, self.inner.names(), &mut ByNumber)))
     }
     fn names(&self) -> &Names {
         self.askers.names()
@@ -182,7 +182,7 @@ impl WithFiles {
 }
 
 impl Events for WithFiles {
-    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+    crate::passes_on!(inner: format, timed, other_counts, consumed, device, timing);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(mut event) = self.inner.next()? else { return Ok(None) };
@@ -191,7 +191,7 @@ impl Events for WithFiles {
             return Ok(Some(event));
         }
         let names = self.names.get_or_insert_with(|| theirs.clone());
-        let heard = self.askers.hear(event, theirs, &mut ByNumber);
+        let heard = self.askers.attribute(event, theirs, &mut ByNumber);
         let file = self.askers.names().writeback(heard.process);
         let file = file.and_then(|writeback| names.number_of_writeback(writeback));
         event.process = file.unwrap_or_else(|| names.number(theirs.name(event.process).as_bytes()));
@@ -232,12 +232,12 @@ mod tests {
     fn who(askers: &mut Askers, event: Event, name: &str) -> String {
         let mut names = Names::default();
         let process = names.number(name.as_bytes());
-        let heard = askers.hear(Event { process, ..event }, &names, &mut ByNumber);
+        let heard = askers.attribute(Event { process, ..event }, &names, &mut ByNumber);
         askers.names().name(heard.process).to_owned()
     }
 
     #[test]
-    fn a_request_is_whose_who_asked_on_the_disk_or_its_partition() {
+    fn a_request_belongs_to_the_process_that_queued_it_on_the_disk_or_its_partition() {
         let mut askers = Askers::default();
         let read = |action, minor, sector| event(action, minor, Op::Read, Flags::empty(), sector);
         assert_eq!(who(&mut askers, read(Action::Queue, 1, 80), "cat"), "cat");
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernels_threads_ask_for_is_called_what_it_is() {
+    fn requests_of_kernel_threads_have_descriptive_names() {
         let mut askers = Askers::default();
         let write = |action, flags| event(action, 0, Op::Write, flags, 8);
         assert_eq!(who(&mut askers, write(Action::Queue, Flags::empty()), "kworker/u4:2"), WRITEBACK);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_of_an_inode_is_called_by_it_and_who_made_it_dirty() {
+    fn a_writeback_is_named_after_the_inode_and_its_dirtying_processes() {
         let (mut askers, mut names) = (Askers::default(), Names::default());
         let kworker = names.number(b"kworker/u4:2");
         let by = vec![names.number(b"dd"), names.number(b"cp")];
@@ -284,7 +284,7 @@ mod tests {
         let of = names.files.writing(Written { ino: 8 << 20 | 1, by: Vec::new(), more: true, ..written });
         let mut heard = |action, minor, sector, writing, process| {
             let event = Event { writing, process, ..event(action, minor, Op::Write, Flags::SYNC, sector) };
-            let heard = askers.hear(event, &names, &mut ByNumber);
+            let heard = askers.attribute(event, &names, &mut ByNumber);
             let writeback = askers.names().writeback(heard.process).map(|w| (w.file.clone(), w.by.clone()));
             (askers.names().name(heard.process).to_owned(), writeback)
         };
@@ -296,11 +296,11 @@ mod tests {
         // A process that waits for the write is charged for it.
         let process = names.number(b"sync");
         let event = Event { writing, process, ..event(Action::Queue, 1, Op::Write, Flags::SYNC, 8) };
-        assert_eq!(askers.hear(event, &names, &mut ByNumber).process, askers.names.number(b"sync"));
+        assert_eq!(askers.attribute(event, &names, &mut ByNumber).process, askers.names.number(b"sync"));
     }
 
     #[test]
-    fn who_asks_and_is_never_served_is_forgotten() {
+    fn requests_that_are_never_issued_are_forgotten() {
         let mut askers = Askers::default();
         for n in 0..5 * REMEMBERED as u64 {
             who(&mut askers, event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
@@ -310,7 +310,7 @@ mod tests {
 
     /// A recording that has ended, except for its timing.
     #[derive(Default)]
-    struct Late(Names, crate::Others);
+    struct Late(Names, crate::OtherCounts);
 
     impl Events for Late {
         fn format(&self) -> crate::Format {
@@ -322,7 +322,7 @@ mod tests {
         fn names(&self) -> &Names {
             &self.0
         }
-        fn others(&self) -> &crate::Others {
+        fn other_counts(&self) -> &crate::OtherCounts {
             &self.1
         }
         fn consumed(&self) -> u64 {
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recordings_times_are_like_is_passed_on() {
+    fn timing_of_a_recording_is_passed_on() {
         assert_eq!(Attributed::new(Box::new(Late::default())).timing().late, 3);
         assert_eq!(WithFiles::new(Box::new(Late::default())).timing().late, 3);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::names::files::Writing;
 use crate::timing::Timing;
-use crate::{Format, Names, Others, Process, TraceError};
+use crate::{Format, Names, OtherCounts, Process, TraceError};
 
 /// Bytes of a sector, the unit of every block trace.
 pub const SECTOR: u64 = 512;
@@ -194,7 +194,7 @@ pub trait Events: Send {
     /// Names of processes in events so far.
     fn names(&self) -> &Names;
     /// Other contents seen so far.
-    fn others(&self) -> &Others;
+    fn other_counts(&self) -> &OtherCounts;
     /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
     /// The recording's name for a device, if it has names (files, hosts).
@@ -212,7 +212,7 @@ pub trait Events: Send {
 #[macro_export]
 macro_rules! passes_on {
     ($inner:ident: all) => {
-        $crate::passes_on!($inner: format, timed, names, others, consumed, device, timing);
+        $crate::passes_on!($inner: format, timed, names, other_counts, consumed, device, timing);
     };
     ($inner:ident: $($what:ident),+) => {
         $($crate::passes_on!(@ $inner $what);)+
@@ -232,9 +232,9 @@ macro_rules! passes_on {
             self.$inner.names()
         }
     };
-    (@ $inner:ident others) => {
-        fn others(&self) -> &$crate::Others {
-            self.$inner.others()
+    (@ $inner:ident other_counts) => {
+        fn other_counts(&self) -> &$crate::OtherCounts {
+            self.$inner.other_counts()
         }
     };
     (@ $inner:ident consumed) => {

@@ -1,7 +1,7 @@
 //! Which calls do programs make to a file system, by file and not by inode? Recordings of system calls.
 
 use crate::timing::Timing;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// An open file in the recording: one number from its open to its close, even if programs reuse descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -182,7 +182,7 @@ pub trait Calls: Send {
     /// The next call; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Call>, TraceError>;
     /// Other contents seen so far.
-    fn others(&self) -> &Others;
+    fn other_counts(&self) -> &OtherCounts;
     /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
     /// Timing so far, if it is read as a [`Session`](crate::session::Session).

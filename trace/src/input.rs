@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_where_they_are_said_to_be() {
+    fn bytes_are_at_the_reported_offsets() {
         let mut input = input(&(0..=255).cycle().take(1_000_000).collect::<Vec<u8>>());
         assert_eq!(input.peek(3).unwrap(), [0, 1, 2]);
         Input::take(&mut input, 2);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_what_it_was() {
+    fn written_letters_are_read_back_unchanged() {
         for op in Op::ALL {
             for flags in (0..32).map(Flags::from_bits_truncate) {
                 let sectors = u64::from(op != Op::Flush) * 8;

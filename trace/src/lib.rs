@@ -4,7 +4,7 @@
 //! reader turns the recording into one of three streams: [`block::Event`]s of block devices, [`call::Call`]s of
 //! programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the recording.
 //! (MobiBench's reader is an exception, because that format has one thread after the other.) Input that a reader cannot
-//! parse is an error with line or byte. Input that it knows and does not use is counted ([`Others`]); nothing is
+//! parse is an error with line or byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is
 //! dropped silently.
 //!
 //! Left out: writing JouleFS recordings, which the crate `record` does, and energy, which the device computes.
@@ -39,6 +39,6 @@ pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
 pub use names::files::{Files, Place, Writeback, Writing, Written};
-pub use names::{NOT_TOLD, Names, Others, Process, not_told};
+pub use names::{NOT_RECORDED, Names, OtherCounts, Process, missing_details};
 pub use opened::Opened;
 pub use recognise::{files_of, open, open_as, open_input, open_input_as};

@@ -43,7 +43,7 @@ pub(crate) struct Short {
 impl Short {
     /// `None` for a longer name.
     #[inline]
-    pub(crate) fn of(name: &[u8]) -> Option<Short> {
+    pub(crate) fn new(name: &[u8]) -> Option<Short> {
         let length = name.len();
         let ends = match length {
             8..=16 => [name.first_chunk(), name.last_chunk()].map(|eight| eight.map_or(0, |b| u64::from_le_bytes(*b))),
@@ -81,7 +81,7 @@ impl Names {
     /// The number of a name. Names beyond the first 65,536 share the last number.
     #[inline]
     pub fn number(&mut self, name: &[u8]) -> Process {
-        let Some(short) = Short::of(name) else { return self.find(name) };
+        let Some(short) = Short::new(name) else { return self.find(name) };
         let place = short.place();
         match self.recent[place] {
             (known, process) if known == short => process,
@@ -133,19 +133,19 @@ impl Names {
 }
 
 /// Contents that a reader recognised and ignored: name and count.
-pub type Others = BTreeMap<String, u64>;
+pub type OtherCounts = BTreeMap<String, u64>;
 
 /// Suffix for operations on files whose details are missing in the recording, so that a replay cannot repeat them.
-pub const NOT_TOLD: &str = "is not in the recording";
+pub const NOT_RECORDED: &str = "is not in the recording";
 
 /// Operations whose details are missing, as text; empty for most recordings.
-pub fn not_told(others: &Others) -> Vec<String> {
-    let all = others.iter().filter(|(name, _)| name.ends_with(NOT_TOLD));
+pub fn missing_details(others: &OtherCounts) -> Vec<String> {
+    let all = others.iter().filter(|(name, _)| name.ends_with(NOT_RECORDED));
     all.map(|(name, n)| format!("left out: {n} {name}")).collect()
 }
 
 /// Adds one.
-pub(crate) fn count(others: &mut Others, what: &str) {
+pub(crate) fn count(others: &mut OtherCounts, what: &str) {
     match others.get_mut(what) {
         Some(n) => *n += 1,
         None => _ = others.insert(what.to_owned(), 1),
@@ -153,7 +153,7 @@ pub(crate) fn count(others: &mut Others, what: &str) {
 }
 
 /// Adds `n`.
-pub(crate) fn count_many(others: &mut Others, what: &str, n: u64) {
+pub(crate) fn count_many(others: &mut OtherCounts, what: &str, n: u64) {
     match others.get_mut(what) {
         Some(seen) => *seen = seen.saturating_add(n),
         None => _ = others.insert(what.into(), n),
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_all_lengths_are_told_from_each_other() {
+    fn names_of_all_lengths_are_distinguished() {
         let letters = b"ab";
         let mut names = Names::default();
         let mut all: Vec<(Vec<u8>, Process)> = Vec::new();

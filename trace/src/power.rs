@@ -2,7 +2,7 @@
 //!
 //! Left out: the meaning of differences, which the comparison of runs defines.
 
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// Value of a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,7 +33,7 @@ pub trait Readings: Send {
     /// Names of the channels in readings so far.
     fn channels(&self) -> &[String];
     /// Other contents seen so far.
-    fn others(&self) -> &Others;
+    fn other_counts(&self) -> &OtherCounts;
     /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
 }

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_counters_is_told_so() {
+    fn a_machine_without_counters_gets_an_explanation() {
         let empty = tempfile::tempdir().unwrap();
         for root in [empty.path(), Path::new("/nowhere/at/all")] {
             let e = Counters::open(root).unwrap_err();

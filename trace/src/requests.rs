@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
 use crate::stacks::{LeftOut, Stacks};
-use crate::{Names, Others, Process, TraceError};
+use crate::{Names, OtherCounts, Process, TraceError};
 
 /// Actions that can represent a request: the first of these that occurs is used.
 pub const PREFERENCE: [Action; 4] = [Action::Issue, Action::Complete, Action::Insert, Action::Queue];
@@ -155,8 +155,8 @@ impl Requests {
         self.events.names()
     }
     /// Other contents of the recording so far.
-    pub fn others(&self) -> &Others {
-        self.events.others()
+    pub fn other_counts(&self) -> &OtherCounts {
+        self.events.other_counts()
     }
 
     /// Requests so far without a completion; 0 if the recording has no completions.
@@ -192,7 +192,7 @@ impl Requests {
             let count = self.counts.entry((event.action, event.op)).or_default();
             count.0 += 1;
             count.1 = count.1.saturating_add(event.bytes());
-            self.stacks.hear(&event);
+            self.stacks.add(&event);
             if event.action == Action::Complete {
                 self.done(&event);
             }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::Format;
 
-    struct List(std::vec::IntoIter<Event>, Names, Others);
+    struct List(std::vec::IntoIter<Event>, Names, OtherCounts);
     impl Events for List {
         fn format(&self) -> Format {
             Format::Blktrace
@@ -264,7 +264,7 @@ mod tests {
         fn names(&self) -> &Names {
             &self.1
         }
-        fn others(&self) -> &Others {
+        fn other_counts(&self) -> &OtherCounts {
             &self.2
         }
         fn consumed(&self) -> u64 {
@@ -293,13 +293,13 @@ mod tests {
 
     /// Reads to the end.
     fn without_end(events: Vec<Event>) -> u64 {
-        let mut requests = Requests::new(Box::new(List(events.into_iter(), Names::default(), Others::new())));
+        let mut requests = Requests::new(Box::new(List(events.into_iter(), Names::default(), OtherCounts::new())));
         while requests.seen().unwrap().is_some() {}
         requests.without_end()
     }
 
     #[test]
-    fn every_request_without_an_end_is_counted_where_ends_are_told() {
+    fn requests_without_a_completion_are_counted_if_completions_are_recorded() {
         let asked = |sector| event(sector, Action::Issue, Op::Write, sector, 8, Flags::empty());
         let end = event(9, Action::Complete, Op::Write, 8, 8, Flags::empty());
         let many = UNDER_WAY as u64 + 10;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     fn all(events: Vec<Event>) -> (Action, Vec<Seen>) {
-        let list = List(events.into_iter(), Names::default(), Others::new());
+        let list = List(events.into_iter(), Names::default(), OtherCounts::new());
         let mut requests = Requests::new(Box::new(list));
         let mut out = Vec::new();
         while let Some(seen) = requests.seen().unwrap() {
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_back_and_given_again_is_one_request_and_what_is_made_again_is_two() {
+    fn a_requeued_request_is_one_and_a_repeated_request_is_two() {
         let read = |t, action, sector| event(t, action, Op::Read, sector, 8, Flags::empty());
         let events = vec![
             read(0, Action::Issue, 8),
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_stand_for_requests_where_there_is_nothing_else() {
+    fn completions_represent_requests_if_there_are_no_other_events() {
         let done = |t| event(t, Action::Complete, Op::Read, t, 8, Flags::empty());
         let (action, seen) = all((0..5).map(done).collect());
         assert_eq!((action, seen.len()), (Action::Complete, 5));

@@ -9,7 +9,7 @@
 //! A pause is the time between the end of the last activity, if ends are recorded, and the next event or call. Late
 //! events from before the last shortened pause are corrected only by that pause.
 //!
-//! Left out: a reader's counts of other contents ([`Others`]), which are still those of the whole recording.
+//! Left out: a reader's counts of other contents ([`OtherCounts`]), which are still those of the whole recording.
 
 mod before;
 
@@ -19,7 +19,7 @@ use self::before::Before;
 use crate::block::{Event, Events};
 use crate::call::{Call, Calls};
 use crate::timing::Timing;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// A part of a recording. Times are nanoseconds since its first event or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ enum Place {
 }
 
 impl Line {
-    fn of(span: Span) -> Self {
+    fn new(span: Span) -> Self {
         Line { span, timing: Timing { pause_counts_ns: span.max_gap, ..Timing::default() }, ..Line::default() }
     }
 
@@ -119,7 +119,7 @@ pub enum Lies {
 impl Part {
     /// Nothing has been placed yet.
     pub fn new(span: Span) -> Self {
-        Part(Line::of(span))
+        Part(Line::new(span))
     }
 
     /// Places a record that begins at `time` and lasts `took`.
@@ -132,7 +132,7 @@ impl Part {
     }
 
     /// Places a record that is no activity and ends no pause, such as background work: its time in the part.
-    pub fn beside(&mut self, time: u64) -> Option<u64> {
+    pub fn place_inactive(&mut self, time: u64) -> Option<u64> {
         let since = time.saturating_sub(*self.0.first.get_or_insert(time));
         if self.0.span.to.is_some_and(|to| since >= to) {
             return None;
@@ -161,12 +161,12 @@ impl<T: ?Sized> Session<T> {
     /// Wraps a recording at its beginning.
     pub fn new(inner: Box<T>, span: Span) -> Self {
         let before = Before::default();
-        Session { line: Line::of(span), latest: 0, latest_of: FxHashMap::default(), before, inner }
+        Session { line: Line::new(span), latest: 0, latest_of: FxHashMap::default(), before, inner }
     }
 }
 
 impl Events for Session<dyn Events> {
-    crate::passes_on!(inner: format, timed, names, others, consumed, device);
+    crate::passes_on!(inner: format, timed, names, other_counts, consumed, device);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.inner.next()? {
@@ -193,24 +193,24 @@ impl Calls for Session<dyn Calls> {
             }
             let Some(call) = self.inner.next()? else { return Ok(None) };
             match self.line.place(call.time, call.took.unwrap_or(0)) {
-                Place::Before => self.before.was(&call),
+                Place::Before => self.before.track(&call),
                 Place::After => {}
                 Place::In(time) => {
                     let latest = self.latest_of.entry(call.thread).or_default();
                     self.line.timing.in_order(latest, call.time, 1);
-                    self.line.timing.opened_before += u64::from(self.before.wants(Call { time, ..call }));
+                    self.line.timing.opened_before += u64::from(self.before.push(Call { time, ..call }));
                 }
             }
         }
     }
-    fn others(&self) -> &Others {
-        self.inner.others()
+    fn other_counts(&self) -> &OtherCounts {
+        self.inner.other_counts()
     }
     fn consumed(&self) -> u64 {
         self.inner.consumed()
     }
     fn timing(&self) -> Timing {
-        self.line.timing.beside(self.inner.timing())
+        self.line.timing.with_reader(self.inner.timing())
     }
 }
 
@@ -221,14 +221,14 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn placed(span: Span, times: &[u64]) -> (Vec<u64>, Timing) {
-        let mut line = Line::of(span);
+        let mut line = Line::new(span);
         let places: Vec<Place> = times.iter().map(|t| line.place(*t, 0)).collect();
         let inside = places.into_iter().filter_map(|p| if let Place::In(time) = p { Some(time) } else { None });
         (inside.collect(), line.timing)
     }
 
     #[test]
-    fn a_session_is_what_lies_between_two_times_since_the_beginning() {
+    fn a_session_lies_between_two_times_since_the_beginning() {
         let times = [1000 * S, 1001 * S, 1002 * S, 1003 * S];
         let (all, timing) = placed(Span::default(), &times);
         assert_eq!((&all[..], timing), (&times[..], Timing::default()));
@@ -246,15 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_begins_when_what_was_under_way_has_ended() {
-        let mut line = Line::of(Span { max_gap: Some(5 * S), ..Span::default() });
+    fn a_pause_begins_when_running_requests_have_ended() {
+        let mut line = Line::new(Span { max_gap: Some(5 * S), ..Span::default() });
         assert_eq!(line.place(S, 30 * S), Place::In(S));
         assert_eq!(line.place(33 * S, 0), Place::In(33 * S));
         assert_eq!(line.place(43 * S, 0), Place::In(38 * S));
     }
 
     #[test]
-    fn what_is_told_after_a_pause_and_was_before_it_stays_before_it() {
+    fn late_events_from_before_a_pause_stay_before_it() {
         let span = Span { max_gap: Some(5 * S), ..Span::default() };
         // The last two were before the first pause and in the middle of it.
         let (times, timing) = placed(span, &[S, 2 * S, 100 * S, 2 * S, 50 * S, 101 * S]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_order_is_counted_with_how_far() {
+    fn events_out_of_order_are_counted_with_the_largest_distance() {
         let (mut line, mut latest) = (Line::default(), 0);
         [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.timing.in_order(&mut latest, *t, 1));
         assert_eq!((line.timing.late, line.timing.late_ns), (2, 4));
@@ -276,7 +276,7 @@ mod tests {
         let span = Span { max_gap: Some(0), ..Span::default() };
         let (times, timing) = placed(span, &[0, u64::MAX, 0, u64::MAX]);
         assert_eq!((times, timing.pauses_ns), (vec![0; 4], u64::MAX));
-        let mut line = Line::of(span);
+        let mut line = Line::new(span);
         assert_eq!(line.place(u64::MAX, u64::MAX), Place::In(u64::MAX));
     }
 }

@@ -80,7 +80,7 @@ pub struct Stacks {
 impl Stacks {
     /// Adds the next event.
     #[inline]
-    pub fn hear(&mut self, event: &Event) {
+    pub fn add(&mut self, event: &Event) {
         if self.devices.get(self.last).is_none_or(|(id, _)| *id != event.device) {
             let next = self.devices.len();
             if next == MOST && !self.places.contains_key(&event.device) {
@@ -197,7 +197,7 @@ impl LeftOut {
     }
 
     /// The reason as text.
-    pub fn said(&self) -> String {
+    pub fn reason(&self) -> String {
         let to: Vec<String> = self.passes_on_to.iter().map(ToString::to_string).collect();
         let to = if to.is_empty() { String::new() } else { format!("passes on to {}", to.join(" and ")) };
         match self.why {
@@ -230,7 +230,7 @@ mod tests {
 
     fn left_out(action: Action, events: &[(Action, DeviceId, u64, Option<DeviceId>)]) -> Vec<(DeviceId, Why)> {
         let mut stacks = Stacks::default();
-        events.iter().for_each(|(action, device, at, from)| stacks.hear(&event(*action, *device, *at, *from)));
+        events.iter().for_each(|(action, device, at, from)| stacks.add(&event(*action, *device, *at, *from)));
         stacks.left_out(action, Format::Ftrace).into_iter().map(|l| (l.device, l.why)).collect()
     }
 
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_no_requests_is_said_and_what_is_given_some_that_are_given_on_is_left_out() {
+    fn devices_without_requests_are_reported_and_devices_that_pass_requests_on_are_left_out() {
         use Action::{Issue, Queue, Remap};
         let bios = [(Queue, MAPPED, 1, None), (Remap, DISK, 2, Some(MAPPED)), (Issue, DISK, 2, None)];
         assert_eq!(left_out(Issue, &bios), [(MAPPED, Why::GivenNone)]);
@@ -257,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_is_left_out_beside_a_disk_and_counted_alone_or_where_numbers_are_not_the_kernels() {
+    fn a_loop_device_is_left_out_next_to_a_disk_and_counted_alone_or_with_foreign_numbers() {
         let both = [(Action::Issue, LOOPED, 1, None), (Action::Issue, DISK, 2, None)];
         assert_eq!(left_out(Action::Issue, &both), [(LOOPED, Why::Loop)]);
         assert_eq!(left_out(Action::Issue, &both[..1]), []);
         let mut stacks = Stacks::default();
-        both.iter().for_each(|(action, device, at, from)| stacks.hear(&event(*action, *device, *at, *from)));
+        both.iter().for_each(|(action, device, at, from)| stacks.add(&event(*action, *device, *at, *from)));
         assert_eq!(stacks.left_out(Action::Issue, Format::MsrCsv), []);
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let mut stacks = Stacks::default();
         for minor in 0..3 * MOST as u32 {
             let device = DeviceId { major: 8, minor };
-            stacks.hear(&event(Action::Remap, device, 0, Some(MAPPED)));
+            stacks.add(&event(Action::Remap, device, 0, Some(MAPPED)));
         }
         assert!(stacks.devices.len() == MOST && stacks.passages.len() == MOST && stacks.pending.len() == PENDING);
     }

@@ -37,7 +37,7 @@ impl Timing {
     }
 
     /// Adds the counts of a reader that sorts.
-    pub(crate) fn beside(self, reader: Timing) -> Timing {
+    pub(crate) fn with_reader(self, reader: Timing) -> Timing {
         Timing { late: self.late + reader.late, late_ns: self.late_ns.max(reader.late_ns), ..self }
     }
 }

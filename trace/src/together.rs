@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_without_a_gap_is_one_part_and_again_is_counted() {
+    fn reads_without_a_gap_are_one_part_and_repeats_are_counted() {
         let found = parts(vec![
             open(1, "/a"),
             read(1, None, 5000),

@@ -94,7 +94,7 @@ pub(crate) fn works_for_anybody(name: &str) -> bool {
 }
 
 impl Writings {
-    fn of(&mut self, inode: Inode) -> &mut Dirtiers {
+    fn dirtiers_mut(&mut self, inode: Inode) -> &mut Dirtiers {
         if !self.young.contains_key(&inode) {
             if self.young.len() == REMEMBERED {
                 self.old = std::mem::take(&mut self.young);
@@ -110,13 +110,13 @@ impl Writings {
     }
 
     /// Handles an event of a thread with this number and name.
-    pub(crate) fn hear(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
+    pub(crate) fn add(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
         let inode = (notice.place, notice.ino);
         match notice.what {
             What::Dirtied => {
                 let name = names.name(process);
                 if !name.is_empty() && !works_for_anybody(name) {
-                    self.of(inode).add(process);
+                    self.dirtiers_mut(inode).add(process);
                 }
             }
             What::Begins => {
@@ -131,7 +131,7 @@ impl Writings {
                     && left
                     && open.inode == inode
                 {
-                    self.of(inode).join(open.by);
+                    self.dirtiers_mut(inode).join(open.by);
                 }
             }
         }
@@ -193,20 +193,20 @@ mod tests {
     const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
     const PARTITION: DeviceId = DeviceId { major: 8, minor: 1 };
 
-    struct Told {
+    struct Events {
         writings: Writings,
         names: Names,
         time: u64,
     }
 
-    impl Told {
+    impl Events {
         fn new() -> Self {
-            Told { writings: Writings::default(), names: Names::default(), time: 0 }
+            Events { writings: Writings::default(), names: Names::default(), time: 0 }
         }
-        fn hear(&mut self, pid: u32, name: &str, place: &str, ino: u64, what: What) {
+        fn add(&mut self, pid: u32, name: &str, place: &str, ino: u64, what: What) {
             self.time += 1;
             let (process, place) = (self.names.number(name.as_bytes()), self.names.files.place_named(place.as_bytes()));
-            self.writings.hear(Notice { what, place, ino }, (self.time, pid, process), &self.names);
+            self.writings.add(Notice { what, place, ino }, (self.time, pid, process), &self.names);
         }
         fn part_of(&mut self, pid: u32, device: DeviceId) -> Option<(u64, Vec<String>, (u32, u32))> {
             let writing = self.writings.part_of(self.time, pid, device, &mut self.names);
@@ -221,67 +221,67 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_asks_for_between_beginning_and_end_is_the_inodes_and_nothing_else() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:0", 12, What::Dirtied);
-        t.hear(8, "cp", "8:0", 13, What::Dirtied);
-        t.hear(9, "cat", "8:0", 13, What::Dirtied);
-        t.hear(3, "kworker/1", "8:0", 13, What::Dirtied);
+    fn exactly_the_requests_between_begin_and_end_belong_to_the_inode() {
+        let mut t = Events::new();
+        t.add(7, "dd", "8:0", 12, What::Dirtied);
+        t.add(8, "cp", "8:0", 13, What::Dirtied);
+        t.add(9, "cat", "8:0", 13, What::Dirtied);
+        t.add(3, "kworker/1", "8:0", 13, What::Dirtied);
         assert_eq!(t.part_of(3, PARTITION), None);
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
-        t.hear(4, "kworker/2", "8:0", 13, What::Begins);
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
+        t.add(4, "kworker/2", "8:0", 13, What::Begins);
         assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
         assert_eq!(t.part_of(4, PARTITION), Some((13, names(&["cp", "cat"]), (8, 1))));
         assert_eq!(t.part_of(5, PARTITION), None);
-        t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: false });
+        t.add(3, "kworker/1", "8:0", 12, What::Ends { left: false });
         assert_eq!(t.part_of(3, PARTITION), None);
     }
 
     #[test]
     fn dirtiers_count_until_their_pages_are_written() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:0", 12, What::Dirtied);
+        let mut t = Events::new();
+        t.add(7, "dd", "8:0", 12, What::Dirtied);
         for (left, then) in [(true, names(&["dd", "cp"])), (false, names(&["cp"]))] {
-            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            t.add(3, "kworker/1", "8:0", 12, What::Begins);
             assert_eq!(t.part_of(3, DISK).unwrap().1[0], "dd");
-            t.hear(8, "cp", "8:0", 12, What::Dirtied);
-            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left });
-            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            t.add(8, "cp", "8:0", 12, What::Dirtied);
+            t.add(3, "kworker/1", "8:0", 12, What::Ends { left });
+            t.add(3, "kworker/1", "8:0", 12, What::Begins);
             assert_eq!(t.part_of(3, DISK).unwrap().1, then);
             // As if nothing had been written.
-            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: true });
+            t.add(3, "kworker/1", "8:0", 12, What::Ends { left: true });
         }
     }
 
     #[test]
-    fn who_is_told_by_partition_and_what_goes_to_a_disk_below_is_found() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:1", 12, What::Dirtied);
-        t.hear(7, "dd", "8:2", 12, What::Dirtied);
-        t.hear(8, "cp", "253:0", 5, What::Dirtied);
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+    fn dirtying_processes_recorded_by_partition_and_requests_to_a_lower_disk_are_found() {
+        let mut t = Events::new();
+        t.add(7, "dd", "8:1", 12, What::Dirtied);
+        t.add(7, "dd", "8:2", 12, What::Dirtied);
+        t.add(8, "cp", "253:0", 5, What::Dirtied);
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
         assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
-        t.hear(3, "kworker/1", "253:0", 5, What::Begins);
+        t.add(3, "kworker/1", "253:0", 5, What::Begins);
         assert_eq!(t.part_of(3, DISK), Some((5, names(&["cp"]), (253, 0))));
-        t.hear(3, "kworker/1", "btrfs-1", 257, What::Begins);
+        t.add(3, "kworker/1", "btrfs-1", 257, What::Begins);
         assert_eq!(t.part_of(3, DISK), Some((257, Vec::new(), (8, 0))));
     }
 
     #[test]
     fn many_dirtiers_and_inodes_take_bounded_room() {
-        let mut t = Told::new();
+        let mut t = Events::new();
         for n in 0..9 {
-            t.hear(n, &format!("p{n}"), "8:0", 1, What::Dirtied);
+            t.add(n, &format!("p{n}"), "8:0", 1, What::Dirtied);
         }
         assert_eq!(t.writings.take((t.names.files.place_named(b"8:0"), 1)).by.len(), NAMED);
         for n in 0..5 * REMEMBERED as u64 {
-            t.hear(7, "dd", "8:0", n, What::Dirtied);
-            t.hear(n as u32, "kworker/1", "8:0", n + 1, What::Begins);
+            t.add(7, "dd", "8:0", n, What::Dirtied);
+            t.add(n as u32, "kworker/1", "8:0", n + 1, What::Begins);
         }
         assert!(t.writings.young.len() <= REMEMBERED && t.writings.old.len() <= REMEMBERED);
         assert!(t.writings.open.len() <= REMEMBERED);
         // A thread without an end event has finished after a timeout.
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
         t.time += LONGEST + 1;
         assert_eq!(t.part_of(3, DISK), None);
     }

@@ -6,7 +6,7 @@ use trace::block::{Action, DeviceId, Event, Flags, Op};
 use crate::text::{line_of, read, survives_damage};
 
 /// The event of a line, with the name of its process.
-fn one(line: &str) -> (Event, String) {
+fn event_of(line: &str) -> (Event, String) {
     let seen = read(format!("{line}\n").as_bytes());
     assert!(seen.error.is_none(), "{line}: {:?}", seen.error);
     assert_eq!(seen.events.len(), 1, "{line}");
@@ -20,14 +20,14 @@ fn line(rest: &str) -> String {
 
 /// Action, operation, flags, sectors, error and process of a line.
 fn happened(rest: &str) -> (Action, Op, Flags, u64, u64, u32, String) {
-    let (e, name) = one(&line(rest));
+    let (e, name) = event_of(&line(rest));
     (e.action, e.op, e.flags, e.sector, e.sectors, e.error, name)
 }
 
 #[test]
-fn a_line_says_when_where_and_who() {
+fn a_line_has_time_device_and_process() {
     let (event, name) =
-        one("259,1234  17   123456 86400.000000001 1234567  D  WS 223490 + 8 [kworker/u16:1+flush-259:0]");
+        event_of("259,1234  17   123456 86400.000000001 1234567  D  WS 223490 + 8 [kworker/u16:1+flush-259:0]");
     assert_eq!(event.time, 86_400_000_000_001);
     assert_eq!(event.device, DeviceId { major: 259, minor: 1234 });
     assert_eq!((event.cpu, event.pid, event.bytes()), (17, 1_234_567, 4096));
@@ -94,7 +94,7 @@ fn flushes_have_no_sectors_and_names_may_hold_anything() {
 }
 
 #[test]
-fn who_ends_something_is_known_by_what_it_did_before() {
+fn the_process_of_a_completion_is_known_from_its_earlier_events() {
     let text = format!("{}\n{}\n", line("Q   W 8 + 8 [dd]"), line("C   W 8 + 8 [0]"));
     assert_eq!(read(text.as_bytes()).names, ["dd", "dd"]);
 }
@@ -159,7 +159,7 @@ fn lines_of_another_format_are_refused_with_the_reason() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_is_whole() {
+fn a_recording_cut_anywhere_gives_its_complete_records() {
     let good: String = [
         line("Q   W 8 + 8 [dd]"),
         line("A   W 8 + 8 <- (8,1) 223427"),

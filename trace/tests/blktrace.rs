@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use trace::block::{Action, Event, Op};
 use trace::requests::Requests;
-use trace::{Format, Opened, Others, open};
+use trace::{Format, Opened, OtherCounts, open};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/blktrace").join(name)
 }
 
 /// Events with the names of their processes, and counts of other records.
-fn all(path: &Path) -> (Vec<(Event, String)>, Others, Format) {
+fn all(path: &Path) -> (Vec<(Event, String)>, OtherCounts, Format) {
     let Ok(Opened::Blocks(mut events)) = open(path) else { panic!("{}: not opened", path.display()) };
     let mut told = Vec::new();
     while let Some(event) = events.next().unwrap() {
         told.push((event, events.names().name(event.process).to_owned()));
     }
-    (told, events.others().clone(), events.format())
+    (told, events.other_counts().clone(), events.format())
 }
 
 /// The same with the first event at 0, and processes only by name and number. Events of two CPUs in the same nanosecond
@@ -102,7 +102,7 @@ fn totals_are_those_of_blkparses_own_table() {
 }
 
 #[test]
-fn statistics_count_what_blkparse_says_was_dispatched() {
+fn statistics_count_the_requests_that_blkparse_counts_as_dispatched() {
     for (records, text) in [("vda.blktrace.1.zst", "vda.blkparse.zst"), ("vdb.blktrace.zst", "vdb.blkparse.zst")] {
         let text = zstd::decode_all(std::fs::File::open(fixture(text)).unwrap()).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -134,7 +134,7 @@ fn events_of_all_processors_come_in_the_order_of_their_times() {
 }
 
 #[test]
-fn what_is_no_event_is_counted() {
+fn other_records_are_counted() {
     let beside = |name: &str| {
         let others = all(&fixture(name)).1;
         others.into_iter().map(|(what, n)| format!("{n} {what}")).collect::<Vec<_>>()

@@ -5,7 +5,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use trace::block::{Action, DeviceId, Event, Flags, Op};
-use trace::{At, Input, Opened, Others, TraceError, open, open_input};
+use trace::{At, Input, Opened, OtherCounts, TraceError, open, open_input};
 
 /// The fields of a record.
 #[derive(Clone, Debug)]
@@ -120,12 +120,12 @@ fn records_of(name: &str) -> Vec<Record> {
 struct Seen {
     events: Vec<Event>,
     names: Vec<String>,
-    others: Others,
+    others: OtherCounts,
     error: Option<TraceError>,
 }
 
 fn to_end(opened: Result<Opened, TraceError>) -> Seen {
-    let mut seen = Seen { events: Vec::new(), names: Vec::new(), others: Others::new(), error: None };
+    let mut seen = Seen { events: Vec::new(), names: Vec::new(), others: OtherCounts::new(), error: None };
     match opened {
         Ok(Opened::Blocks(mut reader)) => {
             loop {
@@ -142,7 +142,7 @@ fn to_end(opened: Result<Opened, TraceError>) -> Seen {
                 }
             }
             assert!(matches!(reader.next(), Ok(None)), "something after the end");
-            seen.others = reader.others().clone();
+            seen.others = reader.other_counts().clone();
         }
         Ok(_) => panic!("no recording of a block device"),
         Err(e) => seen.error = Some(e),
@@ -245,7 +245,7 @@ fn names_are_those_of_notes_and_errors_are_positive() {
 }
 
 #[test]
-fn what_the_kernel_lost_is_counted_for_each_processor() {
+fn events_lost_by_the_kernel_are_counted_for_each_cpu() {
     let on = |cpu: u32, sequence: u32| Record { cpu, ..Record::new(sequence, QUEUE) };
     let seen = good(&file(&[on(0, 1), on(1, 1), on(0, 2), on(0, 6), on(1, 2), on(1, 5)], 7, false));
     assert_eq!(seen.events.len(), 6);
@@ -320,7 +320,7 @@ fn some(n: usize) -> Vec<Record> {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_is_whole() {
+fn a_recording_cut_anywhere_gives_its_complete_records() {
     for (version, big) in [(7, false), (7, true), (8, false)] {
         let records = some(12);
         let bytes = file(&records, version, big);
@@ -373,7 +373,7 @@ fn every_byte_may_be_wrong() {
 }
 
 #[test]
-fn damage_is_told_with_its_place_after_all_that_is_before_it() {
+fn damage_is_reported_with_its_place_after_all_earlier_records() {
     let records = some(12);
     let mut bytes = file(&records, 7, false);
     let at = bytes.len();
@@ -394,7 +394,7 @@ fn damage_is_told_with_its_place_after_all_that_is_before_it() {
 }
 
 #[test]
-fn zeroes_at_the_end_are_a_recording_that_nobody_closed() {
+fn zeroes_at_the_end_are_a_recording_that_was_not_closed() {
     let records = some(12);
     let mut bytes = file(&records, 7, false);
     let end = bytes.len();

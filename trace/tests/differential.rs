@@ -48,7 +48,7 @@ fn as_many_runs_as_components_are_the_differences_themselves() {
 }
 
 #[test]
-fn prices_of_operations_bytes_and_runs_are_told_apart() {
+fn prices_of_operations_bytes_and_runs_are_separated() {
     let components = [
         component("idle", Per::Second),
         component("call", Per::Operation),
@@ -75,7 +75,7 @@ fn prices_of_operations_bytes_and_runs_are_told_apart() {
 }
 
 #[test]
-fn what_the_runs_leave_open_is_named() {
+fn undetermined_components_are_named() {
     let components = ["screen", "cpu", "memory", "storage"].map(|n| component(n, Per::Second));
     let open = |runs: &[Run]| match solve(&components, runs, 0).unwrap_err() {
         Undetermined::Components(names) => names,
@@ -94,7 +94,7 @@ fn what_the_runs_leave_open_is_named() {
 }
 
 #[test]
-fn a_run_that_contradicts_the_others_is_seen() {
+fn a_run_that_contradicts_other_runs_is_detected() {
     let components = ["screen", "cpu"].map(|n| component(n, Per::Second));
     let three = |joules: f64, seconds: f64| {
         [took(joules * 0.999, seconds), took(joules, seconds), took(joules * 1.001, seconds)]
@@ -273,7 +273,7 @@ fn channels_of_a_phones_rails_are_added_up_over_the_same_time() {
 }
 
 #[test]
-fn a_plan_that_does_not_fit_says_where() {
+fn an_invalid_plan_is_refused_with_the_place() {
     for (from, to, words) in [
         ("channel = \"main\"", "", "run \"idle\": idle.csv: say which channel: it has main, usb"),
         ("channel = \"main\"", "channel = \"aux\"", "no channel \"aux\": it has main, usb"),

@@ -13,7 +13,7 @@ fn fixture(name: &str) -> Vec<u8> {
     zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-fn told(events: &[Event]) -> Vec<(Op, u64, u64)> {
+fn extents(events: &[Event]) -> Vec<(Op, u64, u64)> {
     events.iter().map(|e| (e.op, e.sector, e.sectors)).collect()
 }
 
@@ -36,7 +36,7 @@ fn log(sector: usize, counted: u64, entries: &[[u64; 3]]) -> Vec<u8> {
 }
 
 #[test]
-fn what_qemu_was_asked_is_in_its_log() {
+fn requests_to_qemu_are_in_its_log() {
     // QEMU logs `write -f` as a write and a flush, and closing the disk flushes twice.
     let (w, f, d) = (Op::Write, Op::Flush, Op::Discard);
     let asked = [
@@ -55,10 +55,10 @@ fn what_qemu_was_asked_is_in_its_log() {
         assert!(seen.error.is_none(), "{:?}", seen.error);
         let mut left = asked.iter();
         let mut next = left.next();
-        for told in told(&seen.events) {
+        for extent in extents(&seen.events) {
             match next {
-                Some(asked) if *asked == told => next = left.next(),
-                _ => assert_eq!(told, (f, 0, 0), "{name}: {next:?}"),
+                Some(asked) if *asked == extent => next = left.next(),
+                _ => assert_eq!(extent, (f, 0, 0), "{name}: {next:?}"),
             }
         }
         assert_eq!(next, None, "{name}");
@@ -67,7 +67,7 @@ fn what_qemu_was_asked_is_in_its_log() {
 }
 
 #[test]
-fn linux_tells_of_metadata_fua_and_marks() {
+fn linux_logs_metadata_fua_and_marks() {
     let seen = read(&fixture("dm-ext4.log.zst"));
     assert!(seen.error.is_none(), "{:?}", seen.error);
     // One per `dmsetup message`, and one for the end, from Linux itself.
@@ -97,13 +97,13 @@ fn there_are_no_times() {
 fn larger_sectors_are_counted_in_sectors_of_512_bytes() {
     let seen = read(&log(4096, 3, &[[1, 2, 1], [0, 0, 1], [10, 1 << 20, 4]]));
     assert!(seen.error.is_none(), "{:?}", seen.error);
-    assert_eq!(told(&seen.events), [(Op::Write, 8, 16), (Op::Flush, 0, 0), (Op::Discard, 80, 8 << 20)]);
+    assert_eq!(extents(&seen.events), [(Op::Write, 8, 16), (Op::Flush, 0, 0), (Op::Discard, 80, 8 << 20)]);
     assert_eq!(seen.events[0].flags, Flags::PREFLUSH);
     assert_eq!(seen.events[1].flags, Flags::empty());
 }
 
 #[test]
-fn what_the_log_does_not_count_is_not_read_and_told() {
+fn entries_beyond_the_count_are_not_read_but_reported() {
     let entries = [[0, 8, 0], [8, 8, 0], [16, 8, 0]];
     for counted in 0..3 {
         let seen = read(&log(512, counted, &entries));
@@ -119,7 +119,7 @@ fn what_the_log_does_not_count_is_not_read_and_told() {
 }
 
 #[test]
-fn a_log_cut_anywhere_gives_what_is_whole() {
+fn a_log_cut_anywhere_gives_its_complete_entries() {
     let bytes = log(512, 3, &[[0, 1, 0], [8, 8, 4], [0, 0, 1]]);
     let ends = [512 + 1024, 512 + 1536, 512 + 2048];
     for cut in 8..bytes.len() {
@@ -130,7 +130,7 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let good = log(512, 3, &[[0, 1, 0], [8, 8, 4], [0, 0, 1]]);
     let with = |at: usize, bytes: &[u8]| {
         let mut log = good.clone();

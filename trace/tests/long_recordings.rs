@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
 
-use recordings::made;
+use recordings::generated;
 use trace::requests::{Requests, Seen};
 use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Input, Kind, Opened, open_input, open_input_as, replay, stat};
@@ -44,7 +44,7 @@ fn fixture(name: &str) -> Vec<u8> {
 /// A head, followed by numbered lines until there are enough bytes.
 fn lines(head: &str, line: impl Fn(u64, &mut String) + Send + 'static) -> Box<dyn Read + Send> {
     let (mut n, mut left, mut text) = (0, megabytes() * 1_000_000, head.to_owned());
-    Box::new(made(move |out| {
+    Box::new(generated(move |out| {
         while text.len() < 1 << 16 {
             line(n, &mut text);
             n += 1;
@@ -75,7 +75,7 @@ fn write_log() -> Box<dyn Read + Send> {
         n => [place(n) * 8, 1, 0, 0],
     });
     let mut first = true;
-    Box::new(made(move |out| {
+    Box::new(generated(move |out| {
         let Some(entry) = numbers.next() else { return false };
         entry.iter().for_each(|n| out.extend(n.to_le_bytes()));
         out.resize(if std::mem::take(&mut first) { 512 } else { 1024 }, 0);

@@ -115,7 +115,11 @@ fn every_size_is_as_the_simulators_cache_of_that_size() {
         assert!(curve.most_pages <= pages);
         for room in 1..=pages + 2 {
             let costs = simulated(&requests, each, pages, mapped, room);
-            assert_eq!(curve.at(room), costs, "round {round}: a cache of {room} of {pages} pages of {each} blocks");
+            assert_eq!(
+                curve.costs_at(room),
+                costs,
+                "round {round}: a cache of {room} of {pages} pages of {each} blocks"
+            );
             written += costs.writes;
         }
         dropped += requests.iter().filter(|r| r.op == Op::Discard && r.sectors / 8 >= 2 * each).count();
@@ -131,13 +135,13 @@ fn places_of_use_are_given_anew_without_a_change() {
         let requests = random(&mut rng, 12_000, pages * 4);
         let curve = curve(&requests, covering(4), true, None);
         for room in [1, 2, 7, 39, 300, 2999, 3000] {
-            assert_eq!(curve.at(room), simulated(&requests, 4, pages, true, room), "{room} of {pages}");
+            assert_eq!(curve.costs_at(room), simulated(&requests, 4, pages, true, room), "{room} of {pages}");
         }
     }
 }
 
 #[test]
-fn moved_blocks_are_asked_for_where_they_went() {
+fn moved_blocks_are_requested_at_their_new_places() {
     let mut rng = Rng::new(4);
     for _ in 0..30 {
         let mut migration = Migration::default();
@@ -155,7 +159,7 @@ fn moved_blocks_are_asked_for_where_they_went() {
         let asked: Vec<Request> = requests.iter().filter(|r| r.op != Op::Discard).copied().collect();
         let after = curve(&asked, covering(16), true, Some(migration));
         for room in [1, 3, 10, 24, 90] {
-            assert_eq!(after.at(room), simulated(&moved, 16, 90, true, room));
+            assert_eq!(after.costs_at(room), simulated(&moved, 16, 90, true, room));
         }
     }
 }
@@ -196,7 +200,7 @@ fn recordings_of_programs_are_as_the_simulators_cache_has_them() {
             let some = [1, 2, 3, 5, 8, 20, 32, 64, 256, curve.most_pages.max(2) - 1, curve.most_pages];
             for room in some {
                 let costs = simulated(&requests, each, end.div_ceil(each), true, room);
-                assert_eq!(curve.at(room), costs, "{}: {room} pages of {each} blocks", path.display());
+                assert_eq!(curve.costs_at(room), costs, "{}: {room} pages of {each} blocks", path.display());
             }
         }
     }
@@ -235,7 +239,7 @@ fn a_whole_simulated_device_fetches_and_writes_back_the_same_pages() {
         let counters = flash.counters();
         let of = |name: &str| counters.iter().find(|(n, _)| *n == name).unwrap().1;
         assert_eq!(of("cleanings"), 0, "cleaning looks into the map, too");
-        let Costs { reads, writes, .. } = curve.at(room);
+        let Costs { reads, writes, .. } = curve.costs_at(room);
         assert_eq!((of("map_pages_fetched"), of("map_pages_written")), (reads, writes), "a cache of {room} pages");
     }
 }

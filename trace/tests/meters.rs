@@ -12,7 +12,7 @@ use trace::power::{Reading, Readings, Value};
 use trace::read::joules_csv;
 use trace::read::monsoon::Monsoon;
 use trace::stat::power::{PowerStat, count};
-use trace::{At, Format, Input, Opened, Others, TraceError, open_input};
+use trace::{At, Format, Input, Opened, OtherCounts, TraceError, open_input};
 
 const MAIN: &str = include_str!("meters/monsoon-main.csv");
 const NUMPY2: &str = include_str!("meters/monsoon-numpy2.csv");
@@ -33,7 +33,7 @@ fn open(text: &str) -> Box<dyn Readings> {
     }
 }
 
-fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, Others, Option<TraceError>) {
+fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, OtherCounts, Option<TraceError>) {
     let mut all = Vec::new();
     let error = loop {
         match readings.next() {
@@ -42,7 +42,7 @@ fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, Others, Option<TraceE
             Err(e) => break Some(e),
         }
     };
-    (all, readings.others().clone(), error)
+    (all, readings.other_counts().clone(), error)
 }
 
 fn stat(text: &str) -> PowerStat {
@@ -85,7 +85,7 @@ fn samples_of_one_packet_are_spread_to_the_next_stamp() {
 }
 
 #[test]
-fn what_else_pymonsoon_writes_is_read() {
+fn variants_of_pymonsoons_output_are_read() {
     close(stat(NUMPY2).channels[0].joules, 0.069_834_090_6);
     close(stat(TIME_OFF).channels[0].joules, 0.069_365_939_7);
     close(stat(LEGACY).channels[0].joules, 0.061_025_712_1);
@@ -98,7 +98,7 @@ fn what_else_pymonsoon_writes_is_read() {
 }
 
 #[test]
-fn a_current_alone_is_no_power_unless_its_voltage_is_said() {
+fn a_current_is_no_power_without_a_given_voltage() {
     let text = "Time(ms),Main(mA),\n0.1,500.0,\n0.2,500.0,\n";
     let Err(e) = open_input(input(text)) else { panic!("read") };
     assert!(matches!(e, TraceError::Unsupported { at: At::Line(1), .. }), "{e}");
@@ -189,7 +189,7 @@ fn every_damaged_line_is_named() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_says_so_unless_it_is_cut_between_lines() {
+fn a_recording_cut_inside_a_line_is_reported() {
     for whole in [MAIN, NUMPY2, HVPM, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
         let header = whole.find('\n').unwrap() + 1;
         for end in header..whole.len() {
@@ -226,7 +226,7 @@ fn no_damage_makes_a_reader_panic_or_time_go_back() {
 }
 
 #[test]
-fn formats_are_told_apart() {
+fn formats_are_distinguished() {
     for (text, format) in [(MAIN, Format::MonsoonCsv), (HVPM, Format::HvpmCsv), ("seconds,a (J)\n", Format::JoulesCsv)]
     {
         assert_eq!(open(text).format(), format);
@@ -291,7 +291,7 @@ fn a_run_that_alumet_measured_is_a_window_of_a_plan() {
 }
 
 #[test]
-fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
+fn measurements_that_alumet_writes_a_minute_late_are_late_and_counted() {
     let line = |s: u64| format!("x_J;2025-09-01T10:{:02}:{:02}Z;1;local_machine;;local_machine;;\n", s / 60, s % 60);
     let header = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
     let lines: String = [0, 30, 10, 200, 100, 201].map(line).concat();
@@ -305,7 +305,7 @@ fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
 }
 
 #[test]
-fn damage_to_alumets_output_is_told_with_its_line() {
+fn damage_to_alumets_output_is_reported_with_its_line() {
     for (wrong, what) in [
         ("x_J;2025-09-01;1;local_machine;;local_machine;;\n", "timestamp"),
         ("x_J;2025-09-01T10:00:00Z;one;local_machine;;local_machine;;\n", "value"),

@@ -48,7 +48,7 @@ fn paths(calls: &[Call]) -> Vec<(u64, String, How)> {
 }
 
 #[test]
-fn calls_come_in_the_order_of_time_whichever_thread_made_them() {
+fn calls_of_all_threads_come_in_order_of_time() {
     let seen = read(GOOD.as_bytes());
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let times: Vec<u64> = seen.calls.iter().map(|c| c.time / 1000).collect();
@@ -63,7 +63,7 @@ fn calls_come_in_the_order_of_time_whichever_thread_made_them() {
 }
 
 #[test]
-fn a_file_has_its_name_where_there_is_one_and_one_of_its_own_where_not() {
+fn a_file_has_its_recorded_name_or_else_a_unique_one() {
     let before = How::READ | How::WRITE;
     let expected = [
         (1, "/data/data/unnamed-1", before),
@@ -86,7 +86,7 @@ fn a_descriptor_that_is_open_is_not_opened_by_a_guess() {
 }
 
 #[test]
-fn what_is_no_file_is_counted() {
+fn calls_on_other_objects_are_counted() {
     let others: Vec<(String, u64)> = read(GOOD.as_bytes()).others.into_iter().collect();
     let expected = [
         ("MobiGen's opens of files that are open", 1),
@@ -99,7 +99,7 @@ fn what_is_no_file_is_counted() {
 }
 
 #[test]
-fn failures_are_told_from_successes() {
+fn failures_are_distinguished_from_successes() {
     let failed: Vec<Op> =
         read(GOOD.as_bytes()).calls.into_iter().filter(|c| c.failed.is_some()).map(|c| c.op).collect();
     assert_eq!(
@@ -173,7 +173,7 @@ fn the_facebook_recording_is_read_whole_and_sums_up_as_a_plain_script_finds() {
     assert_eq!(time / 1_000_000_000, 117);
     let count: Vec<_> = count.into_iter().collect();
     assert_eq!(count, EXPECTED);
-    let left_out: u64 = calls.others().values().sum();
+    let left_out: u64 = calls.other_counts().values().sum();
     assert_eq!(left_out + count.iter().map(|(_, (n, _))| n).sum::<u64>(), 30_819);
 }
 

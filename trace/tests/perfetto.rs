@@ -265,7 +265,7 @@ fn every_event_of_a_request_has_its_fields_in_its_own_places() {
 }
 
 #[test]
-fn commands_of_a_ufs_controller_are_requests_where_nothing_better_tells_of_them() {
+fn ufs_commands_are_requests_if_no_better_layer_is_recorded() {
     let command = |time, kind| {
         kernel(
             time,
@@ -296,7 +296,7 @@ fn events_without_a_place_in_the_format_are_counted_by_the_name_they_give() {
 }
 
 #[test]
-fn a_trace_of_rails_only_says_that_it_is_one_and_a_trace_without_says_that() {
+fn traces_with_only_rails_or_without_rails_are_reported_as_such() {
     let rail = [
         bytes(1, &[number(1, 4), bytes(2, b"VSYS")].concat()),
         bytes(2, &[number(1, 4), number(2, 3), number(3, 9)].concat()),
@@ -404,7 +404,7 @@ fn text_that_begins_with_an_empty_line_is_none() {
 }
 
 #[test]
-fn a_first_packet_longer_than_what_recognition_looks_at_is_one() {
+fn a_first_packet_longer_than_the_recognised_head_is_accepted() {
     let event = bytes(2, &[number(1, 9), number(2, 7), bytes(123, &bytes(1, b"dd"))].concat());
     let bundle = [number(1, 3), event.repeat(20_000)].concat();
     let trace = bytes(1, &[number(10, 1), bytes(1, &bundle)].concat());

@@ -13,14 +13,14 @@ use trace::call::{Call, Calls, Handle, How, Op, Target};
 use trace::replay::calls::{Pauses, replay};
 use trace::replay::needs;
 use trace::replay::place::{OnDirectory, OnVolume, Place};
-use trace::{Format, Others, TraceError};
+use trace::{Format, OtherCounts, TraceError};
 use vfs::{FileKind, FileSystem, Flow, Ino};
 
-struct List(std::vec::IntoIter<Call>, Others);
+struct List(std::vec::IntoIter<Call>, OtherCounts);
 
 impl List {
-    fn of(calls: &[Call]) -> Self {
-        List(Vec::from(calls).into_iter(), Others::new())
+    fn new(calls: &[Call]) -> Self {
+        List(Vec::from(calls).into_iter(), OtherCounts::new())
     }
 }
 
@@ -31,7 +31,7 @@ impl Calls for List {
     fn next(&mut self) -> Result<Option<Call>, TraceError> {
         Ok(self.0.next())
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.1
     }
     fn consumed(&self) -> u64 {
@@ -271,15 +271,16 @@ fn on_a_volume(work: impl FnOnce(&mut dyn Place, &Arc<VirtualClock>)) -> BTreeMa
 }
 
 #[test]
-fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
+fn needed_files_exist_and_both_places_end_like_the_program() {
     for seed in 0..60 {
         let mut program = Program::new(seed);
         (0..400).for_each(|_| program.step());
-        let (needs, whole) = needs::scan(&mut List::of(&program.calls), |_| {});
+        let (needs, whole) = needs::scan(&mut List::new(&program.calls), |_| {});
         whole.unwrap();
         let again = |place: &mut dyn Place, clock: &Arc<VirtualClock>, tempo: &Tempo| {
             needs.prepare(place, |_| {}).unwrap();
-            let (done, whole) = replay(&mut List::of(&program.calls), place, &**clock, tempo, Pauses::Recorded, |_| {});
+            let (done, whole) =
+                replay(&mut List::new(&program.calls), place, &**clock, tempo, Pauses::Recorded, |_| {});
             whole.unwrap();
             assert_eq!((done.failed, done.left_out), (0, 0), "seed {seed}: {:?}", done.first_failure);
             assert_eq!(done.calls, program.calls.len() as u64);
@@ -363,7 +364,7 @@ fn calls_in_a_directory_cannot_leave_it() {
 }
 
 #[test]
-fn what_is_in_a_directory_that_was_made_was_not_there_before() {
+fn files_in_a_created_directory_did_not_exist_before() {
     let path = |p: &str| p.as_bytes().to_vec();
     let ops = [
         Op::MakeDir { path: path("/made") },
@@ -376,7 +377,7 @@ fn what_is_in_a_directory_that_was_made_was_not_there_before() {
     ];
     let calls: Vec<Call> =
         (0..).zip(ops).map(|(time, op)| Call { time, thread: 1, op, took: None, failed: None }).collect();
-    let (needs, whole) = needs::scan(&mut List::of(&calls), |_| {});
+    let (needs, whole) = needs::scan(&mut List::new(&calls), |_| {});
     whole.unwrap();
     assert_eq!(needs.directories.into_iter().collect::<Vec<_>>(), [path("/old")]);
     assert_eq!(needs.files.into_keys().collect::<Vec<_>>(), [path("/old/seen")]);

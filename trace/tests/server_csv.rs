@@ -57,7 +57,7 @@ fn a_line_of_systor_is_a_request_if_its_answer_was_seen() {
 }
 
 #[test]
-fn a_header_may_be_there_or_not() {
+fn a_header_is_optional() {
     for (header, lines) in [
         ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime", MSR),
         ("Timestamp,Response,IOType,LUN,Offset,Size", SYSTOR),

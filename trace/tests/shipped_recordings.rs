@@ -142,7 +142,7 @@ fn of_inodes(path: &Path) {
 }
 
 #[test]
-fn every_recording_that_is_shipped_is_read_and_made_once_more() {
+fn every_shipped_recording_is_read_and_replayed() {
     let all = recordings();
     let mut kinds = [0; 3];
     for path in &all {

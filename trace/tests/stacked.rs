@@ -86,7 +86,7 @@ fn a_stack_is_counted_as_the_disk_below_alone_whichever_events_were_recorded() {
 }
 
 #[test]
-fn what_is_left_out_is_said_with_why_and_how_much() {
+fn devices_left_out_are_reported_with_reason_and_count() {
     let said = |names: &[&str]| {
         let some = lines(&text("stacked.txt.zst"), |l| names.iter().any(|n| l.contains(&format!(": block_{n}: "))));
         left_out(of_text(&some)).into_iter().map(|l| (l.device, l.why, l.count, l.passes_on_to)).collect::<Vec<_>>()
@@ -140,7 +140,7 @@ fn both_disks_below_a_striped_device_are_counted() {
 }
 
 #[test]
-fn a_device_that_is_given_no_requests_is_counted_by_what_ended_if_it_is_asked_for() {
+fn a_device_without_issues_is_counted_by_completions_on_request() {
     let of = |id: DeviceId| {
         let only = Devices { numbers: vec![id], names: Vec::new() };
         let mut requests = Requests::new(Box::new(Only::new(of_text(&text("stacked.txt.zst")), only)));

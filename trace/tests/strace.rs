@@ -64,7 +64,7 @@ fn sums(seen: &Seen) -> BTreeMap<&'static str, (u64, u64)> {
 }
 
 #[test]
-fn what_programs_did_sums_up_as_a_script_finds_that_looks_at_single_lines() {
+fn sums_of_programs_equal_those_of_a_line_based_script() {
     let seen = read(&recorded("programs.y.strace.gz"));
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let expected = String::from_utf8(recorded("programs.y.sums")).unwrap();
@@ -76,7 +76,7 @@ fn what_programs_did_sums_up_as_a_script_finds_that_looks_at_single_lines() {
 }
 
 #[test]
-fn a_handle_is_open_from_its_open_to_its_close_and_to_the_end_of_who_has_it() {
+fn a_handle_is_open_until_its_close_or_the_end_of_its_last_process() {
     for name in ["programs.y.strace.gz", "programs.stderr.strace.gz"] {
         let seen = read(&recorded(name));
         assert!(seen.error.is_none(), "{:?}", seen.error);
@@ -169,7 +169,7 @@ fn descriptors_live_through_dup_fork_and_exec() {
 }
 
 #[test]
-fn a_call_that_others_interrupt_has_the_time_it_began_at() {
+fn an_interrupted_call_has_its_start_time() {
     let text = "\
 7 1.000000 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0}, 88 <unfinished ...>
 8 1.100000 openat(AT_FDCWD, \"/a\", O_WRONLY <unfinished ...>
@@ -295,7 +295,7 @@ close_range(3, 4294967295, 0) = 0",
 }
 
 #[test]
-fn what_is_no_file_is_counted() {
+fn calls_on_other_objects_are_counted() {
     let seen = read(
         of_7(
             "pipe2([3, 4], O_CLOEXEC) = 0
@@ -430,7 +430,7 @@ fn times_since_the_line_before_are_summed() {
 }
 
 #[test]
-fn what_is_handed_over_by_io_submit_is_read_and_written() {
+fn requests_of_io_submit_are_reads_and_writes() {
     let text = of_7(
         "openat(AT_FDCWD, \"/a\", O_RDWR) = 3\n\
          io_submit(0x7f0c, 4, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf=\"a},{\"..., aio_nbytes=4096, \
@@ -461,7 +461,7 @@ fn what_is_handed_over_by_io_submit_is_read_and_written() {
         ]
     );
     assert_eq!(
-        trace::not_told(&seen.others),
+        trace::missing_details(&seen.others),
         [
             "left out: 1 files mapped to be written: what was written there is not in the recording",
             "left out: 1 io_uring_enter calls: what they asked for is not in the recording",
@@ -473,7 +473,7 @@ fn what_is_handed_over_by_io_submit_is_read_and_written() {
 }
 
 #[test]
-fn what_fio_did_by_libaio_is_what_it_says_it_did() {
+fn libaio_requests_of_fio_equal_its_own_summary() {
     let seen = read(&text::plain(&recorded("libaio.strace.gz")));
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let of_file = |path: &[u8]| path.ends_with(b"/fio.dat");
@@ -495,7 +495,7 @@ fn what_fio_did_by_libaio_is_what_it_says_it_did() {
     }
     // From fio's own summary in fixtures/strace/README.md.
     assert_eq!(sums, BTreeMap::from([("pread64", (29, 118_784)), ("pwrite64", (35, 143_360))]));
-    assert!(trace::not_told(&seen.others).is_empty());
+    assert!(trace::missing_details(&seen.others).is_empty());
 }
 
 #[test]

@@ -157,7 +157,7 @@ fn empty(big: bool, long: u8) -> Made {
 }
 
 /// Times and sectors.
-fn said(seen: &Seen) -> Vec<(u64, u64)> {
+fn times_and_sectors(seen: &Seen) -> Vec<(u64, u64)> {
     seen.events.iter().map(|e| (e.time, e.sector)).collect()
 }
 
@@ -174,7 +174,7 @@ fn all_kinds_of_records_in_a_page_are_understood_in_both_orders_of_bytes() {
         m.pages = vec![vec![first, second]];
         let seen = whole(&m.file());
         assert_eq!(
-            said(&seen),
+            times_and_sectors(&seen),
             [(1001, 1), (1003, 2), (1006, 3), (2000 + 1 + (2 << 27) + 1, 4), ((1 << 47) + 9 + 1, 5),]
         );
         let e = seen.events[0];
@@ -222,9 +222,9 @@ fn of_instances_the_first_that_recorded_anything_is_read() {
         whole(&file)
     };
     let both = with(PAGE as u64);
-    assert_eq!((said(&both), both.others["instances that are not read"]), (vec![(1, 1)], 1));
+    assert_eq!((times_and_sectors(&both), both.others["instances that are not read"]), (vec![(1, 1)], 1));
     let second = with(0);
-    assert_eq!((said(&second), second.others.len()), (vec![(1, 77)], 0));
+    assert_eq!((times_and_sectors(&second), second.others.len()), (vec![(1, 77)], 0));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn events_that_were_lost_are_counted() {
 }
 
 #[test]
-fn what_is_not_read_says_what_it_is() {
+fn unsupported_files_are_refused_with_the_reason() {
     let v7 = fixture("v7.dat.zst");
     let changed = |from: &[u8], to: &[u8]| {
         let at = memchr_of(&v7, from);

@@ -86,7 +86,7 @@ fn a_request_beyond_what_fio_counts_is_several_lines() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn requests_are_read_back_unchanged() {
     for version in [Version::V2, Version::V3] {
         let (log, _) = written(version, &some(), |_| None);
         let seen = read(&log);

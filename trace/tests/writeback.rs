@@ -98,7 +98,7 @@ fn text_and_perfetto_tell_the_same_of_inodes() {
 }
 
 #[test]
-fn a_line_that_says_it_otherwise_harms_no_request() {
+fn an_unknown_form_of_a_line_harms_no_request() {
     let lines = "kworker/0-3 [000] ..... 0.000001: writeback_single_inode_start: inode 12\n\
                  kworker/0-3 [000] ..... 0.000002: block_bio_queue: 8,0 W 8 + 8 [kworker/0]\n\
                  kworker/0-3 [000] ..... 0.000003: writeback_single_inode_start: bdi 8:0: ino=99999999999999999999 x\n\
@@ -108,5 +108,5 @@ fn a_line_that_says_it_otherwise_harms_no_request() {
     while events.next().unwrap_or_else(|e: TraceError| panic!("{e}")).is_some() {
         n += 1;
     }
-    assert_eq!((n, events.others()["writeback_single_inode_start"]), (2, 2));
+    assert_eq!((n, events.other_counts()["writeback_single_inode_start"]), (2, 2));
 }

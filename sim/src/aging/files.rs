@@ -71,7 +71,7 @@ impl Set {
     }
     /// Number of files ever created.
     #[cfg(test)]
-    pub fn made(&self) -> u32 {
+    pub fn created(&self) -> u32 {
         self.made
     }
     /// A random existing file.
@@ -246,7 +246,7 @@ impl<'v> Files<'v> {
                 let mut at = 0;
                 while at < wish.bytes {
                     let n = (wish.bytes - at).min(CHUNK as u64);
-                    self.put(ino, seed, at, n)?;
+                    self.write_blocks(ino, seed, at, n)?;
                     at += n;
                 }
             }
@@ -255,7 +255,7 @@ impl<'v> Files<'v> {
                 self.rng.shuffle(&mut blocks);
                 for block in blocks {
                     let at = u64::from(block) * BLOCK as u64;
-                    self.put(ino, seed, at, (wish.bytes - at).min(BLOCK as u64))?;
+                    self.write_blocks(ino, seed, at, (wish.bytes - at).min(BLOCK as u64))?;
                 }
             }
         }
@@ -268,7 +268,7 @@ impl<'v> Files<'v> {
     }
 
     /// Writes generated blocks, the last of which may be partial; `at` is block-aligned.
-    fn put(&mut self, ino: Ino, seed: u64, at: u64, bytes: u64) -> Result<(), AgeError> {
+    fn write_blocks(&mut self, ino: Ino, seed: u64, at: u64, bytes: u64) -> Result<(), AgeError> {
         let buf = &mut self.buf[..bytes as usize];
         generate(seed, (at / BLOCK as u64) as u32, buf);
         let mut done = 0;
@@ -300,7 +300,8 @@ impl<'v> Files<'v> {
         let (mut at, end) = (at * BLOCK as u64, (at + n) * BLOCK as u64);
         while at < end {
             let n = (end - at).min(CHUNK as u64);
-            self.put(ino, seed, at, n).map_err(|e| e.during(|| format!("changing {set_name}/{}", file.number)))?;
+            self.write_blocks(ino, seed, at, n)
+                .map_err(|e| e.during(|| format!("changing {set_name}/{}", file.number)))?;
             at += n;
         }
         self.synced(ino, sync)?;

@@ -92,7 +92,7 @@ fn files_live_as_long_as_their_kind_says() {
             let found = files.set(set).unwrap().len() as f64;
             assert!((found / wanted - 1.0).abs() < 0.08, "{set}: {found} are there, not {wanted:.0}");
         }
-        let made = ["days", "hours", "forever"].map(|set| files.set(set).unwrap().made());
+        let made = ["days", "hours", "forever"].map(|set| files.set(set).unwrap().created());
         // Fractions per hour are carried over, and the last file may be pending.
         for (made, wanted) in made.iter().zip([12 * 1200, 12 * 4800, 12 * 10]) {
             assert!((wanted - 1..=wanted).contains(made), "{made} made, not {wanted}");
@@ -102,7 +102,7 @@ fn files_live_as_long_as_their_kind_says() {
 }
 
 #[test]
-fn changes_are_as_many_and_extend_as_often_as_a_kind_says_and_spread_over_its_files() {
+fn changes_have_the_kinds_count_and_share_of_appends_and_spread_over_its_files() {
     let steps = "[[step]]\ndo='write'\nset='db'\nsize='100K'\ncount=50\n\
         [[step]]\ndo='live'\ndays=10\nfill='95%'\n\
         [[step.kind]]\nset='db'\nsize='100K'\nper_day=0\nchanges_per_day=500\nappends=0.3\n";
@@ -176,7 +176,7 @@ fn a_phones_year_makes_the_files_of_365_days_and_ends_one_large_file_below_four_
     let mib = 1024;
     carry_out_shipped("phone-year", mib, |files, done| {
         let scale = (mib * MIB) as f64 / recipe.reference.0 as f64;
-        let made = |set: &str| f64::from(files.set(set).unwrap().made());
+        let made = |set: &str| f64::from(files.set(set).unwrap().created());
         for kind in lives.iter().flat_map(|l| &l.kinds) {
             let wanted = kind.per_day * 365.0 * scale;
             // Applications, settings and databases also came with the phone. The last of a kind may be pending.
@@ -198,18 +198,18 @@ fn large_and_small_files_are_as_many_as_on_the_aged_phone_and_fill_it_to_95_perc
     let mib = 1208;
     carry_out_shipped("large-and-small", mib, |files, done| {
         let (large, small) = (files.set("large").unwrap(), files.set("small").unwrap());
-        assert_eq!(large.len() as u32, large.made(), "no large one is deleted");
-        assert_near("large files", f64::from(large.made()), 86.0, 10.0);
+        assert_eq!(large.len() as u32, large.created(), "no large one is deleted");
+        assert_near("large files", f64::from(large.created()), 86.0, 10.0);
         // 109 MB, scaled; the last file is cut to fit.
         let each = whole((109.0 * MIB as f64 * mib as f64 / (11.8 * 1024.0)) as u64);
         assert!(large.files().filter(|f| f.bytes == each).count() + 1 >= large.len());
-        assert_near("small files for a large one", f64::from(small.made()) / f64::from(large.made()), 27.9, 3.0);
+        assert_near("small files for a large one", f64::from(small.created()) / f64::from(large.created()), 27.9, 3.0);
         let bytes: u64 = small.files().map(|f| f.bytes).sum();
         assert_near("bytes of a small file", bytes as f64 / small.len() as f64, 1.8e9 / 24_000.0, 3.0);
         assert!(small.files().all(|f| f.bytes <= 100 * 1024));
         assert_near(
             "% deleted",
-            100.0 * done.files_deleted as f64 / f64::from(small.made()),
+            100.0 * done.files_deleted as f64 / f64::from(small.created()),
             100.0 * 6700.0 / 24e3,
             3.0,
         );
@@ -227,7 +227,7 @@ fn full_and_fragmented_means_every_second_small_file_gone_and_holes_that_hardly_
     carry_out_shipped("full-fragmented", mib, |files, _| {
         for set in ["4k", "8k"] {
             let set = files.set(set).unwrap();
-            assert_eq!(set.len() as u32, set.made().div_ceil(2), "{} made", set.made());
+            assert_eq!(set.len() as u32, set.created().div_ceil(2), "{} made", set.created());
         }
         let (pieces, (_, free)) = (files.vol.free_fragments(), space(files));
         let (small, blocks) = pieces.fragments();

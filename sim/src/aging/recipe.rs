@@ -196,7 +196,7 @@ pub struct Kind {
     /// Median lifetime, log-normally distributed; without it files stay.
     pub life_days: Option<f64>,
     /// Standard deviation of the natural logarithm of the lifetime.
-    #[serde(default = "one")]
+    #[serde(default = "default_sigma")]
     pub life_sigma: f64,
     /// Changes per day to files of the set, each of one `piece`.
     #[serde(default)]
@@ -215,7 +215,7 @@ pub struct Kind {
 fn yes() -> bool {
     true
 }
-fn one() -> f64 {
+fn default_sigma() -> f64 {
     1.0
 }
 fn block() -> Bytes {

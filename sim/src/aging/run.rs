@@ -59,13 +59,13 @@ impl<'v> Ager<'v> {
         let vol = self.files.vol;
         let cleaned = vol.cleans_ahead();
         vol.clean_ahead(cleaned && self.cleans);
-        let out = chain.iter().try_for_each(|r| self.one(r, report));
+        let out = chain.iter().try_for_each(|r| self.run_recipe(r, report));
         vol.clean_ahead(cleaned);
         out.map(|()| self.files.done)
     }
 
     /// Carries out one recipe without its predecessors.
-    fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
+    fn run_recipe(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
         let began = self.files.now();
         self.files.rate = self.own_time.then_some(recipe.rate.0);
         let scale = self.device_bytes as f64 / recipe.reference.0 as f64;

@@ -213,7 +213,7 @@ mod tests {
         for n in 0..files {
             let place = Place::path(format!("/d{}/f{n}", n % 7).as_bytes(), "", false);
             let sums = [("user data".into(), Part::Link, Energy(1 + n)), ("nodes".into(), Part::Board, Energy(n))];
-            let one = Flame::of_sums(place, Depth::Components, sums);
+            let one = Flame::from_sums(place, Depth::Components, sums);
             let numbers: Vec<u16> = one.causes.iter().map(|c| out.number(c.clone())).collect();
             for (place, amounts) in one.places {
                 let renumbered = amounts.0.into_iter().map(|((c, p), e)| ((numbers[usize::from(c)], p), e));
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_name_in_a_picture_stays_a_name() {
         let place = Place::named(b"</text><script>alert(1)</script>");
-        let flame = Flame::of_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
+        let flame = Flame::from_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
         let text = svg(&tree(&flame, "all", 10)).into_string();
         assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"), "{text}");
     }

@@ -26,7 +26,7 @@ pub struct Place(String);
 
 impl Place {
     /// A place with one frame without a name; `text` is a constant like `<waiting>`.
-    pub fn of(text: &str) -> Self {
+    pub fn unnamed(text: &str) -> Self {
         Place(text.replace(';', ","))
     }
 
@@ -142,7 +142,7 @@ pub const WAITING: &str = "<waiting>";
 
 impl Flame {
     /// Builds a flame graph from a ledger and names.
-    pub fn of(ledger: &Ledger, depth: Depth, words: Words<'_>) -> Self {
+    pub fn from_ledger(ledger: &Ledger, depth: Depth, words: Words<'_>) -> Self {
         let Words { place, nobody, cause } = words;
         let mut purposes: Vec<Purpose> = ledger.purposes().collect();
         // By owner, so that each is looked up only once.
@@ -163,15 +163,15 @@ impl Flame {
             if whose.0.is_empty() && waiting.0.is_empty() {
                 continue;
             }
-            let named = if owner == 0 { Place::of(nobody) } else { place(owner) };
+            let named = if owner == 0 { Place::unnamed(nobody) } else { place(owner) };
             out.add(named, whose);
-            out.add(Place::of(WAITING), waiting);
+            out.add(Place::unnamed(WAITING), waiting);
         }
         out
     }
 
     /// Builds a flame graph of one place, from energy by cause and part.
-    pub fn of_sums(place: Place, depth: Depth, sums: impl IntoIterator<Item = (String, Part, Energy)>) -> Self {
+    pub fn from_sums(place: Place, depth: Depth, sums: impl IntoIterator<Item = (String, Part, Energy)>) -> Self {
         let mut out = Flame { depth, ..Flame::default() };
         let mut amounts = Amounts::default();
         for (cause, part, energy) in sums {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_frames_and_what_is_no_name_cannot_be_one() {
+    fn paths_become_frames_and_special_frames_cannot_be_names() {
         let path = |p: &[u8], last, dir| Place::path(p, last, dir).0;
         assert_eq!(path(b"/a/b;c/d", "", false), "/;a;b\\x3bc;d");
         assert_eq!(path(b"/", "", true), "/;<directory>");

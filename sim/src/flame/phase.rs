@@ -17,7 +17,7 @@ pub const ALL: &str = "<all>";
 pub fn flame(phase: &Phase) -> Flame {
     if phase.owned.is_empty() {
         let sums = phase.spent.iter().map(|s| (phase.cause_text(s.cause).to_owned(), s.part, s.energy));
-        return Flame::of_sums(Place::of(ALL), Depth::Components, sums);
+        return Flame::from_sums(Place::unnamed(ALL), Depth::Components, sums);
     }
     let mut out = Flame::default();
     let mut by_owner: BTreeMap<u64, Amounts> = BTreeMap::new();
@@ -33,9 +33,9 @@ pub fn flame(phase: &Phase) -> Flame {
 
 fn place(phase: &Phase, owner: u64) -> Place {
     match phase.files.get(&owner).map(String::as_str) {
-        _ if owner == 0 => Place::of(REST),
-        None => Place::of(&format!("<inode {owner}>")),
-        Some(DELETED) => Place::of(&format!("<deleted inode {owner}>")),
+        _ if owner == 0 => Place::unnamed(REST),
+        None => Place::unnamed(&format!("<inode {owner}>")),
+        Some(DELETED) => Place::unnamed(&format!("<deleted inode {owner}>")),
         Some(path) => Place::path(path.as_bytes(), "", is_above(phase, path)),
     }
 }

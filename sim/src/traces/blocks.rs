@@ -94,7 +94,7 @@ impl Options {
     }
 }
 
-/// Replays a planned recording. `told` receives each request when its end is known, with the meter; `progress` the
+/// Replays a planned recording. `each` receives each request when its end is known, with the meter; `progress` the
 /// number of bytes read so far, at intervals.
 pub fn run(
     requests: &mut Requests,
@@ -102,10 +102,10 @@ pub fn run(
     plan: &Plan,
     speed: Speed,
     how: How,
-    told: impl FnMut(&Made, &Names, &Meter),
+    each: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
-    run_behind(&mut [], requests, (profile, plan, speed), how, told, progress)
+    run_behind(&mut [], requests, (profile, plan, speed), how, each, progress)
 }
 
 /// The same after other recordings, which are replayed first, in order, without being counted.
@@ -114,7 +114,7 @@ pub fn run_behind(
     requests: &mut Requests,
     (profile, plan, speed): (&Profile, &Plan, Speed),
     how: How,
-    mut told: impl FnMut(&Made, &Names, &Meter),
+    mut each: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(plan.blocks)), &plan.held, speed)?;
@@ -129,8 +129,8 @@ pub fn run_behind(
     }
     let from = stack.now();
     let meter = stack.device.meter();
-    let told = |made: &Made, names: &Names| told(made, names, meter);
-    let (done, whole) = replay(requests, plan.of, &*stack.device, how, told, progress);
+    let each = |made: &Made, names: &Names| each(made, names, meter);
+    let (done, whole) = replay(requests, plan.of, &*stack.device, how, each, progress);
     Ok(Run {
         done,
         ledger: stack.device.ledger(),

@@ -109,7 +109,7 @@ impl ByInode {
 /// Whether a record is in the part. Background work in a skipped pause counts as after it.
 fn place(part: &mut Part, event: &Event) -> Lies {
     match event.call {
-        Call::Tick {} => part.beside(event.arrival).map_or(Lies::After, Lies::In),
+        Call::Tick {} => part.place_inactive(event.arrival).map_or(Lies::After, Lies::In),
         _ => part.place(event.arrival, event.took),
     }
 }
@@ -298,9 +298,9 @@ impl Source for ByInode {
             // The part has no records.
             (making.begins)();
         }
-        let diverged = done
-            .first_divergence
-            .map(|d| format!("{} (record {}): then {}, now {}", d.call, d.record, said(&d.then), said(&d.now)));
+        let diverged = done.first_divergence.map(|d| {
+            format!("{} (record {}): then {}, now {}", d.call, d.record, result_text(&d.then), result_text(&d.now))
+        });
         let mut done = Replayed {
             calls: done.calls,
             left_out: done.left_out,
@@ -320,7 +320,7 @@ impl Source for ByInode {
     }
 }
 
-fn said(answer: &Result<u64, record::calls::Failure>) -> String {
+fn result_text(answer: &Result<u64, record::calls::Failure>) -> String {
     match answer {
         Ok(n) => n.to_string(),
         Err(failure) => format!("{failure:?}"),

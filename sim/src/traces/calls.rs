@@ -260,10 +260,10 @@ pub fn run(
     };
     for earlier in before {
         earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-        let told = &mut |part| progress("using", part);
+        let report = &mut |part| progress("using", part);
         let mut begins = || {};
         let mut making = bench.making(ahead, options, false, &mut begins);
-        let (done, _) = earlier.replay(&*bench.volume, &mut making, told)?;
+        let (done, _) = earlier.replay(&*bench.volume, &mut making, report)?;
         if done.no_space > 0 {
             return Err(state::no_room(&*bench.volume, device_bytes, room)?);
         }
@@ -303,7 +303,7 @@ pub fn run(
             watched.go_on();
         }
         ordered.take();
-        let mut told = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
+        let mut report = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
         let before = bench.counted();
         watched.pause();
         watched.go_on();
@@ -312,7 +312,7 @@ pub fn run(
             watched.begin_again();
         };
         let mut making = bench.making(ahead, options, time + 1 == options.times.get(), &mut begins);
-        let (once, whole) = source.replay(&*bench.volume, &mut making, &mut told)?;
+        let (once, whole) = source.replay(&*bench.volume, &mut making, &mut report)?;
         done.add(once);
         damage = whole;
     }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_or_written_is_not_asked_for_again_and_reads_as_what_it_is() {
+    fn cached_blocks_are_not_requested_again_and_have_the_right_contents() {
         let memory = std::sync::Arc::new(Memory::new(64));
         let counting = std::sync::Arc::new(Counting::new(memory.clone()));
         let cache = PageCache::new(counting.clone(), memory, 16);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_read_in_order_is_asked_for_in_windows_and_one_read_backwards_as_it_is() {
+    fn a_sequential_read_is_read_ahead_and_a_backward_read_is_not() {
         const FILE: u64 = 1 << 20;
         let memory = Arc::new(Memory::new(64 << 8));
         let counting = Arc::new(Counting::new(memory.clone()));

@@ -26,7 +26,7 @@ use rustc_hash::FxHashMap;
 use trace::block::{Action, DeviceId, Event, Events, Flags, Op};
 use trace::replay::blocks::{How, Made, replay};
 use trace::requests::{Request, Requests};
-use trace::{Format, Names, Others, Process, TraceError};
+use trace::{Format, Names, OtherCounts, Process, TraceError};
 
 use super::blocks::Plan;
 use super::{ReplayError, Speed, Stack};
@@ -111,7 +111,7 @@ struct Fed {
     from: Receiver<Vec<Event>>,
     batch: std::vec::IntoIter<Event>,
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Events for Fed {
@@ -132,7 +132,7 @@ impl Events for Fed {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {
@@ -174,11 +174,11 @@ fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Res
     let stack = Stack::new(&terms.profile, Arc::new(Blank::new(terms.plan.blocks)), &terms.plan.held, Speed::Virtual)?;
     let began = stack.now();
     let readable = Readable { device: &*stack.device, ends: Cell::new(began) };
-    let fed = Fed { from, batch: Vec::new().into_iter(), names: Names::default(), others: Others::new() };
+    let fed = Fed { from, batch: Vec::new().into_iter(), names: Names::default(), others: OtherCounts::new() };
     let mut counted = Counted::default();
     // Energy and time at the end of the last completed request.
     let mut settled = (began, Energy::ZERO);
-    let told = |made: &Made, _: &Names| {
+    let each = |made: &Made, _: &Names| {
         if made.request.process != READER {
             return counted.count(made);
         }
@@ -202,7 +202,7 @@ fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Res
     };
     let mut requests = Requests::new(Box::new(fed));
     // The input is no recording, so it cannot be damaged.
-    let _ = replay(&mut requests, terms.plan.of, &readable, How::RECORDED, told, |_| {});
+    let _ = replay(&mut requests, terms.plan.of, &readable, How::RECORDED, each, |_| {});
     let ledger = stack.device.ledger();
     let of_requests = if settled.0 == readable.ends.get() { settled.1 } else { ledger.total() };
     Ok(counted.reading(ledger, of_requests, stack.now().since(began).0))
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_read_often_says_in_the_end_what_one_says_that_is_not() {
+    fn reading_an_account_often_does_not_change_its_end() {
         for profile in device::energy::profile::SHIPPED.iter().map(|(name, _)| *name) {
             for seed in 0..2 {
                 let all = requests(seed, 1500);

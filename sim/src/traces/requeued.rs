@@ -3,25 +3,25 @@
 //! The probe writes the same letter for reads and discards. If the host controller was asleep and returned a request, a
 //! kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] drops the
 //! second line, and turns reads of the discarding thread into discards. A worker may merge several returned discards:
-//! reads of more than 1 MiB, which no program makes, are discards too. [`Told`] only counts them.
+//! reads of more than 1 MiB, which no program makes, are discards too. [`Recogniser`] only counts them.
 
 use std::collections::VecDeque;
 
 use trace::block::{Action, Event, Events, Op};
-use trace::{Format, Names, Others, Process, TraceError};
+use trace::{Format, Names, OtherCounts, Process, TraceError};
 
 /// Nanoseconds within which a request is repeated.
 const AGAIN: u64 = 3_000_000;
 /// Longest real read, in sectors.
 const LONGEST_READ: u64 = 2048;
 
-/// In [`Others`]: duplicate lines dropped.
+/// In [`OtherCounts`]: duplicate lines dropped.
 pub const TOLD_AGAIN: &str = "requests told again, left out";
-/// In [`Others`]: reads turned into discards.
+/// In [`OtherCounts`]: reads turned into discards.
 pub const DISCARDS: &str = "discards told as reads";
-/// In [`Others`]: duplicate lines kept.
+/// In [`OtherCounts`]: duplicate lines kept.
 pub const TOLD_AGAIN_KEPT: &str = "requests told again, kept";
-/// In [`Others`]: reads recognised as discards, but kept.
+/// In [`OtherCounts`]: reads recognised as discards, but kept.
 pub const DISCARDS_KEPT: &str = "discards told as reads, kept as reads";
 
 /// Meaning of a line.
@@ -30,32 +30,32 @@ pub enum Line {
     /// As written.
     Plain,
     /// A duplicate of another line.
-    ToldAgain,
+    Duplicate,
     /// A discard written as a read.
     Discard,
 }
 
 /// Recognises and counts such lines.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Recogniser {
     recent: VecDeque<Event>,
     /// Duplicates.
-    pub told_again: u64,
+    pub duplicates: u64,
     /// Discards written as reads.
     pub discards: u64,
 }
 
-impl Told {
+impl Recogniser {
     /// The meaning of the next event, in a recording of this format with these names; [`Line::Plain`] in other formats.
     pub fn look(&mut self, event: &Event, format: Format, names: &Names) -> Line {
         if format != Format::MobileCsv || event.action != Action::Issue {
             return Line::Plain;
         }
         if self.again(event, names) {
-            self.told_again += 1;
-            return Line::ToldAgain;
+            self.duplicates += 1;
+            return Line::Duplicate;
         }
-        if event.op == Op::Read && (event.sectors > LONGEST_READ || is(names, event.process, "f2fs_discard")) {
+        if event.op == Op::Read && (event.sectors > LONGEST_READ || has_prefix(names, event.process, "f2fs_discard")) {
             self.discards += 1;
             return Line::Discard;
         }
@@ -72,7 +72,7 @@ impl Told {
                 && e.pid != event.pid
         };
         // A process without a name is a worker that the probe missed.
-        let worker = is(names, event.process, "kworker") || names.name(event.process).is_empty();
+        let worker = has_prefix(names, event.process, "kworker") || names.name(event.process).is_empty();
         let at = self.recent.iter().position(|e| worker && same(e));
         match at {
             Some(at) => _ = self.recent.remove(at),
@@ -82,23 +82,23 @@ impl Told {
     }
 }
 
-fn is(names: &Names, process: Process, prefix: &str) -> bool {
+fn has_prefix(names: &Names, process: Process, prefix: &str) -> bool {
     names.name(process).starts_with(prefix)
 }
 
 /// A recording without duplicates and with corrected discards; or unchanged, with the same counts. At its end
-/// [`Others`] has both counts.
+/// [`OtherCounts`] has both counts.
 pub struct Cleared {
     inner: Box<dyn Events>,
     keeps: bool,
-    told: Told,
-    others: Others,
+    recogniser: Recogniser,
+    others: OtherCounts,
 }
 
 impl Cleared {
     /// Corrects a recording; other formats are not changed.
     pub fn new(inner: Box<dyn Events>) -> Self {
-        Cleared { inner, keeps: false, told: Told::default(), others: Others::new() }
+        Cleared { inner, keeps: false, recogniser: Recogniser::default(), others: OtherCounts::new() }
     }
 
     /// Only counts, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`], and changes nothing.
@@ -107,9 +107,9 @@ impl Cleared {
     }
 
     fn count(&mut self) {
-        self.others.clone_from(self.inner.others());
+        self.others.clone_from(self.inner.other_counts());
         let names = if self.keeps { [TOLD_AGAIN_KEPT, DISCARDS_KEPT] } else { [TOLD_AGAIN, DISCARDS] };
-        let own = names.into_iter().zip([self.told.told_again, self.told.discards]);
+        let own = names.into_iter().zip([self.recogniser.duplicates, self.recogniser.discards]);
         self.others.extend(own.filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)));
     }
 }
@@ -126,16 +126,16 @@ impl Events for Cleared {
                     return end;
                 }
             };
-            match self.told.look(&event, self.inner.format(), self.inner.names()) {
+            match self.recogniser.look(&event, self.inner.format(), self.inner.names()) {
                 _ if self.keeps => {}
-                Line::ToldAgain => continue,
+                Line::Duplicate => continue,
                 Line::Discard => event.op = Op::Discard,
                 Line::Plain => {}
             }
             return Ok(Some(event));
         }
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_gives_again_at_once_is_one_request_and_what_a_program_writes_again_is_two() {
+    fn a_request_repeated_by_a_worker_is_one_and_repeated_by_a_program_is_two() {
         let lines = [
             "app-7,8388608,W,800,8,10.000000",
             "kworker/u17:0-9,8388608,W,800,8,10.001100",

@@ -83,7 +83,7 @@ impl Room {
     }
 
     /// A new file: the previous one with its number is gone.
-    fn made(&mut self, ino: u64) {
+    fn created(&mut self, ino: u64) {
         self.set(ino, 0, 0);
         self.links.insert(ino, 0);
         self.files.insert(ino, File::default());
@@ -111,10 +111,10 @@ impl Room {
             }
             Call::Open { ino, truncate: true } => self.cut(ino.0, 0),
             Call::Mknod { parent, name, .. } => {
-                self.made(answer);
+                self.created(answer);
                 self.named(parent.0, name, answer);
             }
-            Call::Tmpfile { .. } => self.made(answer),
+            Call::Tmpfile { .. } => self.created(answer),
             Call::Lookup { parent, name } => self.named(parent.0, name, answer),
             Call::Link { ino, parent, name } => {
                 self.named(parent.0, name, ino.0);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_is_made_and_removed_a_hundred_times_needs_the_room_of_one() {
+    fn a_journal_created_and_removed_a_hundred_times_needs_the_space_of_one() {
         let mut room = Room::default();
         make(&mut room, b"db", 2, 4096);
         for n in 0..100 {

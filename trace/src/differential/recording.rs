@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::power::{Reading, Readings, Value};
-use crate::{Others, TraceError};
+use crate::{OtherCounts, TraceError};
 
 /// Energy in a window of a recording.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,7 +13,7 @@ pub struct Spent {
     /// The window's length.
     pub seconds: f64,
     /// Contents of the recording other than readings.
-    pub others: Others,
+    pub others: OtherCounts,
 }
 
 /// Part of a recording.
@@ -107,7 +107,7 @@ pub fn spent(
         }
         channel.last = reading;
     }
-    let others = readings.others().clone();
+    let others = readings.other_counts().clone();
     let chosen = chosen(&channels, readings.channels(), window);
     Ok(chosen.and_then(|chosen| {
         let ends = chosen.iter().map(|c| c.ends).fold(f64::INFINITY, f64::min);

@@ -18,7 +18,7 @@ use rustc_hash::FxHashMap;
 pub use self::row::{Amount, Columns, Row, time};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::AlumetCsv;
 /// Nanoseconds within which lines are sorted: far more than Alumet's sources buffer.
@@ -34,7 +34,7 @@ const METRICS: usize = 256;
 pub(super) const READER: Reader = Reader { knows, open };
 
 fn header(line: &[u8]) -> Option<Columns> {
-    Columns::of(std::str::from_utf8(line).ok()?)
+    Columns::parse(std::str::from_utf8(line).ok()?)
 }
 
 fn knows(head: &[u8]) -> bool {
@@ -55,7 +55,7 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
         read: 0,
         latest: 0,
         given: 0,
-        others: Others::new(),
+        others: OtherCounts::new(),
         ended: None,
     })))
 }
@@ -74,7 +74,7 @@ struct Alumet {
     /// The latest time read, and the last one returned.
     latest: u64,
     given: u64,
-    others: Others,
+    others: OtherCounts,
     /// Result at the end of the file.
     ended: Option<Result<(), TraceError>>,
 }
@@ -186,7 +186,7 @@ impl Readings for Alumet {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

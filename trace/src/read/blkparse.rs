@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::block::{Event, Events};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 use line::{Line, Who};
 
@@ -51,7 +51,7 @@ struct Blkparse {
     input: Input,
     names: Names,
     by_pid: FxHashMap<u32, Process>,
-    others: Others,
+    others: OtherCounts,
     /// True after the first table.
     tables: bool,
     /// True after an error.
@@ -64,7 +64,7 @@ impl Blkparse {
             input,
             names: Names::default(),
             by_pid: FxHashMap::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             tables: false,
             failed: false,
         }
@@ -132,7 +132,7 @@ impl Events for Blkparse {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -18,19 +18,19 @@ use rustc_hash::FxHashMap;
 use crate::block::{Event, Events};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Names, Opened, OtherCounts, Process, TraceError};
 
 use order::Order;
 use record::{Stream, magic};
 
 pub(super) const READER: Reader =
-    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
+    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(open_stream(Stream::new(input))) };
 
-fn one(stream: Stream) -> Opened {
+fn open_stream(stream: Stream) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_stream(stream), names: Named::default(), latest: 0 }))
 }
 
-fn several(streams: Vec<Stream>) -> Opened {
+fn open_files(streams: Vec<Stream>) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_files(streams), names: Named::default(), latest: 0 }))
 }
 
@@ -41,7 +41,7 @@ struct Named {
     by_pid: FxHashMap<u32, Process>,
     /// The last lookup.
     last: (u32, Process),
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Named {
@@ -85,7 +85,7 @@ impl Events for Blktrace {
         &self.names.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.names.others
     }
 

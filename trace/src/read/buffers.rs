@@ -7,7 +7,7 @@
 
 use crate::block::{Action, Event};
 use crate::names::files::Place;
-use crate::names::{Names, Others};
+use crate::names::{Names, OtherCounts};
 use crate::read::trace_dat::formats::{Formats, ascii};
 use crate::read::trace_dat::header;
 use crate::read::trace_dat::ring::{InPage, Layout, Lost};
@@ -33,7 +33,7 @@ pub struct Buffers {
     formats: Formats,
     layout: Layout,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     writings: Writings,
     /// Events not returned yet, unsorted.
     waiting: Vec<Heard>,
@@ -50,7 +50,7 @@ impl Buffers {
             formats,
             layout,
             names: Names::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             writings: Writings::default(),
             waiting: Vec::new(),
         })
@@ -113,7 +113,7 @@ impl Buffers {
                     let name = who(Dirtied { pid: event.pid, place, ino: notice.ino });
                     event.process = self.names.number(name.as_bytes());
                 }
-                self.writings.hear(notice, (event.time, event.pid, event.process), &self.names);
+                self.writings.add(notice, (event.time, event.pid, event.process), &self.names);
             } else if layer == Layer::Block {
                 if event.action == Action::Queue {
                     event.writing = self.writings.part_of(event.time, event.pid, event.device, &mut self.names);

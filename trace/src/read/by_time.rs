@@ -31,7 +31,7 @@ pub(super) struct Gathered {
 
 impl Default for Gathered {
     fn default() -> Self {
-        Gathered::of(MOST, PARTS)
+        Gathered::with_limits(MOST, PARTS)
     }
 }
 
@@ -42,7 +42,7 @@ struct Part {
 }
 
 impl Gathered {
-    fn of(most: usize, most_parts: usize) -> Self {
+    fn with_limits(most: usize, most_parts: usize) -> Self {
         Gathered { most, most_parts, text: Vec::new(), order: Vec::new(), parts: Vec::new(), file: None }
     }
 
@@ -70,7 +70,7 @@ impl Gathered {
         let mut out = BufWriter::with_capacity(STEP, file);
         let mut to = from;
         for (time, from, until) in self.order.drain(..) {
-            to += put(&mut out, time, &self.text[from..until])?;
+            to += write_line(&mut out, time, &self.text[from..until])?;
         }
         out.flush()?;
         self.text.clear();
@@ -85,7 +85,7 @@ impl Gathered {
         let mut out = BufWriter::with_capacity(STEP, tempfile::tempfile()?);
         let (mut to, mut line) = (0, Vec::new());
         while let Some(time) = merged.next(&mut line)? {
-            to += put(&mut out, time, &line)?;
+            to += write_line(&mut out, time, &line)?;
         }
         self.file = Some(out.into_inner().map_err(io::IntoInnerError::into_error)?);
         self.parts = vec![Part { from: 0, to }];
@@ -107,7 +107,7 @@ impl Gathered {
     }
 }
 
-fn put(out: &mut impl Write, time: u64, line: &[u8]) -> io::Result<u64> {
+fn write_line(out: &mut impl Write, time: u64, line: &[u8]) -> io::Result<u64> {
     let length = u32::try_from(line.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     out.write_all(&time.to_le_bytes())?;
     out.write_all(&length.to_le_bytes())?;
@@ -219,7 +219,7 @@ mod tests {
             [(1000, 1 << 20, 9, 0), (2000, 5000, 9, 4), (20_000, 3000, 99, 400), (500, 70_000, STEP + 99, 200)]
         {
             let mut rng = Rng::new(count);
-            let mut gathered = Gathered::of(most, 7);
+            let mut gathered = Gathered::with_limits(most, 7);
             let (mut expected, mut merged) = (Vec::new(), 0);
             for n in 0..count {
                 let (time, length) = (rng.below(count / 3), rng.below(longest as u64) as usize);

@@ -15,7 +15,7 @@ use super::extent::sectors;
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, Process, TraceError};
 
 /// The first lines.
 const VERSION_2: &[u8] = b"fio version 2 iolog";
@@ -86,7 +86,7 @@ impl Log {
 impl Row for Log {
     const FORMAT: Format = Format::FioIolog;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         if line == VERSION_2 || line == VERSION_3 {
             let first = self.version == 0;
             self.version = if line == VERSION_2 { 2 } else { 3 };

@@ -17,7 +17,7 @@ use crate::opened::Reader;
 use crate::read::decimal::{number, wrong};
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, Point, blank, point};
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by the kernel's header, or by its first event.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -80,7 +80,7 @@ fn knows(head: &[u8]) -> bool {
 
 fn open(mut input: Input) -> Result<Opened, TraceError> {
     let page = is_page(input.peek(64 << 10)?);
-    let text = Text { input, names: Names::default(), others: Others::new(), page };
+    let text = Text { input, names: Names::default(), others: OtherCounts::new(), page };
     let mut text = text;
     if page {
         text.go_to_data()?;
@@ -91,7 +91,7 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
 struct Text {
     input: Input,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     /// True inside a systrace page.
     page: bool,
 }
@@ -124,7 +124,7 @@ enum Given {
 }
 
 /// Parses a line; other events are counted.
-fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Result<Given, String> {
+fn read(text: &[u8], names: &mut Names, others: &mut OtherCounts, page: bool) -> Result<Given, String> {
     let found = match line(text) {
         Ok(found) => found,
         Err(what) => {
@@ -148,12 +148,12 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Err(wrong("what happened", found.arguments));
             };
             name(names, &mut event, process.unwrap_or(found.process), found.process);
-            Heard::of(layer, event)
+            Heard::new(layer, event)
         }
         Some(Point::Plug) => {
             let process = fields::plug(found.arguments).ok_or_else(|| wrong("what happened", found.arguments))?;
             name(names, &mut event, process, found.process);
-            Heard::of(Layer::Block, event)
+            Heard::new(Layer::Block, event)
         }
         Some(Point::Ufs) => {
             if !fields::ufs(found.arguments, &mut event).ok_or_else(|| wrong("the command", found.arguments))? {
@@ -161,9 +161,9 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Ok(Given::Nothing);
             }
             name(names, &mut event, found.process, found.process);
-            Heard::of(Layer::Controller, event)
+            Heard::new(Layer::Controller, event)
         }
-        Some(Point::Inode(told)) => {
+        Some(Point::Inode(inode_event)) => {
             let text = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
             count(others, text);
             // If a kernel uses another form, only the files are unknown, not the requests.
@@ -173,7 +173,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 fields::Place::Device(device) => names.files.place_of(device),
             };
             name(names, &mut event, found.process, found.process);
-            Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) }
+            Heard { layer: Layer::Writeback, event, notice: Some(inode_event.notice(place, ino, left)) }
         }
         None => {
             let name = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("calls of functions");
@@ -223,11 +223,11 @@ impl Source for Text {
         &mut self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.others
     }
 

@@ -13,7 +13,7 @@ use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::HvpmCsv;
 const HEADER: &[u8] = b"index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped";
@@ -46,13 +46,13 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
     // Skip the header, which was checked.
     input.line(FORMAT)?;
     let channels = vec!["main".to_owned()];
-    Ok(Opened::Power(Box::new(Hvpm { input, channels, others: Others::new(), before: None, ended: false })))
+    Ok(Opened::Power(Box::new(Hvpm { input, channels, others: OtherCounts::new(), before: None, ended: false })))
 }
 
 struct Hvpm {
     input: Input,
     channels: Vec<String>,
-    others: Others,
+    others: OtherCounts,
     /// Number and end of the previous sample.
     before: Option<(u64, u64)>,
     ended: bool,
@@ -175,7 +175,7 @@ impl Readings for Hvpm {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -5,7 +5,7 @@ use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::JoulesCsv;
 const TIME: &str = "seconds";
@@ -60,14 +60,14 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
     };
     let row = vec![0.0; channels.len()];
     let given = channels.len();
-    let reader = Counters { input, channels, others: Others::new(), time: 0, row, given, ended: false };
+    let reader = Counters { input, channels, others: OtherCounts::new(), time: 0, row, given, ended: false };
     Ok(Opened::Power(Box::new(reader)))
 }
 
 struct Counters {
     input: Input,
     channels: Vec<String>,
-    others: Others,
+    others: OtherCounts,
     /// The current line: its time, its joules, how many of them were returned.
     time: u64,
     row: Vec<f64>,
@@ -138,7 +138,7 @@ impl Readings for Counters {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

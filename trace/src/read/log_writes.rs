@@ -13,7 +13,7 @@
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op, SECTOR};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// The first eight bytes: `WRITE_LOG_MAGIC`.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
@@ -44,7 +44,7 @@ struct LogWrites {
     /// True if the end was checked.
     ended: bool,
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
 /// Decodes four 8-byte numbers.
@@ -73,7 +73,7 @@ impl LogWrites {
         if input.skip(sector)? < sector {
             return Err(input.cut_short(Format::LogWrites, at));
         }
-        Ok(LogWrites { input, sector, left, ended: false, names: Names::default(), others: Others::new() })
+        Ok(LogWrites { input, sector, left, ended: false, names: Names::default(), others: OtherCounts::new() })
     }
 
     /// Checks for data after the last counted entry.
@@ -168,7 +168,7 @@ impl Events for LogWrites {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -8,7 +8,7 @@
 //!
 //! * A descriptor belongs to all threads, from its open to its close. The last argument is the call's result: for
 //!   example the bytes of a read.
-//! * Only files opened for reading have their whole path, in quotation marks. Others have its first two parts; every
+//! * Only files opened for reading have their whole path, in quotation marks. OtherCounts have its first two parts; every
 //!   such open is of a different file, here as in the replayer, named `unnamed-N` in that directory.
 //! * `/data/data` without quotation marks was opened before the recording began; MobiGen inserts the open at the first
 //!   use. If the descriptor belongs to an open file already, it is not opened again.
@@ -27,7 +27,7 @@ use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::names::count;
 use crate::opened::Reader;
 use crate::timing::Timing;
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 /// Recognised by a first line that parses, or one of the first lines if that one is cut.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -50,7 +50,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         open: FxHashMap::default(),
         handles: 0,
         unnamed: 0,
-        others: Others::new(),
+        others: OtherCounts::new(),
         timing: Timing::default(),
     })))
 }
@@ -227,7 +227,7 @@ struct Recording {
     open: FxHashMap<u64, Option<Handle>>,
     handles: u64,
     unnamed: u64,
-    others: Others,
+    others: OtherCounts,
     /// Counts lines that stood behind a later one of their thread.
     timing: Timing,
 }
@@ -442,7 +442,7 @@ impl Calls for Recording {
         }
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

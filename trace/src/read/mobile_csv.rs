@@ -17,7 +17,7 @@ use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, Process, TraceError};
 
 /// Possible first lines.
 const HEADERS: [&[u8]; 2] =
@@ -66,7 +66,7 @@ fn process(text: &[u8]) -> (&[u8], u32) {
 impl Row for Mobile {
     const FORMAT: Format = Format::MobileCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], _: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], _: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([who, device, flags, sector, size, time]) = fields(line) else {
             return Err("it has fewer than 6 columns".into());
         };

@@ -19,7 +19,7 @@ use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::MonsoonCsv;
 /// Column names in PyMonsoon's order.
@@ -86,7 +86,7 @@ pub struct Monsoon {
     columns: Vec<&'static str>,
     sources: Vec<Channel>,
     channels: Vec<String>,
-    others: Others,
+    others: OtherCounts,
     /// Watts of the samples with the current stamp, channel by channel.
     group: Vec<f64>,
     stamp: u64,
@@ -310,7 +310,7 @@ impl Readings for Monsoon {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -22,7 +22,7 @@ use crate::names::{count, count_many};
 use crate::opened::Reader;
 use crate::read::tracepoint::Heard;
 use crate::read::tracepoint::layers::{Layered, Source};
-use crate::{Format, Input, Names, Opened, Others, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, TraceError};
 
 /// Recognised by complete packets with fields that every trace has.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -186,11 +186,11 @@ impl Source for Trace {
         &mut self.bundles.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.bundles.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.bundles.others
     }
 

@@ -17,7 +17,7 @@ use record::{Kind, Reader as Recording, RecordError};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
 use crate::opened::Reader;
-use crate::{At, Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{At, Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Sectors per block.
 const SECTORS: u64 = 8;
@@ -43,7 +43,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
             None => Process::default(),
         })
         .collect();
-    Ok(Opened::Blocks(Box::new(Recorded { events, path, names, process, others: Others::new(), consumed })))
+    Ok(Opened::Blocks(Box::new(Recorded { events, path, names, process, others: OtherCounts::new(), consumed })))
 }
 
 /// Opens a JouleFS recording of calls by inode, with contents if it has them; `None` for any other file. The second
@@ -68,7 +68,7 @@ struct Recorded {
     names: Names,
     /// By cause.
     process: Vec<Process>,
-    others: Others,
+    others: OtherCounts,
     consumed: crate::input::Consumption,
 }
 
@@ -124,7 +124,7 @@ impl Events for Recorded {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {

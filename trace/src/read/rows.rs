@@ -5,7 +5,7 @@
 
 use crate::block::{DeviceId, Event, Events};
 use crate::names::count;
-use crate::{Format, Input, Names, Others, TraceError};
+use crate::{Format, Input, Names, OtherCounts, TraceError};
 
 /// A parsed line.
 pub(crate) enum Read<'a> {
@@ -22,7 +22,7 @@ pub(crate) trait Row: Send {
     /// The format.
     const FORMAT: Format;
     /// Parses a line, or returns what is wrong with it. Peculiarities of an event are counted in `others`.
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String>;
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String>;
     /// False if no line so far had a time.
     fn timed(&self) -> bool {
         true
@@ -38,14 +38,14 @@ pub(crate) struct Rows<R> {
     input: Input,
     row: R,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     ended: bool,
 }
 
 impl<R: Row> Rows<R> {
     /// Reads every further line of `input` as a row.
     pub(crate) fn new(input: Input, row: R) -> Self {
-        Rows { input, row, names: Names::default(), others: Others::new(), ended: false }
+        Rows { input, row, names: Names::default(), others: OtherCounts::new(), ended: false }
     }
 }
 
@@ -91,7 +91,7 @@ impl<R: Row> Events for Rows<R> {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

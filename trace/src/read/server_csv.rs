@@ -15,7 +15,7 @@ use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by header or first line.
 pub(crate) const MSR: Reader =
@@ -34,7 +34,7 @@ fn first_line(head: &[u8]) -> &[u8] {
 
 fn knows<R: Server>(row: &mut R, head: &[u8]) -> bool {
     let line = first_line(head);
-    line == R::HEADER || row.read(line, &mut Others::new()).is_ok()
+    line == R::HEADER || row.read(line, &mut OtherCounts::new()).is_ok()
 }
 
 fn open<R: Server + 'static>(mut input: Input, row: R) -> Result<Opened, TraceError> {
@@ -57,7 +57,7 @@ fn fields<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
 }
 
 /// First sector and number of sectors.
-fn extent(offset: &[u8], size: &[u8], others: &mut Others) -> Result<(u64, u64), String> {
+fn extent(offset: &[u8], size: &[u8], others: &mut OtherCounts) -> Result<(u64, u64), String> {
     let from = number(offset).ok_or_else(|| wrong("Offset", offset))?;
     let bytes = number(size).ok_or_else(|| wrong("Size", size))?;
     sectors(from, bytes, others).ok_or_else(|| format!("Offset and Size have no sum: {from} and {bytes}"))
@@ -76,7 +76,7 @@ impl Server for Msr {
 impl Row for Msr {
     const FORMAT: Format = Format::MsrCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([time, host, disk, op, offset, size, took]) = fields::<7>(line) else {
             return Err("it has not 7 columns".into());
         };
@@ -108,7 +108,7 @@ impl Server for Systor {
 impl Row for Systor {
     const FORMAT: Format = Format::SystorCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([time, took, op, lun, offset, size]) = fields::<6>(line) else {
             return Err("it has not 6 columns".into());
         };

@@ -28,7 +28,7 @@ use super::decimal::wrong;
 use crate::call::{Call, Calls};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 /// Recognised by the first line that is not a message of strace.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -148,8 +148,8 @@ struct State<'a> {
 
 impl State<'_> {
     /// The process of a line.
-    fn whose(&mut self, told: Option<u32>, did: &Did<'_>) -> u32 {
-        let Some(pid) = told else {
+    fn whose(&mut self, pid: Option<u32>, did: &Did<'_>) -> u32 {
+        let Some(pid) = pid else {
             let pid = self.effects.processes.only().unwrap_or(NAMELESS);
             if !self.effects.processes.knows(pid) {
                 self.effects.processes.found(pid);
@@ -343,7 +343,7 @@ impl Calls for Strace {
         }
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.effects.others
     }
 

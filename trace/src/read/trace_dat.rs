@@ -25,7 +25,7 @@ use store::Store;
 use crate::opened::Reader;
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, blank};
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by its first bytes.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -36,7 +36,7 @@ fn knows(head: &[u8]) -> bool {
 
 fn open(input: Input) -> Result<Opened, TraceError> {
     let mut store = Store::new(input)?;
-    let mut others = Others::new();
+    let mut others = OtherCounts::new();
     let header = header::read(&mut store, &mut others)?;
     let mut merged = Merged {
         formats: header.formats,
@@ -53,7 +53,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         merged.rings.push(Ring::new(pages, header.layout));
     }
     for ring in 0..merged.rings.len() {
-        let none = Heard::of(Layer::Block, blank(0, 0, 0, Process::default()));
+        let none = Heard::new(Layer::Block, blank(0, 0, 0, Process::default()));
         let heard = match merged.next_of(ring) {
             Ok(Some(heard)) => {
                 merged.waiting.push(Reverse((heard.event.time, ring)));
@@ -75,7 +75,7 @@ struct Merged {
     store: Store,
     formats: Formats,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     rings: Vec<Ring>,
     /// The next event of each ring, if it has one.
     next: Vec<Heard>,
@@ -92,7 +92,7 @@ fn next_of(
     store: &mut Store,
     formats: &mut Formats,
     names: &mut Names,
-    others: &mut Others,
+    others: &mut OtherCounts,
 ) -> Result<Option<Heard>, TraceError> {
     while ring.advance(store, others)? {
         match formats.read(ring.time(), ring.processor(), ring.event(), names, others) {
@@ -149,11 +149,11 @@ impl Source for Merged {
         &mut self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.others
     }
 

@@ -34,14 +34,14 @@ pub(crate) struct Heard {
 }
 
 impl Heard {
-    pub(crate) fn of(layer: Layer, event: Event) -> Self {
+    pub(crate) fn new(layer: Layer, event: Event) -> Self {
         Heard { layer, event, notice: None }
     }
 }
 
 /// Type of a writeback tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum InodeEvent {
     /// `writeback_dirty_folio`, `writeback_dirty_page`, `writeback_dirty_inode_enqueue`.
     Dirtied,
     /// `writeback_single_inode_start`.
@@ -50,13 +50,13 @@ pub(crate) enum Told {
     Ends,
 }
 
-impl Told {
+impl InodeEvent {
     /// The notice for this inode; `left` is true if it still has dirty pages.
     pub(crate) fn notice(self, place: Place, ino: u64, left: bool) -> Notice {
         let what = match self {
-            Told::Dirtied => What::Dirtied,
-            Told::Begins => What::Begins,
-            Told::Ends => What::Ends { left },
+            InodeEvent::Dirtied => What::Dirtied,
+            InodeEvent::Begins => What::Begins,
+            InodeEvent::Ends => What::Ends { left },
         };
         Notice { what, place, ino }
     }
@@ -72,7 +72,7 @@ pub(crate) enum Point {
     /// `ufshcd_command`.
     Ufs,
     /// An event of an inode.
-    Inode(Told),
+    Inode(InodeEvent),
 }
 
 /// The tracepoint with this name; `None` if it has nothing to do with requests to block devices.
@@ -87,10 +87,10 @@ pub(crate) fn point(name: &[u8]) -> Option<Point> {
             return match name {
                 b"ufshcd_command" => Some(Point::Ufs),
                 b"writeback_dirty_folio" | b"writeback_dirty_page" | b"writeback_dirty_inode_enqueue" => {
-                    Some(Point::Inode(Told::Dirtied))
+                    Some(Point::Inode(InodeEvent::Dirtied))
                 }
-                b"writeback_single_inode_start" => Some(Point::Inode(Told::Begins)),
-                b"writeback_single_inode" => Some(Point::Inode(Told::Ends)),
+                b"writeback_single_inode_start" => Some(Point::Inode(InodeEvent::Begins)),
+                b"writeback_single_inode" => Some(Point::Inode(InodeEvent::Ends)),
                 _ => None,
             };
         }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_what_the_kernel_packs() {
+    fn a_device_number_has_the_kernels_encoding() {
         assert_eq!(device(254 << 20 | 3), DeviceId { major: 254, minor: 3 });
     }
 

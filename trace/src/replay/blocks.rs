@@ -162,7 +162,7 @@ pub struct Made {
 /// Replays the requests to `from` on `device`.
 ///
 /// On the ledger, a request's cause is one of [`CAUSES`], and its owner is the process number in the recording plus
-/// one. `told` receives every request when its end is known, with the names of processes so far; `progress` the number
+/// one. `each` receives every request when its end is known, with the names of processes so far; `progress` the number
 /// of bytes read so far, at intervals.
 ///
 /// A damaged recording is replayed up to the damage; the error is returned together with the result so far.
@@ -171,7 +171,7 @@ pub fn replay(
     from: DeviceId,
     device: &dyn Queue,
     how: How,
-    mut told: impl FnMut(&Made, &Names),
+    mut each: impl FnMut(&Made, &Names),
     mut progress: impl FnMut(u64),
 ) -> (Replayed, Result<(), TraceError>) {
     let queue = how.queue.unwrap_or_else(|| device.depth()).max(1);
@@ -203,7 +203,7 @@ pub fn replay(
             given: s.given.since(began).0,
             done: s.done.map(|at| at.since(began).0).map_err(|e: DeviceError| e.to_string()),
         };
-        told(&made, names);
+        each(&made, names);
     };
     let whole = loop {
         let request = match requests.seen() {

@@ -135,7 +135,7 @@ impl Threads {
         }
     }
 
-    fn made(&mut self, call: &Call, now: u64) {
+    fn returned(&mut self, call: &Call, now: u64) {
         if self.pauses == Pauses::Thinking {
             self.last.insert(call.thread, (call.took.map(|took| call.time.saturating_add(took)), now));
         }
@@ -189,11 +189,11 @@ pub fn replay(
         let due = if pauses == Pauses::Thinking { due.max(clock.monotonic()) } else { due };
         if call.failed.is_some() {
             state.done.left_out += 1;
-            threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
+            threads.returned(&call, nanos(clock.monotonic().saturating_sub(began)));
             continue;
         }
         let made = state.make(&call);
-        threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
+        threads.returned(&call, nanos(clock.monotonic().saturating_sub(began)));
         match made {
             Ok(()) => {
                 state.done.calls += 1;

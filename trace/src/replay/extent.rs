@@ -120,7 +120,7 @@ mod tests {
     use crate::Process;
     use crate::block::Flags;
 
-    fn of(asked: &[(Op, u64, u64)]) -> Extent {
+    fn extent_of(asked: &[(Op, u64, u64)]) -> Extent {
         let mut extent = Extent::default();
         for (op, at, blocks) in asked {
             let (sector, sectors) = (at * SECTORS, blocks * SECTORS);
@@ -131,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_recording_writes_or_finds_need_not_be_there_for_a_later_one() {
+    fn data_written_or_found_by_an_earlier_recording_is_not_needed_for_a_later_one() {
         let earlier = [(Op::Write, 0, 10), (Op::Read, 20, 2), (Op::Write, 21, 5)];
         let later = [(Op::Read, 5, 10), (Op::Read, 21, 6), (Op::Write, 40, 1)];
-        let both = of(&later).behind(&of(&earlier));
+        let both = extent_of(&later).behind(&extent_of(&earlier));
         assert_eq!(both.held(), [(Lba(10), 5), (Lba(20), 2), (Lba(26), 1)]);
-        let one = of(&[&earlier[..], &later].concat());
+        let one = extent_of(&[&earlier[..], &later].concat());
         assert_eq!((both.held(), both.blocks, both.requests, both.bytes), (one.held(), 41, one.requests, one.bytes));
         assert_eq!(one.clone().behind(&Extent::default()).held(), one.held());
     }

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_for_the_writes_before_it_and_nobody_waits_for_the_flush() {
+    fn a_flush_waits_for_earlier_writes_and_no_request_waits_for_it() {
         let requests = vec![
             coming(Some(0), write(100), 1),
             coming(Some(5), Ask::Flush, 2),

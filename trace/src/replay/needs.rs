@@ -93,7 +93,7 @@ pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (Needs, Res
 
 impl Scan {
     fn new_file(&mut self, path: &[u8], file: File) -> usize {
-        self.inside(path);
+        self.require_parents(path);
         let place = match self.free.pop() {
             Some(place) => {
                 self.files[place] = file;
@@ -145,13 +145,13 @@ impl Scan {
 
     /// Whether a file may have been at this path initially: none was seen to disappear from there, and no directory
     /// above it was created since.
-    fn may_have_been(&self, path: &[u8]) -> bool {
+    fn may_have_existed(&self, path: &[u8]) -> bool {
         let above = std::iter::successors(parent(path), |p| parent(p));
         !self.gone.contains(path) && !self.made.contains(path) && !above.into_iter().any(|d| self.made.contains(d))
     }
 
     /// The directories above a path that were never created must have existed.
-    fn inside(&mut self, path: &[u8]) {
+    fn require_parents(&mut self, path: &[u8]) {
         let mut at = path;
         while let Some(above) = parent(at) {
             if self.made.contains(above) || !self.directories.insert(above.to_owned()) {
@@ -162,11 +162,11 @@ impl Scan {
     }
 
     /// The file at an existing path.
-    fn there(&mut self, path: &[u8]) -> usize {
+    fn existing(&mut self, path: &[u8]) -> usize {
         if let Some(known) = self.by_path.get(path) {
             return *known;
         }
-        let was = self.may_have_been(path).then(|| path.to_owned());
+        let was = self.may_have_existed(path).then(|| path.to_owned());
         let settled = was.is_none();
         self.new_file(
             path,
@@ -183,7 +183,7 @@ impl Scan {
     }
 
     /// The file must have had at least this many bytes.
-    fn had(&mut self, file: usize, bytes: u64) {
+    fn require_length(&mut self, file: usize, bytes: u64) {
         let f = &mut self.files[file];
         if bytes <= f.now || f.settled {
             return;
@@ -225,7 +225,7 @@ impl Scan {
         let file = match self.by_path.get(path) {
             Some(known) => *known,
             None if how.contains(How::CREATE) => {
-                let may_be = (!new && self.may_have_been(path)).then(|| path.to_owned());
+                let may_be = (!new && self.may_have_existed(path)).then(|| path.to_owned());
                 let settled = may_be.is_none();
                 self.new_file(
                     path,
@@ -242,7 +242,7 @@ impl Scan {
                     },
                 )
             }
-            None => self.there(path),
+            None => self.existing(path),
         };
         self.files[file].directory |= how.contains(How::DIRECTORY);
         if how.contains(How::TRUNCATE) {
@@ -265,14 +265,14 @@ impl Scan {
         if write {
             // Unless the gap is too long, it is more likely old data than a hole.
             if from.saturating_sub(self.files[file].now) <= FAR {
-                self.had(file, from);
+                self.require_length(file, from);
             }
             if at.is_none() && how.contains(How::APPEND) {
                 self.files[file].appended += bytes;
             }
             self.grow(file, end);
         } else {
-            self.had(file, end);
+            self.require_length(file, end);
         }
         if at.is_none() {
             self.open.insert(handle, (file, end, how));
@@ -300,7 +300,7 @@ impl Scan {
             Op::Truncate { file, length } => {
                 let file = match file {
                     Target::Open(handle) => self.open.get(handle).map(|o| o.0),
-                    Target::Path(path) => Some(self.there(path)),
+                    Target::Path(path) => Some(self.existing(path)),
                 };
                 file.into_iter().for_each(|f| self.set(f, *length));
             }
@@ -310,34 +310,34 @@ impl Scan {
                 }
             }
             Op::Unlink { path } => {
-                self.there(path);
+                self.existing(path);
                 self.dropped(path);
             }
             Op::RemoveDir { path } => {
                 if !self.made.remove(path) {
-                    self.inside(path);
+                    self.require_parents(path);
                     self.directories.insert(path.clone());
                 }
                 self.gone.insert(path.clone());
             }
             Op::MakeDir { path } => {
-                self.inside(path);
+                self.require_parents(path);
                 self.made.insert(path.clone());
             }
             Op::Rename { from, to } => self.rename(from, to),
             Op::Link { from, to } => {
-                let file = self.there(from);
+                let file = self.existing(from);
                 self.files[file].names += 1;
-                self.inside(to);
+                self.require_parents(to);
                 self.name(to, file);
             }
             Op::Symlink { path, .. } => {
                 self.gone.insert(path.clone());
-                self.there(path);
+                self.existing(path);
             }
             Op::Stat { file: Target::Path(path) } => {
                 if !self.made.contains(path) && !self.directories.contains(path) && path.as_slice() != b"/" {
-                    self.there(path);
+                    self.existing(path);
                 }
             }
             Op::List { handle } => {
@@ -350,13 +350,13 @@ impl Scan {
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8]) {
-        self.inside(to);
+        self.require_parents(to);
         let below = |path: &[u8]| path.starts_with(from) && path.get(from.len()) == Some(&b'/');
         let after = self.by_path.range(from.to_owned()..).map(|(p, _)| p).take_while(|p| p.starts_with(from));
         let inside: Vec<Vec<u8>> = after.filter(|p| below(p)).cloned().collect();
         let directory = self.made.contains(from) || self.directories.contains(from) || !inside.is_empty();
         if directory {
-            self.inside(from);
+            self.require_parents(from);
             if !self.made.remove(from) {
                 self.directories.insert(from.to_owned());
             }
@@ -368,7 +368,7 @@ impl Scan {
                 }
             }
         } else {
-            self.there(from);
+            self.existing(from);
             // Two names of one file: rename(2) does nothing.
             if from == to || self.by_path.get(from) == self.by_path.get(to) {
                 return;
@@ -445,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_made_again_and_again_is_held_once() {
+    fn a_file_that_is_recreated_often_is_remembered_once() {
         let mut scan = Scan::default();
         let path = |name: &str| format!("/d/{name}").into_bytes();
         for n in 0..50_000_u64 {

@@ -27,7 +27,7 @@ pub struct PlaceError {
 }
 
 impl PlaceError {
-    fn of(why: String) -> Self {
+    fn new(why: String) -> Self {
         PlaceError { why, no_space: false }
     }
 }
@@ -236,14 +236,14 @@ impl OnDirectory {
         for part in below.components() {
             // It goes through a link created by an earlier call, to an unknown place.
             if out != self.root && fs::symlink_metadata(&out).is_ok_and(|m| m.is_symlink()) {
-                return Err(PlaceError::of(format!("{}: goes through a symbolic link", below.display())));
+                return Err(PlaceError::new(format!("{}: goes through a symbolic link", below.display())));
             }
             match part {
                 Component::RootDir | Component::CurDir => {}
                 Component::Normal(name) => out.push(name),
                 // It leaves the directory.
                 Component::ParentDir | Component::Prefix(_) => {
-                    return Err(PlaceError::of(format!("{}: leaves the directory", below.display())));
+                    return Err(PlaceError::new(format!("{}: leaves the directory", below.display())));
                 }
             }
         }
@@ -251,7 +251,7 @@ impl OnDirectory {
     }
 
     fn file(&self, file: FileRef) -> Result<&(File, PathBuf)> {
-        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError::of("not open".into()))
+        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError::new("not open".into()))
     }
 }
 

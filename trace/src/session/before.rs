@@ -48,7 +48,7 @@ impl Before {
     }
 
     /// Tracks a call before the session.
-    pub(super) fn was(&mut self, call: &Call) {
+    pub(super) fn track(&mut self, call: &Call) {
         if call.failed.is_some() {
             return;
         }
@@ -96,7 +96,7 @@ impl Before {
     }
 
     /// Adds a call of the session; true if its file was opened before, and so an open was inserted.
-    pub(super) fn wants(&mut self, call: Call) -> bool {
+    pub(super) fn push(&mut self, call: Call) -> bool {
         if !self.open.is_empty() && call.failed.is_none() {
             self.names(&call.op);
         }
@@ -134,10 +134,10 @@ mod tests {
         Op::Open { handle: Handle(n), path: path.into(), how }
     }
 
-    fn told(before: Vec<Op>, within: Vec<Op>) -> Vec<Op> {
+    fn session_ops(before: Vec<Op>, within: Vec<Op>) -> Vec<Op> {
         let mut all = Before::default();
-        before.into_iter().for_each(|op| all.was(&call(op)));
-        within.into_iter().for_each(|op| _ = all.wants(call(op)));
+        before.into_iter().for_each(|op| all.track(&call(op)));
+        within.into_iter().for_each(|op| _ = all.push(call(op)));
         std::iter::from_fn(|| all.pop()).map(|call| call.op).collect()
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn a_file_opened_before_is_opened_once_where_its_last_call_ended() {
         let (a, how) = (Handle(1), How::WRITE | How::CREATE | How::TRUNCATE);
         let write = Op::Write { handle: a, at: None, bytes: 100 };
-        let all = told(
+        let all = session_ops(
             vec![open(1, "/a", how), open(2, "/never used", how), write.clone(), write.clone()],
             vec![write.clone(), write.clone(), Op::Close { handle: a }],
         );
@@ -158,7 +158,7 @@ mod tests {
         let sync = |n| Op::Sync { handle: Handle(n), data_only: false };
         let rename = |from: &str, to: &str| Op::Rename { from: from.into(), to: to.into() };
         let unlink = |path: &str| Op::Unlink { path: path.into() };
-        let all = told(
+        let all = session_ops(
             vec![open(1, "/d/a", How::READ), open(2, "/b", How::READ), open(3, "/da", How::READ), rename("/d", "/e")],
             vec![unlink("/b"), sync(1), sync(2), sync(3)],
         );
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_or_failed_is_not_opened() {
+    fn closed_and_failed_opens_are_not_repeated() {
         let mut all = Before::default();
-        all.was(&Call { failed: Some("ENOENT".into()), ..call(open(1, "/a", How::READ)) });
-        all.was(&call(open(2, "/b", How::READ)));
-        all.was(&call(Op::Close { handle: Handle(2) }));
-        assert!(!all.wants(call(Op::Close { handle: Handle(1) })) && !all.wants(call(Op::Close { handle: Handle(2) })));
+        all.track(&Call { failed: Some("ENOENT".into()), ..call(open(1, "/a", How::READ)) });
+        all.track(&call(open(2, "/b", How::READ)));
+        all.track(&call(Op::Close { handle: Handle(2) }));
+        assert!(!all.push(call(Op::Close { handle: Handle(1) })) && !all.push(call(Op::Close { handle: Handle(2) })));
     }
 }

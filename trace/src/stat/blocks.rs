@@ -239,11 +239,11 @@ struct Counter {
 /// Reads a recording to its end, or up to damage: the error is returned together with the counts up to there.
 /// `progress` receives the number of bytes read so far, at intervals.
 pub fn count(requests: &mut Requests, progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
-    count_beside(requests, |_| {}, progress)
+    count_with(requests, |_| {}, progress)
 }
 
 /// The same; `beside` also receives every request.
-pub fn count_beside(
+pub fn count_with(
     requests: &mut Requests,
     mut beside: impl FnMut(&Request),
     mut progress: impl FnMut(u64),
@@ -352,7 +352,7 @@ impl Counter {
                 count: l.count,
                 event: l.action.letter(),
                 why: l.why,
-                said: l.said(),
+                said: l.reason(),
                 passes_on_to: l.passes_on_to.iter().map(ToString::to_string).collect(),
                 counted_twice: l.has_requests() && !requests.is_without(&l.device),
             })
@@ -361,7 +361,7 @@ impl Counter {
         let mut processes: Vec<_> = self.processes.into_iter().collect();
         processes.sort_by_key(|(p, (n, read, written))| (std::cmp::Reverse((read + written, *n)), *p));
         processes.truncate(PROCESSES);
-        let mut others = requests.others().clone();
+        let mut others = requests.other_counts().clone();
         if requests.without_end() > 0 {
             others.insert("requests without an end, whose times are not known".into(), requests.without_end());
         }

@@ -387,7 +387,7 @@ impl Counter {
             activity: self.activity,
             took: self.took.spread(),
             busiest: list,
-            others: calls.others().clone(),
+            others: calls.other_counts().clone(),
         }
     }
 }

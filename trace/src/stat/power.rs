@@ -104,7 +104,7 @@ pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> (Pow
         format: readings.format().to_string(),
         readings: all,
         channels: channels.into_iter().enumerate().map(channel).collect(),
-        others: readings.others().clone(),
+        others: readings.other_counts().clone(),
     };
     (stat, whole)
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_is_one_run_whatever_comes_between_unless_it_is_a_flush() {
+    fn consecutive_requests_are_one_run_unless_a_flush_comes_between() {
         let w = |n: u64| (Op::Write, n * 8, 8);
         let in_order: Vec<_> =
             (0..8).flat_map(|n| [w(n), (Op::Write, 100_000 + n * 1000, 8), (Op::Read, n, 8)]).collect();

@@ -29,7 +29,7 @@ impl<F: FnMut(&mut Vec<u8>) -> bool> Read for Made<F> {
 }
 
 /// Reads what `next` puts into its buffer, piece by piece, until it returns false.
-pub fn made(next: impl FnMut(&mut Vec<u8>) -> bool + Send) -> impl Read + Send {
+pub fn generated(next: impl FnMut(&mut Vec<u8>) -> bool + Send) -> impl Read + Send {
     Made { next, piece: Vec::new(), at: 0 }
 }
 
@@ -83,7 +83,7 @@ fn perfetto_later(message: &[u8], path: &[u64], later: u64, out: &mut Vec<u8>) {
 /// A Perfetto trace repeated `copies` times, `span` nanoseconds apart.
 pub fn perfetto(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     let mut copy = 0..copies;
-    made(move |out| match copy.next() {
+    generated(move |out| match copy.next() {
         Some(n) => {
             // Trace.packet, TracePacket.ftrace_events, FtraceEventBundle.event, FtraceEvent.timestamp.
             perfetto_later(&once, &[1, 1, 2, 1], n * span, out);
@@ -120,7 +120,7 @@ pub fn trace_dat(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     head.resize(begin as usize, 0);
     let mut head = Some(head);
     let mut steps = stretches.into_iter().flat_map(move |pages| (0..copies).map(move |n| (pages.clone(), n)));
-    made(move |out| {
+    generated(move |out| {
         if let Some(head) = head.take() {
             *out = head;
             return true;
@@ -137,7 +137,7 @@ pub fn trace_dat(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
 /// Little-endian blktrace records of version 7, repeated `copies` times, `span` nanoseconds apart.
 pub fn blktrace(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     let mut copy = 0..copies;
-    made(move |out| {
+    generated(move |out| {
         let Some(n) = copy.next() else { return false };
         let mut rest = &once[..];
         // Magic, number, time at 8; at 46 the length of the data after the 48 bytes.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use trace::block::Event;
 use trace::call::Call;
-use trace::{At, Input, Opened, Others, TraceError, open_input};
+use trace::{At, Input, Opened, OtherCounts, TraceError, open_input};
 
 /// A recording, read to its end or first error.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct Seen {
     pub events: Vec<Event>,
     pub names: Vec<String>,
     pub calls: Vec<Call>,
-    pub others: Others,
+    pub others: OtherCounts,
     pub error: Option<TraceError>,
 }
 
@@ -27,7 +27,7 @@ pub fn open(bytes: &[u8]) -> Result<Opened, TraceError> {
 
 /// Reads everything; nothing may follow an end or error.
 pub fn read(bytes: &[u8]) -> Seen {
-    let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: Others::new(), error: None };
+    let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: OtherCounts::new(), error: None };
     match open(bytes) {
         Err(e) => seen.error = Some(e),
         Ok(Opened::Blocks(mut events)) => {
@@ -45,7 +45,7 @@ pub fn read(bytes: &[u8]) -> Seen {
                 }
             }
             assert!(matches!(events.next(), Ok(None)), "something after the end");
-            seen.others = events.others().clone();
+            seen.others = events.other_counts().clone();
         }
         Ok(Opened::Calls(mut calls)) => {
             loop {
@@ -59,7 +59,7 @@ pub fn read(bytes: &[u8]) -> Seen {
                 }
             }
             assert!(matches!(calls.next(), Ok(None)), "something after the end");
-            seen.others = calls.others().clone();
+            seen.others = calls.other_counts().clone();
         }
         Ok(Opened::Power(_)) => panic!("taken for a meter's recording"),
     }

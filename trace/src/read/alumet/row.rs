@@ -158,7 +158,7 @@ pub fn time(text: &str) -> Option<u64> {
 
 impl Columns {
     /// Parses the header; `None` if it is not Alumet's.
-    pub fn of(line: &str) -> Option<Self> {
+    pub fn parse(line: &str) -> Option<Self> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let delimiter = line.strip_prefix(FIRST[0])?.chars().next()?;
         if delimiter.is_alphanumeric() || matches!(delimiter, '"' | '_') {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_what_the_calendar_says() {
+    fn times_follow_the_calendar() {
         assert_eq!(time("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(time("2000-03-01T00:00:00Z"), Some(951_868_800_000_000_000));
         assert_eq!(time("2026-11-24T05:46:09.63960024Z"), Some(1_795_499_169_639_600_240));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_scaled_and_what_is_no_energy_is_none() {
+    fn units_are_scaled_and_other_metrics_are_no_energy() {
         let close = |metric: &str, is: Option<(bool, f64)>| match (unit(metric), is) {
             (Some((a, x)), Some((b, y))) => assert!(a == b && (x / y - 1.0).abs() < 1e-12, "{metric}"),
             (a, b) => assert_eq!(a, b, "{metric}"),
@@ -299,12 +299,12 @@ mod tests {
     fn values_in_quotes_and_late_attributes_are_read() {
         let header =
             "metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,name,__late_attributes";
-        let columns = Columns::of(header).unwrap();
+        let columns = Columns::parse(header).unwrap();
         let line = "x_J,1970-01-01T00:00:01Z,2,local_machine,,cgroup,\"a,\"\"b\"\"\",,\"kind=user,of=c\\,d\"";
         let row = columns.row(line).unwrap();
         assert_eq!((row.time, row.amount(), row.process()), (1_000_000_000, Some(Amount::Joules(2.0)), None));
         assert_eq!(row.channel(), "x_J cgroup:a,\"b\" kind=user of=c,d");
         assert!(columns.row(&line[..line.len() - 1]).is_err() && columns.row("x_J,1").is_err());
-        assert!(Columns::of("metric;value").is_none() && Columns::of("metrics;timestamp").is_none());
+        assert!(Columns::parse("metric;value").is_none() && Columns::parse("metrics;timestamp").is_none());
     }
 }

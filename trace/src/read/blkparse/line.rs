@@ -30,7 +30,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    fn is(&mut self, byte: u8) -> bool {
+    fn skip(&mut self, byte: u8) -> bool {
         let found = self.0.first() == Some(&byte);
         if found {
             self.0 = &self.0[1..];
@@ -111,7 +111,7 @@ pub(super) fn looks_like(line: &[u8]) -> bool {
 fn times_and_places(rest: &mut Rest) -> Result<(DeviceId, u32, u64), &'static str> {
     rest.spaces();
     let major = rest.small().ok_or("no device's major number")?;
-    if !rest.is(b',') {
+    if !rest.skip(b',') {
         return Err("no comma in a device's numbers");
     }
     let minor = rest.small().ok_or("no device's minor number")?;
@@ -119,12 +119,12 @@ fn times_and_places(rest: &mut Rest) -> Result<(DeviceId, u32, u64), &'static st
     let cpu = rest.small().ok_or("no processor's number")?;
     rest.spaces();
     // It is printed as a signed number.
-    rest.is(b'-');
+    rest.skip(b'-');
     rest.number().ok_or("no number in the sequence")?;
     rest.spaces();
     let seconds = rest.number().ok_or("no time in seconds")?;
     let before = rest.0.len();
-    if !rest.is(b'.') {
+    if !rest.skip(b'.') {
         return Err("a time without nanoseconds");
     }
     let nanoseconds = rest.number().ok_or("a time without nanoseconds")?;
@@ -269,7 +269,7 @@ fn place(rest: &mut Rest) -> Result<Place, &'static str> {
     }
     let sector = rest.number().ok_or("a sector past all devices")?;
     rest.spaces();
-    if !rest.is(b'+') {
+    if !rest.skip(b'+') {
         return Ok(Place::Alone(sector));
     }
     rest.spaces();
@@ -299,7 +299,7 @@ fn end<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
         return Err("a parenthesis without end");
     }
     let mut number = Rest(rest.brackets().ok_or("no error in brackets")?);
-    number.is(b'-');
+    number.skip(b'-');
     let error = number.number().filter(|n| number.0.is_empty() && *n <= 0xffff).ok_or("an error that is no number")?;
     // A negative errno, printed as an unsigned 16-bit number.
     let error = u32::from((error as u16 as i16).unsigned_abs());
@@ -314,7 +314,7 @@ fn remap<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
     const WRONG: &str = "a remap that does not say from where";
     let Place::Extent(sector, sectors) = place(rest)? else { return Err("a remap without an extent") };
     rest.spaces();
-    if !(rest.is(b'<') && rest.is(b'-')) {
+    if !(rest.skip(b'<') && rest.skip(b'-')) {
         return Err(WRONG);
     }
     rest.spaces();
@@ -328,9 +328,9 @@ fn remap<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
 
 /// `(8,1) 0`.
 fn from(rest: &mut Rest) -> Option<(DeviceId, u64)> {
-    let major = rest.is(b'(').then(|| rest.small())??;
-    let minor = rest.is(b',').then(|| rest.small())??;
-    if !rest.is(b')') {
+    let major = rest.skip(b'(').then(|| rest.small())??;
+    let minor = rest.skip(b',').then(|| rest.small())??;
+    if !rest.skip(b')') {
         return None;
     }
     rest.spaces();
@@ -341,7 +341,7 @@ fn split<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
     const WRONG: &str = "a split that does not say where";
     let sector = rest.number().ok_or(WRONG)?;
     rest.spaces();
-    if !rest.is(b'/') {
+    if !rest.skip(b'/') {
         return Err(WRONG);
     }
     rest.spaces();

@@ -6,8 +6,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::open_files;
 use super::record::{Stream, magic};
-use super::several;
 use crate::{Input, Opened, TraceError};
 
 /// The part of a name before `.blktrace.`, and the CPU.
@@ -54,5 +54,5 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Option<Opened>, TraceError> {
         }
         streams.push(Stream::new(input));
     }
-    Ok(Some(several(streams)))
+    Ok(Some(open_files(streams)))
 }

@@ -39,16 +39,16 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn of_stream(stream: Stream) -> Self {
-        Order::of(vec![stream])
+        Order::new(vec![stream])
     }
 
     pub(super) fn of_files(streams: Vec<Stream>) -> Self {
-        let mut order = Order::of(streams);
+        let mut order = Order::new(streams);
         order.queues.resize_with(order.streams.len(), VecDeque::new);
         order
     }
 
-    fn of(streams: Vec<Stream>) -> Self {
+    fn new(streams: Vec<Stream>) -> Self {
         Order {
             ended: vec![false; streams.len()],
             streams,

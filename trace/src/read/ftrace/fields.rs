@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_kernels_say_the_same() {
+    fn texts_of_old_and_new_kernels_give_the_same_events() {
         let expected = Event {
             action: Action::Issue,
             op: Op::Write,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_happened_is_not_what_happened() {
+    fn an_incomplete_event_is_refused() {
         let whole = "254,3 WS 4096 () 8208 + 8 be,0,4 [dd]";
         for end in 0..whole.len() {
             assert_eq!(read(Action::Issue, Layer::Block, &whole[..end]), None, "{}", &whole[..end]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_plugs_is_told_with_or_without_a_number() {
+    fn the_process_of_a_plug_is_read_with_or_without_a_number() {
         assert_eq!(plug(b"[dd]"), Some(&b"dd"[..]));
         assert_eq!(plug(b"[a [b]] 2"), Some(&b"a [b]"[..]));
         assert_eq!(plug(b"[dd"), None);

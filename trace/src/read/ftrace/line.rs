@@ -85,7 +85,7 @@ fn process(text: &[u8]) -> Option<(&[u8], u32)> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> (String, u32, u32, u64, String, String) {
+    fn parsed(text: &str) -> (String, u32, u32, u64, String, String) {
         let l = line(text.as_bytes()).unwrap();
         let string = |b: &[u8]| String::from_utf8(b.to_vec()).unwrap();
         (string(l.process), l.pid, l.cpu, l.time, string(l.name.unwrap_or_default()), string(l.arguments))
@@ -112,12 +112,12 @@ mod tests {
             ("<...>-7 [000] 0.1: block_plug: [dd]", expected("<...>", 7, 0, 100_000_000)),
             ("kworker/u4:1 (x)-7 [000] 0.1: block_plug: [dd]", expected("kworker/u4:1 (x)", 7, 0, 100_000_000)),
         ] {
-            assert_eq!(said(text), e, "{text}");
+            assert_eq!(parsed(text), e, "{text}");
         }
     }
 
     #[test]
-    fn a_line_that_is_none_says_why() {
+    fn an_invalid_line_is_refused_with_the_reason() {
         for (text, why) in [
             ("", "processor"),
             ("8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]", "processor"),

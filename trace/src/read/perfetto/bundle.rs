@@ -11,7 +11,7 @@ use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::names::{count, count_many};
 use crate::read::tracepoint::{self, Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
-use crate::{Names, Others, Process};
+use crate::{Names, OtherCounts, Process};
 
 /// `GenericFtraceEvent`: an event with its name.
 const GENERIC: u32 = 327;
@@ -76,7 +76,7 @@ fn errno(value: u64) -> u32 {
 /// Reads bundles one after the other.
 pub(super) struct Bundles {
     pub(super) names: Names,
-    pub(super) others: Others,
+    pub(super) others: OtherCounts,
     pub(super) order: Order<Heard>,
     /// Number of block device events so far.
     pub(super) heard: u64,
@@ -102,7 +102,7 @@ impl Bundles {
     pub(super) fn new() -> Self {
         Bundles {
             names: Names::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             order: Order::new(),
             heard: 0,
             layouts: (0..TABLE as u32).map(layout).collect(),
@@ -197,13 +197,13 @@ impl Bundles {
         if let Some(Some(layout)) = self.layouts.get(lying.number as usize) {
             let (layer, event) = extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?;
             self.heard += 1;
-            self.order.push(Heard::of(layer, event));
+            self.order.push(Heard::new(layer, event));
         } else if lying.number == UFS
             && let Some(mut event) = ufs(&lying, cpu)?
         {
-            event.process = self.processes.of(lying.pid);
+            event.process = self.processes.lookup(lying.pid);
             self.heard += 1;
-            self.order.push(Heard::of(Layer::Controller, event));
+            self.order.push(Heard::new(Layer::Controller, event));
         } else {
             if lying.number == GENERIC {
                 self.inode(cpu, &lying)?;
@@ -216,11 +216,11 @@ impl Bundles {
     /// Reads the inode of an event with named fields, if it has one.
     fn inode(&mut self, cpu: u32, lying: &Lying<'_>) -> Result<(), String> {
         let mut fields = Fields(lying.fields);
-        let (mut told, mut place, mut ino) = (None, None, None);
+        let (mut inode_event, mut place, mut ino) = (None, None, None);
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
                 (1, Value::Bytes(name)) => match point(name) {
-                    Some(Point::Inode(what)) => told = Some(what),
+                    Some(Point::Inode(what)) => inode_event = Some(what),
                     _ => return Ok(()),
                 },
                 (2, Value::Bytes(field)) => match generic(field)? {
@@ -235,10 +235,10 @@ impl Bundles {
                 _ => {}
             }
         }
-        if let (Some(told), Some(place), Some(ino)) = (told, place, ino) {
-            let event = blank(lying.time, cpu, lying.pid, self.processes.of(lying.pid));
+        if let (Some(inode_event), Some(place), Some(ino)) = (inode_event, place, ino) {
+            let event = blank(lying.time, cpu, lying.pid, self.processes.lookup(lying.pid));
             // The trace does not define the bit for dirty pages in an inode's state.
-            let notice = Some(told.notice(place, ino, false));
+            let notice = Some(inode_event.notice(place, ino, false));
             self.order.push(Heard { layer: Layer::Writeback, event, notice });
         }
         Ok(())
@@ -318,7 +318,7 @@ impl Processes {
     }
 
     #[inline]
-    fn of(&self, pid: u32) -> Process {
+    fn lookup(&self, pid: u32) -> Process {
         match self.recent[pid as usize % 64] {
             (known, process) if known == pid => process,
             _ => self.known.get(&pid).copied().unwrap_or_default(),
@@ -361,7 +361,7 @@ fn extent(
             processes.learn(lying.pid, process);
             process
         }
-        None => processes.of(lying.pid),
+        None => processes.lookup(lying.pid),
     };
     let blank = blank(lying.time, cpu, lying.pid, process);
     let Point::Extent(layer, action) = layout.point else {
@@ -401,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_what_programs_get() {
+    fn a_device_number_has_the_user_space_encoding() {
         // Of a phone with eMMC, and of one with UFS.
         assert_eq!(device(45824), DeviceId { major: 179, minor: 0 });
         assert_eq!(device(259 << 8 | 5), DeviceId { major: 259, minor: 5 });

@@ -230,7 +230,7 @@ mod tests {
 
     /// Rounds of many CPUs, with several events at the same time, and some CPUs out of order.
     #[test]
-    fn merging_gives_what_sorting_all_would_give_moments_in_common_and_all() {
+    fn merging_equals_sorting_even_with_equal_times() {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let processors = 1 + rng.below(300) as u32;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_fills_no_memory_and_what_comes_late_is_counted() {
+    fn one_cpu_fills_no_memory_and_late_events_are_counted() {
         for bundles in [true, false] {
             let mut order = Order::new();
             for n in 0..500_000 {

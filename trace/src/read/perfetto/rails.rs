@@ -11,7 +11,7 @@ use super::packets::Packets;
 use super::wire::{Fields, Value};
 use crate::names::count;
 use crate::power::{Reading, Readings, Value as Shown};
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// `BUILTIN_CLOCK_BOOTTIME`.
 const BOOT_TIME: u64 = 6;
@@ -30,7 +30,7 @@ impl Timed for Reading {
 pub(super) struct Rails {
     packets: Packets,
     known: Known,
-    others: Others,
+    others: OtherCounts,
     ended: bool,
 }
 
@@ -49,7 +49,7 @@ struct Known {
 }
 
 /// Relevance of a packet.
-enum Told {
+enum Content {
     /// Readings, names, or clock offsets.
     Rails,
     Nothing,
@@ -74,13 +74,13 @@ impl Rails {
             clocks: FxHashMap::default(),
             defaults: FxHashMap::default(),
         };
-        Rails { packets, known, others: Others::new(), ended: false }
+        Rails { packets, known, others: OtherCounts::new(), ended: false }
     }
 }
 
 impl Known {
     /// Reads a packet.
-    fn packet(&mut self, packet: &[u8]) -> Result<Told, String> {
+    fn packet(&mut self, packet: &[u8]) -> Result<Content, String> {
         let mut stamp = Stamp::default();
         let (mut rails, mut snapshot) = (None, None);
         let mut fields = Fields(packet);
@@ -91,7 +91,7 @@ impl Known {
                 (10, Value::Number(n)) => stamp.sequence = n,
                 (40, Value::Bytes(b)) => rails = Some(b),
                 (58, Value::Number(n)) => stamp.clock = Some(n),
-                (98, Value::Number(1..)) => return Ok(Told::OfAnotherMachine),
+                (98, Value::Number(1..)) => return Ok(Content::OfAnotherMachine),
                 (59, Value::Bytes(b)) => {
                     let mut defaults = Fields(b);
                     while let Some((number, value)) = defaults.next()? {
@@ -109,9 +109,9 @@ impl Known {
             self.snapshot(snapshot, stamp.sequence)?;
         }
         match rails {
-            Some(rails) => self.rails(rails, &stamp).map(|()| Told::Rails),
-            None if snapshot.is_some() => Ok(Told::Rails),
-            None => Ok(Told::Nothing),
+            Some(rails) => self.rails(rails, &stamp).map(|()| Content::Rails),
+            None if snapshot.is_some() => Ok(Content::Rails),
+            None => Ok(Content::Nothing),
         }
     }
 
@@ -143,7 +143,7 @@ impl Known {
             if let Some(boot) = boot
                 && self.clocks.len() < MOST
             {
-                self.clocks.insert((of(id, sequence), id), boot.wrapping_sub(time));
+                self.clocks.insert((clock_owner(id, sequence), id), boot.wrapping_sub(time));
             }
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Known {
         if clock == BOOT_TIME {
             return Ok(time);
         }
-        match self.clocks.get(&(of(clock, stamp.sequence), clock)) {
+        match self.clocks.get(&(clock_owner(clock, stamp.sequence), clock)) {
             Some(difference) => Ok(time.wrapping_add(*difference)),
             None => Err(format!("readings of rails by clock {clock}, which nothing says how it runs")),
         }
@@ -224,7 +224,7 @@ impl Known {
 }
 
 /// Owner of a clock: a sequence, or 0 for all.
-fn of(clock: u64, sequence: u64) -> u64 {
+fn clock_owner(clock: u64, sequence: u64) -> u64 {
     if OF_SEQUENCE.contains(&clock) { sequence } else { 0 }
 }
 
@@ -244,9 +244,9 @@ impl Readings for Rails {
             }
             match self.packets.next()? {
                 Some(packet) => match self.known.packet(packet) {
-                    Ok(Told::Rails) => {}
-                    Ok(Told::OfAnotherMachine) => count(&mut self.others, super::OTHER_MACHINES),
-                    Ok(Told::Nothing) => count(&mut self.others, "packets of other kinds"),
+                    Ok(Content::Rails) => {}
+                    Ok(Content::OfAnotherMachine) => count(&mut self.others, super::OTHER_MACHINES),
+                    Ok(Content::Nothing) => count(&mut self.others, "packets of other kinds"),
                     Err(what) => return Err(self.packets.damaged(what)),
                 },
                 None if self.known.channels.is_empty() => {
@@ -265,7 +265,7 @@ impl Readings for Rails {
         &self.known.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -15,14 +15,14 @@ use super::damage;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::input::Consumption;
 use crate::names::count;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// A recording of calls, by path.
 pub(super) struct ByPath {
     events: Events,
     path: PathBuf,
     consumed: Consumption,
-    others: Others,
+    others: OtherCounts,
     /// Directory and name of every inode found.
     names: FxHashMap<u64, (u64, Vec<u8>)>,
     /// The inode of each directory entry.
@@ -43,7 +43,7 @@ impl ByPath {
             events,
             path,
             consumed,
-            others: Others::new(),
+            others: OtherCounts::new(),
             names: FxHashMap::default(),
             entries: FxHashMap::default(),
             open: FxHashMap::default(),
@@ -141,15 +141,15 @@ impl ByPath {
             }
             Asked::Mkdir { parent, name, .. } => {
                 ops.push(Op::MakeDir { path: self.below(*parent, name) });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Symlink { parent, name, target, .. } => {
                 ops.push(Op::Symlink { path: self.below(*parent, name), target: target.clone() });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Link { ino, parent, name } => {
                 ops.push(Op::Link { from: self.path_of(*ino), to: self.below(*parent, name) });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Unlink { parent, name } => {
                 ops.push(Op::Unlink { path: self.below(*parent, name) });
@@ -234,7 +234,7 @@ impl ByPath {
         ops
     }
 
-    fn made(&mut self, parent: Ino, name: &[u8], answer: Option<u64>) {
+    fn created(&mut self, parent: Ino, name: &[u8], answer: Option<u64>) {
         if let Some(ino) = answer {
             self.named(parent, name.to_vec(), ino);
         }
@@ -275,7 +275,7 @@ impl Calls for ByPath {
             }
         }
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {

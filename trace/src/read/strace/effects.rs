@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::arguments::{Call as Made, Descriptor, Returned};
 use super::processes::{Processes, Slot, What};
-use crate::Others;
+use crate::OtherCounts;
 use crate::call::{Call, Handle, How, Op};
 use crate::names::count;
 use crate::read::paths::{is_special, normal};
@@ -37,7 +37,7 @@ pub(super) struct Effects {
     pub(super) processes: Processes,
     /// Calls not returned yet.
     pub(super) out: VecDeque<Call>,
-    pub(super) others: Others,
+    pub(super) others: OtherCounts,
     handles: u64,
     /// Paths of pipes, sockets and devices.
     special: BTreeSet<Vec<u8>>,
@@ -51,7 +51,7 @@ impl Effects {
         Effects {
             processes: Processes::new(directory),
             out: VecDeque::new(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             handles: 0,
             special: BTreeSet::new(),
         }

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_has_what_is_not_closed_on_its_way() {
+    fn exec_keeps_descriptors_without_cloexec() {
         let mut all = with_open();
         all.fork(1, 2, true, true);
         assert_eq!(all.exec(2), [], "the other thread has it still");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_directory_moves_with_it() {
+    fn the_contents_of_a_directory_move_with_it() {
         let mut all = with_open();
         all.opened(Handle(5), b"/home/x".to_vec());
         all.moved(b"/home", b"/root");

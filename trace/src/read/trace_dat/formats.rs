@@ -8,8 +8,8 @@ use crate::block::{Action, Event};
 use crate::letters;
 use crate::names::{count, count_many};
 use crate::read::decimal::wrong;
-use crate::read::tracepoint::{Heard, Layer, Point, Told, Ufs, blank, device, first_sector, point, ufs_action};
-use crate::{Names, Others, Process};
+use crate::read::tracepoint::{Heard, InodeEvent, Layer, Point, Ufs, blank, device, first_sector, point, ufs_action};
+use crate::{Names, OtherCounts, Process};
 
 /// A field.
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +158,7 @@ impl Formats {
         cpu: u32,
         data: &[u8],
         names: &mut Names,
-        others: &mut Others,
+        others: &mut OtherCounts,
     ) -> Result<Option<Heard>, String> {
         let big = self.big;
         let id = u16_at(data, 0, big).ok_or("an event without a number")?;
@@ -167,11 +167,11 @@ impl Formats {
         let heard = match self.events.get(usize::from(id)) {
             Some(Some(What::Point(point, places, _))) => match point {
                 Point::Extent(layer, action) => Some(extent(*layer, *action, places, data, big, event)?),
-                Point::Plug => Some(Heard::of(Layer::Block, event)),
+                Point::Plug => Some(Heard::new(Layer::Block, event)),
                 Point::Ufs => ufs(places, data, big, event)?,
-                Point::Inode(told) => {
+                Point::Inode(inode_event) => {
                     note(&mut self.counts, &mut self.counted, id);
-                    Some(inode(*told, places, data, big, event, names)?)
+                    Some(inode(*inode_event, places, data, big, event, names)?)
                 }
             }
             .map(|mut heard| {
@@ -196,7 +196,7 @@ impl Formats {
     }
 
     /// Adds the counts to the others.
-    pub(super) fn tell(&mut self, others: &mut Others) {
+    pub(super) fn tell(&mut self, others: &mut OtherCounts) {
         for id in self.counted.drain(..) {
             let n = std::mem::take(&mut self.counts[usize::from(id)]);
             let name = match &self.events[usize::from(id)] {
@@ -294,11 +294,11 @@ fn extent(
     if let (Some(dev), Some(sector)) = (places.old_dev, places.old_sector) {
         event.from = Some((device(number(Some(dev))?), number(Some(sector))?));
     }
-    Ok(Heard::of(layer, event))
+    Ok(Heard::new(layer, event))
 }
 
 fn inode(
-    told: Told,
+    inode_event: InodeEvent,
     places: &Places,
     data: &[u8],
     big: bool,
@@ -315,7 +315,7 @@ fn inode(
         }
     };
     let left = places.state.is_some() && number(places.state)? & places.dirty_pages != 0;
-    Ok(Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) })
+    Ok(Heard { layer: Layer::Writeback, event, notice: Some(inode_event.notice(place, ino, left)) })
 }
 
 fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Option<Heard>, String> {
@@ -333,5 +333,5 @@ fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Opti
     };
     let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
     (event.action, event.op, event.sector, event.sectors) = (action, op, sector, sectors);
-    Ok(Some(Heard::of(Layer::Controller, event)))
+    Ok(Some(Heard::new(Layer::Controller, event)))
 }

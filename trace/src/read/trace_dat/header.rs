@@ -9,7 +9,7 @@ use super::pages::{Compression, Stretch};
 use super::ring::Layout;
 use super::store::{Bytes, Store, Taker};
 use crate::names::count;
-use crate::{Others, TraceError};
+use crate::{OtherCounts, TraceError};
 
 /// First bytes of every file.
 pub(super) const MARK: &[u8] = b"\x17\x08Dtracing";
@@ -40,7 +40,7 @@ pub(super) struct Header {
 }
 
 /// Reads the header.
-pub(super) fn read(store: &mut Store, others: &mut Others) -> Result<Header, TraceError> {
+pub(super) fn read(store: &mut Store, others: &mut OtherCounts) -> Result<Header, TraceError> {
     let mut taker = Taker::new(Bytes::File(store), MARK.len() as u64);
     let version = taker.string()?;
     let big = taker.bytes(1)?[0];
@@ -69,7 +69,7 @@ pub(super) fn read(store: &mut Store, others: &mut Others) -> Result<Header, Tra
     Ok(header)
 }
 
-fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others) -> Result<(), TraceError> {
+fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut OtherCounts) -> Result<(), TraceError> {
     pages(&mut taker, header)?;
     own_events(&mut taker, &mut header.formats)?;
     events(&mut taker, &mut header.formats)?;
@@ -93,7 +93,7 @@ fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others
 }
 
 /// Selects the first instance with data: others may contain the same requests.
-fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut Others) {
+fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut OtherCounts) {
     let mut recorded = instances.into_iter().filter(|stretches| stretches.iter().any(|s| s.length > 0));
     header.stretches = recorded.next().unwrap_or_default();
     for _ in recorded {
@@ -141,7 +141,7 @@ fn stretches(
     Ok(out)
 }
 
-fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Result<(), TraceError> {
+fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut OtherCounts) -> Result<(), TraceError> {
     let (name, _version) = (taker.string()?, taker.string()?);
     let compression = match name.as_str() {
         "none" => None,

@@ -6,7 +6,7 @@
 use super::pages::Pages;
 use super::store::{Store, u32_at, u64_at};
 use crate::names::{count, count_many};
-use crate::{Others, TraceError};
+use crate::{OtherCounts, TraceError};
 
 /// End of the page, or a discarded event.
 const PADDING: u32 = 29;
@@ -178,7 +178,7 @@ impl Ring {
     }
 
     /// Advances to the next page; false at the end.
-    fn turn(&mut self, store: &mut Store, others: &mut Others) -> Result<bool, TraceError> {
+    fn turn(&mut self, store: &mut Store, others: &mut OtherCounts) -> Result<bool, TraceError> {
         if !self.pages.advance(store)? {
             return Ok(false);
         }
@@ -193,7 +193,7 @@ impl Ring {
 
     /// Advances to the next event; false at the end.
     #[inline]
-    pub(super) fn advance(&mut self, store: &mut Store, others: &mut Others) -> Result<bool, TraceError> {
+    pub(super) fn advance(&mut self, store: &mut Store, others: &mut OtherCounts) -> Result<bool, TraceError> {
         loop {
             // Before the first event there is no page.
             let there = self.place.end > 0 && {

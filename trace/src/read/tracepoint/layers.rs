@@ -11,7 +11,7 @@ use super::{Heard, Layer};
 use crate::block::{Action, DeviceId, Event, Events};
 use crate::names::count;
 use crate::writeback::Writings;
-use crate::{Format, Names, Others, TraceError};
+use crate::{Format, Names, OtherCounts, TraceError};
 
 /// Most events to look ahead.
 const LOOK: usize = 1 << 16;
@@ -29,9 +29,9 @@ pub(crate) trait Source: Send {
     /// The names, mutable.
     fn names_mut(&mut self) -> &mut Names;
     /// Counts so far.
-    fn others(&self) -> &Others;
+    fn other_counts(&self) -> &OtherCounts;
     /// The counts, mutable.
-    fn others_mut(&mut self) -> &mut Others;
+    fn other_counts_mut(&mut self) -> &mut OtherCounts;
     /// Bytes of the file read so far.
     fn consumed(&self) -> u64;
 }
@@ -108,12 +108,12 @@ impl<S: Source> Layered<S> {
     /// Returns the event if its layer was chosen.
     fn listen(&mut self, chosen: Layer, heard: Heard) -> Option<Event> {
         if decides(&heard) && heard.layer != chosen {
-            count(self.source.others_mut(), name(&heard));
+            count(self.source.other_counts_mut(), name(&heard));
             return None;
         }
         let mut event = heard.event;
         if let Some(notice) = heard.notice {
-            self.writings.hear(notice, (event.time, event.pid, event.process), self.source.names());
+            self.writings.add(notice, (event.time, event.pid, event.process), self.source.names());
             return None;
         }
         if event.action == Action::Queue {
@@ -193,8 +193,8 @@ impl<S: Source> Events for Layered<S> {
         self.source.names()
     }
 
-    fn others(&self) -> &Others {
-        self.source.others()
+    fn other_counts(&self) -> &OtherCounts {
+        self.source.other_counts()
     }
 
     fn consumed(&self) -> u64 {

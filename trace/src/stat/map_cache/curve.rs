@@ -57,7 +57,7 @@ impl Curve {
     }
 
     /// Accesses of a cache with this many pages; a size of 0 counts as one page.
-    pub fn at(&self, pages: u64) -> Costs {
+    pub fn costs_at(&self, pages: u64) -> Costs {
         let after = self.steps.partition_point(|s| s.pages <= pages.max(1));
         self.steps.get(after.saturating_sub(1)).map_or(Costs::default(), |s| s.costs)
     }

@@ -77,7 +77,7 @@ impl Default for Stack {
     }
 }
 
-fn at(list: &mut Vec<i64>, index: usize) -> &mut i64 {
+fn slot_mut(list: &mut Vec<i64>, index: usize) -> &mut i64 {
     if list.len() <= index {
         list.resize(index + 1, 0);
     }
@@ -158,8 +158,8 @@ impl Stack {
     /// Counts a write-back in caches from `from` pages up to below `depth`.
     fn write_back(&mut self, from: usize, depth: usize) {
         if from < depth {
-            *at(&mut self.written, from) += 1;
-            *at(&mut self.written, depth) -= 1;
+            *slot_mut(&mut self.written, from) += 1;
+            *slot_mut(&mut self.written, depth) -= 1;
         }
     }
 
@@ -221,7 +221,7 @@ impl Stack {
             let depth = self.depth(entry.place);
             self.write_back(entry.changed_from, depth);
             if entry.changed_from != CLEAN {
-                *at(&mut left, entry.changed_from.max(depth)) += 1;
+                *slot_mut(&mut left, entry.changed_from.max(depth)) += 1;
             }
         }
         Curve::new(self.touches, self.most as u64, self.cold, &self.missed, &self.written, &left)

@@ -44,7 +44,7 @@ impl Effects {
         }
         let (punch, keep_size) = (has(mode, b"FALLOC_FL_PUNCH_HOLE"), has(mode, b"FALLOC_FL_KEEP_SIZE"));
         let (at, bytes) = (self.length(call, 2)?, self.length(call, 3)?);
-        self.on(who, call, How::WRITE, |handle| Op::Allocate { handle, at, bytes, punch, keep_size })
+        self.emit_on_handle(who, call, How::WRITE, |handle| Op::Allocate { handle, at, bytes, punch, keep_size })
     }
 
     /// From one descriptor to another, each with an optional offset: a read and a write, if the descriptors are files.

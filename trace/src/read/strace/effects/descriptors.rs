@@ -170,7 +170,7 @@ impl Effects {
             let directory = of.and_then(|of| call.descriptor(of));
             self.path(who, directory, &text)
         });
-        self.at_path(who, call, of, n, |path| Op::Unlink { path })?;
+        self.emit_on_path(who, call, of, n, |path| Op::Unlink { path })?;
         if let (Some(path), Returned::Value(..)) = (path, call.result) {
             self.special.remove(&path);
         }
