@@ -175,7 +175,7 @@ pub fn not_there(path: &Path, text: &str, requests: &Requests) -> Failure {
 
 /// The devices whose requests are left out so that nothing counts twice, in words.
 pub fn said(left_out: &[LeftOut]) -> Vec<String> {
-    let said = |l: &LeftOut| format!("{} requests of {} skipped: it {}", l.count, l.device, l.said());
+    let said = |l: &LeftOut| format!("{} requests of {} skipped: it {}", l.count, l.device, l.reason());
     left_out.iter().filter(|l| l.has_requests()).map(said).collect()
 }
 

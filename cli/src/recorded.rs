@@ -117,7 +117,7 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
 /// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
     let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
-    let counted = |(key, text): (&str, &str)| requests.others().get(key).map(|n| format!("{n} {text}"));
+    let counted = |(key, text): (&str, &str)| requests.other_counts().get(key).map(|n| format!("{n} {text}"));
     texts.into_iter().filter_map(counted).collect()
 }
 

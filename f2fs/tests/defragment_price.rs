@@ -10,7 +10,7 @@ use device::model::{self, Pace, Simulated};
 use device::{Counting, Memory};
 use inspect::file::Extent;
 use inspect::price::Prices;
-use inspect::treatment::{How, Run, plan, torn, whole};
+use inspect::treatment::{How, Run, fragmented, plan, whole};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
@@ -52,7 +52,7 @@ fn within(percent: u64, said: Energy, spent: Energy, what: &str) {
 fn a_plan_says_about_what_a_phone_spends() {
     for name in ["kirin9000-ufs31", "galaxy-nexus-emmc"] {
         let profile = Profile::find(name).unwrap();
-        let prices = Prices::of(&profile);
+        let prices = Prices::from_profile(&profile);
         for (how, moving) in [(How::Copy, Moving::Copy), (How::Share, Moving::Share)] {
             let (device, clock) = phone(&profile);
             let vol = Volume::mount(device.clone(), clock, MountOptions::default()).unwrap();
@@ -72,15 +72,15 @@ fn a_plan_says_about_what_a_phone_spends() {
                 .into_iter()
                 .map(|e| (Extent { from: e.from, addr: e.addr, blocks: e.blocks }, e.begins))
                 .collect();
-            let plan = plan(&runs, torn(&runs), &[whole()], how, &prices, 128);
-            let torn_read = read_for(&device, &vol, f);
+            let plan = plan(&runs, fragmented(&runs), &[whole()], how, &prices, 128);
+            let fragmented_read = read_for(&device, &vol, f);
             assert_eq!(vol.bring_together(f, moving).unwrap(), 900);
             let nodes = device.inner().ledger().cause(Cause::FsyncNode as u8);
             vol.fsync(f, false).unwrap();
             let ledger = device.inner().ledger();
             let spent = ledger.cause(Cause::Defragment as u8) + (ledger.cause(Cause::FsyncNode as u8) - nodes);
             within(25, plan.cost.energy, spent, &format!("{name}, {how:?}: moving"));
-            within(20, plan.uses.0.energy, torn_read, &format!("{name}, {how:?}: reading it torn"));
+            within(20, plan.uses.0.energy, fragmented_read, &format!("{name}, {how:?}: reading it torn"));
             within(20, plan.uses.1.energy, read_for(&device, &vol, f), &format!("{name}, {how:?}: reading it whole"));
             vol.unmount().unwrap();
         }

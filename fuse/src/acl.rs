@@ -1,8 +1,7 @@
 //! Does setting an access ACL take the file's sgid bit away?
 //!
-//! It does when the setter is neither privileged nor in the file's group. The kernel knows, and says
-//! so in an extended form of the request (`FUSE_SETXATTR_ACL_KILL_SGID`) which `fuser` 0.18 does not
-//! decode; so the question is asked here.
+//! It does if the caller is neither privileged nor in the file's group. The kernel passes this on in an extended form
+//! of the request (`FUSE_SETXATTR_ACL_KILL_SGID`), which `fuser` 0.18 does not decode; so this module checks it.
 
 use fuser::Request;
 use vfs::{FileSystem, Ino, Result};
@@ -19,7 +18,7 @@ pub(crate) fn drops_sgid(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u
     Ok(attr.perm & SGID != 0 && attr.gid != req.gid() && !in_group(req.pid(), attr.gid))
 }
 
-/// Whether the task has `gid` among its supplementary groups; a task that is gone has none.
+/// Whether the task has `gid` among its supplementary groups; false if the task has ended.
 pub(crate) fn in_group(task: u32, gid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{task}/status")).is_ok_and(|status| listed(&status, gid))
 }

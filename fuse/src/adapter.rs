@@ -1,16 +1,15 @@
-//! What does each FUSE request mean in `vfs` words?
+//! Which `vfs` calls does each FUSE request need?
 //!
-//! One method for each request, in the order of `fuser`'s trait; what several share is in
-//! [`crate::operations`]. Permission checks are the kernel's (`default_permissions`), locks too; error
-//! numbers are [`crate::errno`]'s.
+//! One method per request, in the order of `fuser`'s trait; shared steps are in [`crate::operations`]. The kernel
+//! checks permissions (`default_permissions`) and handles locks; error numbers come from [`crate::errno`].
 //!
 //! # Opens
-//! Files are opened, because a file that is immutable or append-only is refused then, as on every other file
-//! system of Linux. `O_TRUNC` arrives as a truncation of its own, except where files are live.
-//! Directories, and the files of a read-only mount on which all may be opened, need no opening
-//! (`FUSE_NO_OPEN_SUPPORT`, `FUSE_NO_OPENDIR_SUPPORT`): the kernel then sends neither `OPEN` nor `RELEASE`, which saves two
-//! requests for each use of a file. A file that is unlinked while open stays alive all the same, because the
-//! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed.
+//! Files are opened, because an immutable or append-only file is refused at open, as on every other Linux file system.
+//! `O_TRUNC` arrives as a separate truncation, except if caching is [`Live`](crate::Caching::Live).
+//! Directories need no open, nor do the files of a read-only mount that refuses none (`FUSE_NO_OPEN_SUPPORT`,
+//! `FUSE_NO_OPENDIR_SUPPORT`): the kernel then sends neither `OPEN` nor `RELEASE`, which saves two requests per use of
+//! a file. A file that is unlinked while open still stays alive, because the kernel keeps its inode, and with it a
+//! `vfs` reference, until the last handle is closed.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -36,8 +35,7 @@ use crate::seek::SeekJob;
 use crate::{acl, capability, control, features, listing};
 
 thread_local! {
-    /// Where a serving thread reads file contents to before it sends them: one buffer per thread,
-    /// at most as large as the largest read.
+    /// Per-thread buffer for file contents between read and reply, at most as large as the largest read.
     static CONTENTS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -50,7 +48,7 @@ impl fuser::Filesystem for Adapter {
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (parent, _asks) = self.asked(req, parent);
         match self.fs.lookup(parent, name.as_bytes()) {
-            // Number 0 tells the kernel to remember that there is no such name.
+            // Inode number 0 lets the kernel cache that the name does not exist.
             Err(Error::NotFound) => {
                 reply.entry(&self.names_ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
             }
@@ -80,8 +78,8 @@ impl fuser::Filesystem for Adapter {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
         }
-        // Only now: the kernel must take these attributes, by whose mode programs are run.
-        self.told(ino);
+        // After the reply: the kernel must accept these attributes, whose mode decides how programs run.
+        self.attributes_sent(ino);
     }
 
     fn setattr(
@@ -119,7 +117,7 @@ impl fuser::Filesystem for Adapter {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
         }
-        self.told(ino);
+        self.attributes_sent(ino);
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -142,7 +140,7 @@ impl fuser::Filesystem for Adapter {
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let (parent, _asks) = self.asked(req, parent);
         let (mode, umask) = (perm(mode), perm(umask));
-        let result = self.room.with(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
+        let result = self.room.retry(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
         self.reply_entry("mkdir", parent, result, reply);
     }
 
@@ -163,7 +161,7 @@ impl fuser::Filesystem for Adapter {
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let (parent, _asks) = self.asked(req, parent);
         let target = target.as_os_str().as_bytes();
-        let result = self.room.with(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
+        let result = self.room.retry(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
         self.reply_entry("symlink", parent, result, reply);
     }
 
@@ -182,7 +180,7 @@ impl fuser::Filesystem for Adapter {
             RenameFlags::from_bits(flags.bits()).ok_or(Error::Invalid("unknown rename flag")).and_then(|flags| {
                 let from = (parent, name.as_bytes());
                 let to = (to_parent, to_name.as_bytes());
-                self.room.with(|| self.fs.rename(caller(req), from, to, flags))
+                self.room.retry(|| self.fs.rename(caller(req), from, to, flags))
             });
         self.room.removed();
         reply_empty("rename", parent, result, reply);
@@ -190,7 +188,7 @@ impl fuser::Filesystem for Adapter {
 
     fn link(&self, req: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (ino, (parent, _asks)) = (self.ino(ino), self.asked(req, parent));
-        let result = self.room.with(|| self.fs.link(ino, parent, name.as_bytes()));
+        let result = self.room.retry(|| self.fs.link(ino, parent, name.as_bytes()));
         self.reply_entry("link", parent, result, reply);
     }
 
@@ -221,7 +219,7 @@ impl fuser::Filesystem for Adapter {
                     _ => self.notices.admission.opened(entry.attr.ino),
                 };
                 reply.created(
-                    // Where room is short the first write, too, is to announce itself.
+                    // If space is short, the first write must be announced too.
                     if self.watches_new(entry.attr.ino) { &Duration::ZERO } else { &self.names_ttl },
                     &self.numbers.attr(&entry.attr),
                     Generation(u64::from(entry.attr.generation)),
@@ -269,7 +267,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        // Nothing is held per handle; the kernel asks once and then no more.
+        // There is no per-handle state; the kernel sends this request only once.
         reply.error(Errno::ENOSYS);
     }
 
@@ -317,7 +315,7 @@ impl fuser::Filesystem for Adapter {
         let mut flags = WriteFlags::empty();
         flags.set(WriteFlags::FROM_CACHE, from_cache);
         flags.set(WriteFlags::KILL_SUID_SGID, write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID));
-        // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
+        // O_SYNC contains O_DSYNC. Pages from the cache are synced by the kernel's own fsync.
         let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
         let kills = flags.contains(WriteFlags::KILL_SUID_SGID);
         let stored = self.clearing(req, ino, kills, || self.store(ino, offset, data, flags));
@@ -401,7 +399,7 @@ impl fuser::Filesystem for Adapter {
         how.set(XattrFlags::REPLACE, flags & libc::XATTR_REPLACE != 0);
         let result = acl::drops_sgid(&*self.fs, req, ino, name).and_then(|drops| {
             how.set(XattrFlags::ACL_KILL_SGID, drops);
-            self.room.with(|| self.fs.setxattr(ino, name, value, how))
+            self.room.retry(|| self.fs.setxattr(ino, name, value, how))
         });
         if name == capability::NAME {
             self.capabilities.unknown(ino);
@@ -426,7 +424,7 @@ impl fuser::Filesystem for Adapter {
         let privileged = req.uid() == 0;
         let result = self.fs.listxattr(ino).map(|names| {
             let mut list = Vec::new();
-            // As xattr(7) says, names of the trusted class are shown to the privileged only.
+            // As in xattr(7), trusted names are listed only for privileged callers.
             for name in names.iter().filter(|n| privileged || !n.starts_with(b"trusted.")) {
                 list.extend_from_slice(name);
                 list.push(0);
@@ -454,7 +452,7 @@ impl fuser::Filesystem for Adapter {
         let (ino, _asks) = self.asked(req, ino);
         let result = allocate(mode).and_then(|what| {
             self.before_fallocate(req, ino)?;
-            self.room.with(|| self.fs.fallocate(ino, what, offset, length))
+            self.room.retry(|| self.fs.fallocate(ino, what, offset, length))
         });
         self.notices.admission.look_again();
         reply_empty("fallocate", ino, result, reply);
@@ -494,8 +492,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    // What follows is answered so that the kernel does it itself; without these, fuser writes a
-    // warning for each.
+    // The answers below make the kernel handle these requests itself; without these methods, fuser logs a warning for
+    // each.
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
         reply.error(Errno::ENOSYS);

@@ -1,26 +1,26 @@
-//! How does a writer learn that what the kernel's cache took from it does not fit?
+//! How does a writer learn that data already in the kernel's cache does not fit?
 //!
-//! With the writeback cache `write(2)` ends once the kernel has copied the bytes; what becomes of them it
-//! never looks at again (only `fsync` and `close` do). Left alone, a program fills a full volume for ever.
-//! But before it takes the bytes, the kernel makes sure that it knows the file's mode, and if its attributes
-//! were declared stale, asks for them with a `GETATTR` that names the file handle and whose error the writer
-//! gets. `stat` names no handle, and a reader needs nothing but the size, which the cache owns. So for a file
-//! whose attributes are stale, a `GETATTR` with a handle is the announcement of a write:
+//! With the writeback cache, `write(2)` returns when the kernel has copied the bytes, and it does not check later what
+//! became of them (only `fsync` and `close` do). Without a countermeasure, a program writes to a full volume for ever.
+//! But before the kernel takes the bytes, it makes sure that it knows the file's mode. If the attributes were declared
+//! stale, it sends a `GETATTR` with the file handle, and the writer gets its error. `stat` passes no handle, and a
+//! reader needs only the size, which the cache owns. So for a file with stale attributes, a `GETATTR` with a handle
+//! announces a write:
 //!
-//! * *A page was refused.* The error is owed: whoever had the file open gets it for the next write.
-//! * *Room is short*: what is free may be less than what the kernel can hold. From then on each write to a
-//!   file announces itself, and what the kernel holds of the file is written back before the answer.
-//!   So everything that is promised has its place, but for one `write(2)` of each writer. It may take from a small
-//!   reserve that `df` does not count as available; the writer's next one is then refused. As long as the
-//!   reserve holds, nothing that `write(2)` took is lost, and a file is as long as what is stored of it.
-//! * *Only the reserve is left*: what is opened for writing from then on goes past the cache, so that each of its writes is
-//!   stored or refused before it returns.
+//! * *A page was refused.* The error is pending: a program that had the file open then gets it at its next write.
+//! * *Space is short*: the free space may be less than the kernel can hold. From then on each write to a file is
+//!   announced, and the kernel's data for the file is written back before the answer. So all accepted data has space,
+//!   except one `write(2)` of each writer. That write may use a small reserve that `df` does not count as available;
+//!   the writer's next one is then refused. As long as the reserve lasts, no data accepted by `write(2)` is lost, and a
+//!   file is as long as its stored data.
+//! * *Only the reserve is left*: files opened for writing from then on bypass the cache, so that each write is stored
+//!   or refused before it returns.
 //! * *The file was made immutable* while it was open.
 //!
-//! Refusing by level alone would refuse those that overwrite, and need no room: so only a file that grew into the
+//! Refusing by free space alone would also refuse overwrites, which need no space. So only a file that grew into the
 //! reserve is refused, and once for each time.
 //!
-//! Pages that are written through a mapping announce nothing; their error is that of `msync`, `fsync` and `close`.
+//! Writes through a mapping are not announced; their errors are reported by `msync`, `fsync` and `close`.
 
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -31,28 +31,28 @@ use fuser::FileHandle;
 use rustc_hash::FxHashMap;
 use vfs::{Attr, Error, FileSystem, Ino, Result};
 
-/// The reserve is 1/64 of the volume, but at least what a write of 1 MiB takes with its nodes, if that is not more than 1/8 of the
-/// volume, and at most 8 MiB.
+/// The reserve is 1/64 of the volume and at most 8 MiB, but at least what a write of 1 MiB takes with its nodes, if
+/// that is not more than 1/8 of the volume.
 fn reserve(capacity: u64) -> u64 {
     const ONE_WRITE: u64 = 3 << 19;
     (capacity / 64).max(ONE_WRITE.min(capacity / 8)).min(8 << 20)
 }
 
-/// A program that was told to go on writes within this time, if it does.
+/// An admitted program writes within this time, if at all.
 const UNDERWAY: Duration = Duration::from_millis(500);
 
-/// What is known of a file whose writes announce themselves.
+/// State of a file whose writes are announced.
 #[derive(Debug, Default)]
 struct Watched {
-    /// Its size on the volume at the last announcement that was answered, in units of 512 bytes.
+    /// Its stored size at the last answered announcement, in units of 512 bytes.
     blocks: Option<u64>,
-    /// By how many bytes it grew between two announcements, the last time it did.
+    /// Its last growth between two announcements, in bytes.
     growth: u64,
-    /// When a write was admitted of which nothing is known yet.
+    /// Time of an admitted write whose effect is not known yet.
     admitted: Option<Instant>,
-    /// What could not be stored, and the number of that failure; none once a writer was told.
+    /// The pending error, with its failure number; none after a writer got it.
     owed: Option<(u64, Error)>,
-    /// Something of it was not stored since the kernel came to know it: the kernel may show it longer than it is.
+    /// Some data was not stored since the kernel learned the size: the kernel may show the file longer than it is.
     cut: bool,
 }
 
@@ -60,59 +60,59 @@ struct Watched {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     reserve: u64,
-    /// How much the kernel may hold that was not written back, in bytes.
+    /// Most bytes that the kernel may hold before writeback.
     held: AtomicU64,
-    /// Bytes that can come before it must be looked whether room is short.
+    /// Bytes that may arrive before the next check for short space.
     unchecked: AtomicI64,
-    /// Failures so far. A file handle is the count when it was opened: it hears of those that came later.
+    /// Failures so far. A file handle is this count at its open: it gets only later errors.
     failures: AtomicU64,
     files: Mutex<FxHashMap<u64, Watched>>,
-    /// How many these are, to be asked without the lock.
+    /// Length of `files`, readable without the lock.
     watched: AtomicUsize,
-    /// The files that are open for writing, with the number of their handles.
+    /// Files open for writing, with their numbers of handles.
     open: Mutex<FxHashMap<u64, u64>>,
-    /// All that are open are watched.
+    /// True if all open files are watched.
     watches_all: AtomicBool,
 }
 
-/// The handle of a file that is opened for reading: its reads announce nothing and are owed nothing.
+/// The handle of a file opened for reading: reads are not announced and get no pending error.
 pub(crate) const READER: FileHandle = FileHandle(u64::MAX);
 
 impl Admission {
-    /// For a volume of so many bytes.
+    /// For a volume with this many bytes.
     pub(crate) fn new(capacity: u64) -> Self {
         Admission { reserve: reserve(capacity), ..Admission::default() }
     }
 
-    /// The kernel may hold so many bytes that were not written back.
+    /// Sets the most bytes that the kernel may hold before writeback.
     pub(crate) fn kernel_may_hold(&self, bytes: u64) {
         self.held.store(bytes, Ordering::Relaxed);
         self.look_again();
     }
 
-    /// Bytes that are free, but not available.
+    /// Bytes that are free but not available.
     pub(crate) fn reserve(&self) -> u64 {
         self.reserve
     }
 
-    /// The handle of a file that is opened for writing now.
+    /// The handle of a file opened for writing now.
     fn handle(&self) -> FileHandle {
         FileHandle(self.failures.load(Ordering::Acquire))
     }
 
-    /// Room may have gone without [`is_short`](Self::is_short) being told.
+    /// Space may have been used without a call of [`is_short`](Self::is_short).
     pub(crate) fn look_again(&self) {
         self.unchecked.store(0, Ordering::Relaxed);
     }
 
-    /// Whether room is short, after so many bytes came.
+    /// Whether space is short after `came` more bytes.
     pub(crate) fn is_short(&self, fs: &dyn FileSystem, came: usize) -> bool {
         let came = i64::try_from(came).unwrap_or(i64::MAX);
         if self.unchecked.fetch_sub(came, Ordering::Relaxed).saturating_sub(came) > 0 {
             return false;
         }
         let Some(free) = free(fs) else { return false };
-        // A page by itself may take a node beside its block.
+        // A single page may need a node in addition to its block.
         let held = self.held.load(Ordering::Relaxed).saturating_mul(2);
         let more = free.saturating_sub(self.reserve.saturating_add(held));
         self.unchecked.store(i64::try_from(more).unwrap_or(i64::MAX), Ordering::Relaxed);
@@ -122,12 +122,12 @@ impl Admission {
         more == 0
     }
 
-    /// Whether no more than the reserve is left, so that what is opened for writing goes past the kernel's cache.
+    /// Whether at most the reserve is left, so that new writers bypass the kernel's cache.
     pub(crate) fn is_spent(&self, fs: &dyn FileSystem) -> bool {
         free(fs).is_some_and(|free| free < self.reserve)
     }
 
-    /// When room has become short: the files that are open for writing, which are watched from now on.
+    /// When space becomes short: returns the files open for writing, and watches them from now on.
     pub(crate) fn watch_all(&self) -> Vec<Ino> {
         if self.watches_all.swap(true, Ordering::Relaxed) {
             return Vec::new();
@@ -146,18 +146,18 @@ impl Admission {
         self.open().contains_key(&ino.0)
     }
 
-    /// A file was opened for writing.
+    /// Called when a file is opened for writing.
     pub(crate) fn opened(&self, ino: Ino) -> FileHandle {
         *self.open().entry(ino.0).or_default() += 1;
         if self.watches(ino) {
-            // By how much the file grew before is not this program's doing.
+            // Earlier growth of the file is not this program's.
             self.change(|files| files.get_mut(&ino.0).and_then(|file| file.blocks.take()));
         }
         self.handle()
     }
 
     fn files(&self) -> MutexGuard<'_, FxHashMap<u64, Watched>> {
-        // The map is whole after every statement, whoever panicked.
+        // The map is consistent after every statement, even if another thread panicked.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,19 +168,19 @@ impl Admission {
         result
     }
 
-    /// From now on the file's writes are to announce themselves; the caller declares its attributes stale.
+    /// From now on the file's writes must be announced; the caller declares its attributes stale.
     pub(crate) fn watch(&self, ino: Ino) {
         self.change(|files| {
             files.entry(ino.0).or_default();
         });
     }
 
-    /// Whether a file's writes announce themselves.
+    /// Whether a file's writes are announced.
     pub(crate) fn watches(&self, ino: Ino) -> bool {
         self.watched.load(Ordering::Acquire) > 0 && self.files().contains_key(&ino.0)
     }
 
-    /// Something that the kernel held of the file could not be stored. Its writes are then to announce themselves.
+    /// Some of the kernel's data for the file could not be stored. From now on its writes must be announced.
     pub(crate) fn not_stored(&self, ino: Ino, error: &Error) {
         let number = self.failures.fetch_add(1, Ordering::AcqRel) + 1;
         self.change(|files| {
@@ -189,12 +189,12 @@ impl Admission {
         });
     }
 
-    /// Whether something of the file was not stored.
+    /// Whether some of the file's data was not stored.
     pub(crate) fn is_cut(&self, ino: Ino) -> bool {
         self.watched.load(Ordering::Acquire) > 0 && self.files().get(&ino.0).is_some_and(|file| file.cut)
     }
 
-    /// The files of which something was not stored.
+    /// The files with data that was not stored.
     pub(crate) fn cut(&self) -> Vec<Ino> {
         match self.watched.load(Ordering::Acquire) {
             0 => Vec::new(),
@@ -202,10 +202,10 @@ impl Admission {
         }
     }
 
-    /// Answers the announcement of a write through a handle, after all that the kernel held of the file was written back.
+    /// Answers an announced write through a handle, after the kernel's data for the file was written back.
     ///
     /// # Errors
-    /// What the writer is to be told.
+    /// The error for the writer.
     pub(crate) fn announced(&self, fs: &dyn FileSystem, ino: Ino, handle: FileHandle) -> Result<Attr> {
         fs.may_write(ino, true)?;
         let attr = fs.getattr(ino)?;
@@ -236,7 +236,7 @@ impl Admission {
         })
     }
 
-    /// A handle is no more: whoever had it was told by `close` of what was not stored.
+    /// Called when a handle is closed: `close` has reported its pending error.
     pub(crate) fn closed(&self, ino: Ino, handle: FileHandle) {
         if let Entry::Occupied(mut handles) = self.open().entry(ino.0) {
             *handles.get_mut() -= 1;
@@ -253,7 +253,7 @@ impl Admission {
         }
     }
 
-    /// The kernel knows the file no more.
+    /// The kernel has forgotten the file.
     pub(crate) fn forgotten(&self, ino: Ino) {
         if self.watches(ino) {
             self.change(|files| drop(files.remove(&ino.0)));
@@ -261,13 +261,13 @@ impl Admission {
     }
 }
 
-/// What the writes take, by guess, that were just admitted: as much as those before.
+/// Estimated size of the writes just admitted: the last growth of each file.
 fn underway(files: &FxHashMap<u64, Watched>) -> u64 {
     let lately = |file: &&Watched| file.admitted.is_some_and(|at| at.elapsed() < UNDERWAY);
     files.values().filter(lately).map(|file| file.growth).sum()
 }
 
-/// Free bytes, unless the volume cannot say.
+/// Free bytes, if the volume reports them.
 fn free(fs: &dyn FileSystem) -> Option<u64> {
     let s = fs.statfs().ok()?;
     Some(s.blocks_available.saturating_mul(s.block_size.into()))
@@ -282,7 +282,8 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    /// A volume of 128 MiB of which so many are free, so that 2 MiB are the reserve; two files, and the kernel may hold 2 MiB.
+    /// A volume of 128 MiB with `free` bytes free, so that the reserve is 2 MiB; two files, and the kernel may hold 2
+    /// MiB.
     fn volume(free: usize) -> (MemFs, Admission, [Ino; 2]) {
         let fs = MemFs::new(128 << 20);
         let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_short_once_the_kernel_may_hold_all_that_is_left_beside_the_reserve() {
+    fn space_is_short_when_the_kernel_may_hold_all_that_is_left_above_the_reserve() {
         let (fs, admission, [file, _]) = volume(9 * MIB);
         assert_eq!(admission.reserve(), 2 << 20);
         for (mib, short) in [(0, false), (1, false), (2, true), (3, true)] {
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_grew_into_the_reserve_is_refused_once_and_one_that_did_not_never() {
+    fn only_a_file_that_grew_into_the_reserve_is_refused_and_only_once() {
         let (fs, admission, [growing, large]) = volume(2 * MIB + MIB / 2);
         admission.watch(growing);
         admission.watch(large);
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_leaves_room_for_what_others_were_just_admitted_to_write() {
+    fn a_growing_file_leaves_space_for_other_admitted_writes() {
         let (fs, admission, [one, other]) = volume(4 * MIB + MIB / 2);
         let asks = |ino| admission.announced(&fs, ino, FileHandle(0)).map(drop);
         assert_eq!([admission.opened(one), admission.opened(other)], [FileHandle(0); 2]);
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_owed_once_and_to_those_who_had_the_file_open() {
+    fn an_error_is_reported_once_to_each_program_that_had_the_file_open() {
         let (fs, admission, [file, other]) = volume(32 * MIB);
         let before = admission.handle();
         admission.not_stored(file, &Error::NoSpace);

@@ -1,4 +1,4 @@
-//! How are attributes, times, device numbers and inode numbers written in FUSE?
+//! How are attributes, times, device numbers and inode numbers encoded in FUSE?
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,8 +11,8 @@ pub(crate) const SUID: u16 = 0o4000;
 /// The block size `stat` reports, that of F2FS.
 const BLOCK_SIZE: u32 = 4096;
 
-/// FUSE calls the root 1, a volume calls it what it likes. The two numbers change places, so that a
-/// volume whose 1 is somebody else's still has one number for each inode.
+/// FUSE numbers the root 1, a volume may number it differently. The two numbers are swapped, so that every inode has a
+/// unique number even if the volume uses 1 for another inode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers {
     root: u64,
@@ -69,7 +69,7 @@ pub(crate) fn file_type(kind: FileKind) -> FileType {
     }
 }
 
-/// Attributes that say nothing but number, kind and size.
+/// Attributes with only number, type and size.
 pub(crate) fn bare(ino: INodeNo, kind: FileKind, size: u64) -> FileAttr {
     FileAttr {
         ino,
@@ -90,8 +90,8 @@ pub(crate) fn bare(ino: INodeNo, kind: FileKind, size: u64) -> FileAttr {
     }
 }
 
-/// A device number as FUSE sends it: the kernel's 32-bit form, low 8 bits of the minor, 12 of the
-/// major, then the rest of the minor.
+/// A device number as FUSE sends it: the kernel's 32-bit form, low 8 bits of the minor, 12 of the major, then the rest
+/// of the minor.
 pub(crate) fn pack(rdev: DeviceNumber) -> u32 {
     (rdev.minor & 0xff) | ((rdev.major & 0xfff) << 8) | ((rdev.minor & 0xfff00) << 12)
 }
@@ -107,11 +107,11 @@ fn to_system(time: Timestamp) -> SystemTime {
     whole.and_then(|t| t.checked_add(Duration::from_nanos(u64::from(time.nsec)))).unwrap_or(UNIX_EPOCH)
 }
 
-/// What the kernel sent, from what `fuser` made of it.
+/// The kernel's timestamp, restored from `fuser`'s decoding.
 ///
-/// `fuser` 0.18 decodes a time before 1970 as `epoch - (-seconds) - nanoseconds`, although the
-/// nanoseconds of a timestamp count forward. Both parts can still be told apart, because the
-/// nanoseconds are below a second, so this undoes it exactly.
+/// `fuser` 0.18 decodes a time before 1970 as `epoch - (-seconds) - nanoseconds`, although the nanoseconds of a
+/// timestamp count forward. The nanoseconds are below a second, so the two parts can still be separated, and this
+/// undoes the error exactly.
 pub(crate) fn from_system(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(after) => Timestamp { sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), nsec: after.subsec_nanos() },
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_root_is_one_and_whoever_was_one_takes_its_number() {
+    fn the_root_is_one_and_swaps_numbers_with_inode_one() {
         let numbers = Numbers::new(Ino(3));
         assert_eq!(numbers.to_fuse(Ino(3)), INodeNo(1));
         assert_eq!(numbers.to_fuse(Ino(1)), INodeNo(3));

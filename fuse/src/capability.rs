@@ -1,11 +1,11 @@
-//! Who removes a file's capabilities when a process writes to it?
+//! When must a write remove a file's capabilities?
 //!
-//! With `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves that to us: a write, a truncation or a change of
-//! owner must drop the attribute `security.capability`. Asking the file system before every write
-//! would cost more than the write, so this remembers which inodes are known to have none. It is
-//! right because every attribute of a mounted volume is set through the same mount.
+//! With `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves this to us: a write, a truncation or a change of owner must drop
+//! the attribute `security.capability`. Reading the attribute before every write would cost more than the write, so
+//! this cache holds the inodes known to have none. It is correct because every attribute of a mounted volume is set
+//! through the same mount.
 //!
-//! The memory is bounded by the kernel's own inode cache: a forgotten inode is forgotten here.
+//! The kernel's inode cache bounds the size: a forgotten inode is removed here too.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub(crate) struct Capabilities {
 impl Capabilities {
     fn shard<R>(&self, ino: Ino, with: impl FnOnce(&mut FxHashSet<u64>) -> R) -> R {
         let shard = &self.known_bare[(ino.0 % SHARDS as u64) as usize];
-        // The set is valid after every statement, so a panic elsewhere does not spoil it.
+        // The set is consistent after every statement, even if another thread panicked.
         with(&mut shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -34,7 +34,7 @@ impl Capabilities {
         if self.shard(ino, |bare| bare.contains(&ino.0)) {
             return Ok(());
         }
-        // Marked first: a `setxattr` that comes between the removal and the mark must win.
+        // Marked before the removal: a `setxattr` between the two must win.
         self.bare(ino);
         match fs.removexattr(ino, NAME) {
             Ok(()) | Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
@@ -45,13 +45,12 @@ impl Capabilities {
         }
     }
 
-    /// The file's capabilities. The kernel asks before the first write to each file, so the answer
-    /// "none" is remembered too.
+    /// The file's capabilities. The kernel asks before the first write to each file, so the absence is cached too.
     pub(crate) fn get(&self, fs: &dyn FileSystem, ino: Ino) -> Result<Vec<u8>> {
         if self.shard(ino, |bare| bare.contains(&ino.0)) {
             return Err(Error::NoAttribute);
         }
-        // Marked first, for the same reason as above.
+        // Marked first, for the same reason.
         self.bare(ino);
         let result = fs.getxattr(ino, NAME);
         if !matches!(result, Err(Error::NoAttribute | Error::Unsupported(_))) {
@@ -60,12 +59,12 @@ impl Capabilities {
         result
     }
 
-    /// The file was just made, so it has none.
+    /// A new file has no capabilities.
     pub(crate) fn bare(&self, ino: Ino) {
         self.shard(ino, |bare| bare.insert(ino.0));
     }
 
-    /// The file may have capabilities again (one was set), or is gone.
+    /// The file may have capabilities (one was set), or is gone.
     pub(crate) fn unknown(&self, ino: Ino) {
         self.shard(ino, |bare| bare.remove(&ino.0));
     }

@@ -1,12 +1,12 @@
-//! How do `chattr` and `lsattr` speak through FUSE?
+//! How do `chattr` and `lsattr` work through FUSE?
 //!
 //! The kernel turns `FS_IOC_GETFLAGS`, `FS_IOC_SETFLAGS`, `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR` into `IOCTL`
-//! requests after it has checked who asks (the owner; for immutable and append-only `CAP_LINUX_IMMUTABLE`).
-//! Kernels before 5.13 check nothing, so the same is asked here, with the super-user for the capability.
+//! requests after checking the caller (the owner; for immutable and append-only `CAP_LINUX_IMMUTABLE`). Kernels before
+//! 5.13 check nothing, so the same checks are made here, with the super-user in place of the capability.
 //!
-//! What is enforced is the file system's matter. With the writeback cache the kernel takes writes before the file system
-//! hears of them: so what it holds when a file becomes immutable or append-only is written first, and later writes by
-//! those who have it open announce themselves ([`crate::admission`]).
+//! The file system enforces the flags. With the writeback cache the kernel accepts writes before the file system sees
+//! them. So when a file becomes immutable or append-only, the kernel's data is written first, and later writes through
+//! open handles are announced ([`crate::admission`]).
 
 use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{Opcode, opcode};
@@ -24,7 +24,7 @@ const SET_FLAGS: Opcode = opcode::write::<std::ffi::c_long>(b'f', 2);
 const GET_EXTENDED: Opcode = opcode::read::<Extended>(b'X', 31);
 const SET_EXTENDED: Opcode = opcode::write::<Extended>(b'X', 32);
 
-/// Flags both forms have, with their bits in the extended one (`FS_XFLAG_*`).
+/// Flags of both forms, with their bits in the extended one (`FS_XFLAG_*`).
 const BOTH: [(FileFlags, u32); 6] = [
     (FileFlags::IMMUTABLE, 0x8),
     (FileFlags::APPEND, 0x10),
@@ -35,7 +35,7 @@ const BOTH: [(FileFlags, u32); 6] = [
 ];
 const SEALS: FileFlags = FileFlags::IMMUTABLE.union(FileFlags::APPEND);
 
-/// What somebody asks.
+/// The request.
 enum Asked {
     Flags,
     Extended,
@@ -54,7 +54,7 @@ fn extended(now: Flags) -> Extended {
     data
 }
 
-/// Flags after the extended form has set those it knows.
+/// The flags after applying those that the extended form has.
 fn from_extended(now: FileFlags, bits: u32) -> FileFlags {
     let mut flags = now;
     for (flag, bit) in BOTH {
@@ -63,7 +63,7 @@ fn from_extended(now: FileFlags, bits: u32) -> FileFlags {
     flags
 }
 
-/// None for requests of other kinds, and such that are cut short.
+/// `None` for requests of other types, and for truncated ones.
 fn asked(command: u32, data: &[u8], now: FileFlags) -> Option<Asked> {
     Some(match command {
         GET_FLAGS => Asked::Flags,
@@ -101,7 +101,7 @@ impl Adapter {
                         if watching {
                             notices.admission.watch(ino);
                         }
-                        // The change time is another, which the kernel does not see by itself. The caller holds the inode.
+                        // The kernel does not notice the new change time by itself. The caller holds the inode.
                         notices.attributes_changed(numbers.to_fuse(ino));
                         notices.change_time_changed(ino);
                     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_request() {
+    fn a_truncated_request_is_ignored() {
         assert!(asked(SET_FLAGS, &[0; 3], FileFlags::empty()).is_none());
         assert!(asked(SET_EXTENDED, &[0; 15], FileFlags::empty()).is_none());
     }

@@ -1,8 +1,8 @@
-//! How do programs ask for F2FS compression through FUSE?
+//! How do programs control F2FS compression through FUSE?
 //!
-//! By the same `ioctl`s as on Linux's F2FS: how many blocks compression saves, giving that room back and taking it again,
-//! the algorithm of a file, and packing or unpacking what is there. What changes a file is the owner's and the
-//! super-user's. `chattr +c` is in [`crate::chattr`].
+//! With the `ioctl`s of Linux's F2FS: read how many blocks compression saves, release and reserve that space, get and
+//! set a file's algorithm, and compress or decompress existing contents. Changes need the owner or the super-user.
+//! `chattr +c` is in [`crate::chattr`].
 
 use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{Opcode, opcode};
@@ -11,7 +11,7 @@ use vfs::{Error, FileSystem, Ino, Result};
 use crate::errno::failed;
 use crate::operations::Adapter;
 
-/// `struct f2fs_comp_option`: algorithm, blocks in a cluster as a power of two.
+/// `struct f2fs_comp_option`: algorithm, log2 of the cluster size in blocks.
 type Choice = [u8; 2];
 
 const SAVED: Opcode = opcode::read::<u64>(0xF5, 17);
@@ -22,7 +22,7 @@ const SET_CHOICE: Opcode = opcode::write::<Choice>(0xF5, 22);
 const UNPACK: Opcode = opcode::none(0xF5, 23);
 const PACK: Opcode = opcode::none(0xF5, 24);
 
-/// What somebody asks.
+/// The request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Saved,
@@ -33,7 +33,7 @@ enum Asked {
     Pack(bool),
 }
 
-/// None for requests of other kinds, and such that are cut short.
+/// `None` for requests of other types, and for truncated ones.
 fn asked(command: Opcode, data: &[u8]) -> Option<Asked> {
     Some(match command {
         SAVED => Asked::Saved,
@@ -79,7 +79,7 @@ impl Adapter {
                 Err(error) => reply.error(error),
             }
         };
-        // What the kernel holds of the file belongs to it.
+        // The kernel's data is part of the file.
         if changes { self.after_writeback(ino, 0, done) } else { done(Ok(&*self.fs)) }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_request() {
+    fn a_truncated_request_is_ignored() {
         assert_eq!(asked(SET_CHOICE, &[2]), None);
         assert_eq!(asked(SET_CHOICE, &[2, 4]), Some(Asked::Choose(2, 4)));
         assert_eq!(asked(0x1234, &[0; 8]), None);

@@ -1,41 +1,43 @@
-//! How do settings and counters of a running mount pass through a directory, and where a file lies through the file?
+//! How are settings and counters of a running mount accessed through a directory, and a file's extents through the
+//! file?
 //!
-//! As extended attributes that no list shows; the file system never sees them. Of the root: [`REPORT`] and [`SOCKET`] are
-//! read, [`SETTING`] is written as `name=value`. Of every file: [`EXTENTS`] is read, [`DEFRAGMENT`] is read and written. Only
-//! root and the user who mounted may change a setting, move blocks, or ask where they are.
+//! As extended attributes that are not listed and never reach the file system. On the root, [`REPORT`] and [`SOCKET`]
+//! are read, [`SETTING`] is written as `name=value`. On every file, [`EXTENTS`] is read, [`DEFRAGMENT`] is read and
+//! written. Only root and the user who mounted may change a setting, move blocks, or read their addresses.
 //!
-//! Left out on purpose: which settings there are ([`FileSystem::tune`]), and which blocks are worth moving.
+//! Left out on purpose: which settings exist ([`FileSystem::tune`]), and which blocks are worth moving.
 
 use std::ops::Range;
 
 use fuser::Request;
 use vfs::{Error, FileSystem, Ino, Moving, Result};
 
-/// Reading gives a line `name value` for each counter and setting.
+/// Reading returns a line `name value` for each counter and setting.
 pub const REPORT: &str = "system.joulefs.report";
 /// Writing `name=value` changes a setting.
 pub const SETTING: &str = "system.joulefs.setting";
-/// With a dot and a block of the file behind it: reading gives a line `from address blocks begins` for each run of blocks
-/// from there on, [`MOST`] at most; the last word is 1 if a hole is before it, else 0.
+/// Followed by a dot and a block of the file: reading returns a line `from address blocks begins` for each run of
+/// blocks from there on, at most [`MOST`]; the last word is 1 if a hole precedes it, else 0.
 pub const EXTENTS: &str = "system.joulefs.extents";
-/// Writing `FROM TO copy`, or `share`, brings these blocks together, at most [`STEP`]; reading says in words why a file's
-/// blocks stay where they are, and nothing if they need not.
+/// Writing `FROM TO copy` or `FROM TO share` defragments these blocks, at most [`STEP`]; reading returns why a file's
+/// blocks cannot be moved, and nothing if they can.
 pub const DEFRAGMENT: &str = "system.joulefs.defragment";
-/// Of the root, with a dot and a number of blocks behind it: reading says `short moves`, as [`vfs::Room`] has them;
-/// writing `clean` cleans one section for them if there is no room.
+/// On the root, followed by a dot and a number of blocks: reading returns `short moves`, as in [`vfs::Room`]; writing
+/// `clean` cleans one section for them if space is short.
 pub const ROOM: &str = "system.joulefs.room";
-/// Of the root, with a dot, a number of files, a dot and a token behind it: reading says as JSON what was spent, in all and
-/// since the answer that had this token (0: in all), by cause and by file ([`FileSystem::account`]). Empty if nobody counts.
+/// On the root, followed by a dot, a number of files, a dot and a token: reading returns as JSON the energy spent, in
+/// total and since the answer with this token (0: in total), by cause and by file ([`FileSystem::account`]). Empty
+/// without accounting.
 pub const ACCOUNT: &str = "system.joulefs.account";
-/// Of the root: reading says the name of the mount's socket ([`crate::socket`]).
+/// On the root: reading returns the name of the mount's socket ([`crate::socket`]).
 pub const SOCKET: &str = "system.joulefs.socket";
-/// Runs that one answer holds: they fit what the kernel takes as an attribute's value.
+/// Runs in one answer: they fit the kernel's limit on attribute values.
 pub const MOST: usize = 1000;
-/// Blocks that one request brings together: those of one step of the file system.
+/// Blocks per defragmentation request: one step of the file system.
 pub const STEP: u64 = 256;
 
 fn check_user(req: &Request, what: &'static str) -> Result<()> {
-    // Who mounted is who this process runs as.
+    // This process runs as the user who mounted.
     match req.uid() == 0 || req.uid() == rustix::process::getuid().as_raw() {
         true => Ok(()),
         false => Err(Error::NotPermitted(what)),
@@ -45,7 +47,7 @@ fn check_user(req: &Request, what: &'static str) -> Result<()> {
 const SPENT: &str = "only root and the user who mounted the volume may read the energy of files";
 const OTHERS: &str = "only root and the user who mounted the volume may read the layout of files";
 
-/// The answer to reading an attribute, if it is ours.
+/// Handles reading an attribute, if it is one of these.
 pub(crate) fn read(
     fs: &dyn FileSystem,
     socket: Option<&str>,
@@ -88,7 +90,7 @@ pub(crate) fn read(
     }))
 }
 
-/// The answer to writing an attribute, if it is ours.
+/// Handles writing an attribute, if it is one of these.
 pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], value: &[u8]) -> Option<Result<()>> {
     if name == DEFRAGMENT.as_bytes() {
         return Some(check_user(req, OTHERS).and_then(|()| {
@@ -117,14 +119,14 @@ pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], v
     })
 }
 
-/// For how many blocks the name of [`ROOM`] asks, if it is that.
+/// The number of blocks in the name, if it is [`ROOM`].
 fn asked_room(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<u64>> {
     let blocks = name.strip_prefix(ROOM.as_bytes()).filter(|_| ino == fs.root())?.strip_prefix(b".")?;
     let blocks = std::str::from_utf8(blocks).ok().and_then(|n| n.parse().ok());
     Some(blocks.ok_or(Error::Invalid("a number of blocks follows the dot")))
 }
 
-/// How many files, and since which token, the name of [`ACCOUNT`] asks for, if it is that.
+/// The number of files and the token in the name, if it is [`ACCOUNT`].
 fn asked_account(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<(usize, u64)>> {
     let rest = name.strip_prefix(ACCOUNT.as_bytes()).filter(|_| ino == fs.root())?.strip_prefix(b".")?;
     let numbers = std::str::from_utf8(rest).ok().and_then(|text| text.split_once('.'));
@@ -132,7 +134,7 @@ fn asked_account(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<(u
     Some(numbers.ok_or(Error::Invalid("a number of files and a token follow, each after a dot")))
 }
 
-/// The blocks that a value names, few enough for one request, and how they are to move.
+/// Parses the blocks to move, at most one request's, and the method.
 fn asked(value: &[u8]) -> Option<(Range<u64>, Moving)> {
     let mut words = std::str::from_utf8(value).ok()?.split_whitespace();
     let (from, to): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);

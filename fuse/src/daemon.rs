@@ -1,12 +1,11 @@
 //! How does a mount get into the background without losing its first error?
 //!
-//! A process with threads cannot fork, and a fork needs unsafe code; so the parent starts the same
-//! program again, and the child says on its standard output when the mount can be used. Until then it
-//! shares the parent's fate: if it fails, its message and its exit status become the parent's.
+//! A process with threads cannot fork, and a fork needs unsafe code. So the parent starts the same program again, and
+//! the child prints a line on its standard output when the mount is ready. If it fails before that, the parent passes
+//! on its message and exit status.
 //!
-//! Parent: [`start`] with a command line that leads to the child's part. Child: mounts, then calls
-//! [`ready`] (which also leaves the terminal) from the `ready` of
-//! [`run_until_unmounted`](crate::run_until_unmounted).
+//! Parent: [`start`] with a command line that leads to the child's part. Child: mounts, then calls [`ready`] (which
+//! also leaves the terminal) from the `ready` callback of [`run_until_unmounted`](crate::run_until_unmounted).
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,12 +13,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 
-/// The line that says "mounted".
+/// The line that reports readiness.
 const READY: &str = "joulefs: mounted";
-/// How a line begins that is for the user, though nothing failed.
+/// Prefix of a line for the user that is not an error.
 const NOTE: &str = "joulefs: note: ";
 
-/// Why there is no mount in the background.
+/// Why the background mount failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
@@ -29,9 +28,9 @@ pub enum DaemonError {
     /// It ended before the mount was ready.
     #[error("{}", message(*status, text))]
     Failed {
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it wrote to standard error, trimmed.
+        /// Its standard error, trimmed.
         text: String,
     },
 }
@@ -44,14 +43,14 @@ fn message(status: ExitStatus, text: &str) -> String {
     }
 }
 
-/// Starts `command` and returns its process id once it has called [`ready`]; `note` gets the texts of its calls of
-/// [`note`].
+/// Starts `command` and returns its process id after it has called [`ready`]; the callback gets the texts that the
+/// child passes to [`note`].
 pub fn start(mut command: Command, note: impl Fn(&str)) -> Result<u32, DaemonError> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("no pipes to the background process").into());
     };
-    // Read beside, so that neither pipe can fill up and stop the child.
+    // Both pipes are read concurrently, so that a full one cannot block the child.
     let text = thread::Builder::new().name("daemon-errors".to_owned()).spawn(move || {
         let mut text = Vec::new();
         let mut stderr = stderr;
@@ -70,17 +69,17 @@ pub fn start(mut command: Command, note: impl Fn(&str)) -> Result<u32, DaemonErr
     Err(DaemonError::Failed { status, text })
 }
 
-/// Tells the waiting parent something for its user, in one line. Only before [`ready`].
+/// Sends the waiting parent one line for its user. Only before [`ready`].
 pub fn note(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{NOTE}{text}")?;
     stdout.flush()
 }
 
-/// Tells the waiting parent that the mount can be used, and leaves the terminal: a session of its own,
-/// `/` as working directory, nothing on the standard streams.
+/// Signals the waiting parent that the mount is ready, and leaves the terminal: a new session, working directory `/`,
+/// and `/dev/null` as standard streams.
 pub fn ready() -> io::Result<()> {
-    // Refused to a process that already leads a group; then it has no need.
+    // Fails for a process group leader, which does not need it.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     let mut stdout = io::stdout().lock();
@@ -104,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_says_ready_is_left_running_and_its_notes_are_handed_over() {
+    fn a_ready_child_keeps_running_and_its_notes_are_passed_on() {
         let notes = std::cell::RefCell::new(Vec::new());
         let script = format!("echo other words; echo '{NOTE}heed this'; echo '{READY}'; exec sleep 0.2");
         let id = start(shell(&script), |text| notes.borrow_mut().push(text.to_owned())).unwrap();

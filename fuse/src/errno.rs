@@ -1,11 +1,11 @@
-//! Which error number does a program see for a [`vfs::Error`]? The only such table.
+//! Which error number does a program get for a [`vfs::Error`]? The only such table.
 
 use vfs::{Error, Ino};
 
 /// The Linux error number of `error`.
 ///
-/// Where F2FS in the kernel and the words of `errno(3)` differ, F2FS wins: a contradiction in the
-/// image is `EUCLEAN`, a missing encryption key `ENOKEY`.
+/// Where the kernel's F2FS differs from the wording of `errno(3)`, F2FS wins: a contradiction in the image is
+/// `EUCLEAN`, a missing encryption key `ENOKEY`.
 pub fn errno(error: &Error) -> i32 {
     match error {
         Error::NotFound => libc::ENOENT,
@@ -31,13 +31,13 @@ pub fn errno(error: &Error) -> i32 {
         Error::NoSpace => libc::ENOSPC,
         Error::Corrupt(_) => libc::EUCLEAN,
         Error::Device(_) => libc::EIO,
-        // `vfs::Error` may grow; until this table knows a cause it is an I/O error.
+        // Variants of `vfs::Error` missing in this table are I/O errors.
         _ => libc::EIO,
     }
 }
 
-/// True if the cause is outside this program and its caller: such errors are worth a line in the log,
-/// because the error number alone does not say what is broken.
+/// True if the cause is outside this program and its caller: such errors are logged, because the error number alone
+/// does not show what is broken.
 pub fn is_fault(error: &Error) -> bool {
     matches!(error, Error::Corrupt(_) | Error::Device(_))
 }
@@ -46,7 +46,7 @@ pub(crate) fn reply(error: &Error) -> fuser::Errno {
     fuser::Errno::from_i32(errno(error))
 }
 
-/// The number to answer with; a fault of the image or the device is also logged, with its text.
+/// The error number for the reply; a fault of the image or the device is also logged, with its text.
 pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> fuser::Errno {
     if is_fault(error) {
         log::error!("{what}, inode {}: {error}", ino.0);
@@ -58,7 +58,7 @@ pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> fuser::Errno {
 mod tests {
     use super::*;
 
-    /// Every variant with the number programs are promised, as numbers of the Linux ABI.
+    /// Every variant with its Linux error number.
     fn table() -> Vec<(Error, i32)> {
         vec![
             (Error::NotFound, 2),

@@ -1,17 +1,17 @@
-//! Which features of the protocol are asked for?
+//! Which protocol features does a mount request?
 
 use fuser::{FopenFlags, InitFlags, KernelConfig};
 
 /// Largest write request. The kernel's own limit is 256 pages (`fs.fuse.max_pages_limit`).
 const MAX_WRITE: u32 = 1 << 20;
 
-/// Requests the kernel may have in the background (read-ahead, writeback) before it holds back.
+/// Background requests (read-ahead, writeback) before the kernel throttles.
 const MAX_BACKGROUND: u16 = 64;
 
-/// Protocol features asked for wherever the kernel offers them.
+/// Protocol features requested if the kernel offers them.
 ///
-/// `FUSE_ASYNC_DIO` is not among them: with it an asynchronous direct write (`io_submit`, `io_uring`) ends without
-/// the kernel dropping pages that a buffered read put into its cache meanwhile, and they stay stale for good.
+/// `FUSE_ASYNC_DIO` is not among them: with it, an asynchronous direct write (`io_submit`, `io_uring`) completes
+/// without dropping pages that a buffered read cached meanwhile, and these stay stale for good.
 const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_ASYNC_READ,
     InitFlags::FUSE_BIG_WRITES,
@@ -29,22 +29,21 @@ const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_SPLICE_MOVE,
 ];
 
-/// What the kernel may keep of files' contents and attributes.
+/// What the kernel may cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Caching {
-    /// Contents are read and written through its cache; writes arrive at once.
+    /// Contents are read and written through its cache; writes arrive immediately.
     Through,
-    /// It may also collect writes, and owns the times of regular files. Much faster for small writes;
-    /// the file system sees them late and merged.
+    /// It may also collect writes, and owns the times of regular files. Much faster for small writes; the file system
+    /// sees them late and merged.
     #[default]
     Writeback,
-    /// Nothing: files change without its doing. Every read, write and question about attributes arrives
-    /// as it was asked.
+    /// Nothing: files change on their own. Every read, write and attribute request arrives as issued.
     Live,
 }
 
 impl Caching {
-    /// What an opened file is allowed.
+    /// Flags for an opened file.
     pub(crate) fn of_open(self) -> FopenFlags {
         match self {
             Caching::Through | Caching::Writeback => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
@@ -55,28 +54,28 @@ impl Caching {
     }
 }
 
-/// What the kernel agreed to, as far as answers depend on it.
+/// The features in use that change answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Agreed {
-    /// `OPEN` may be refused for good, and then `RELEASE` is not sent either.
+    /// `OPEN` may be refused for good; then `RELEASE` is not sent either.
     pub(crate) no_open: bool,
-    /// The file system is told of each handle. Elsewhere the kernel's reference on the inode keeps a file alive that is open.
+    /// The file system sees each handle. Otherwise the kernel's reference on the inode keeps an open file alive.
     pub(crate) counts_opens: bool,
     /// The same for `OPENDIR`.
     pub(crate) no_opendir: bool,
-    /// `O_TRUNC` comes with the `OPEN`, not as a truncation before it.
+    /// `O_TRUNC` comes with the `OPEN`, not as a separate truncation before it.
     pub(crate) truncating_open: bool,
-    /// A file may be opened past the kernel's cache next to others that have it open through the cache, and be mapped: the
-    /// kernel keeps both in step (Linux 6.6).
+    /// A file may be opened past the kernel's cache while others have it open or mapped through the cache: the kernel
+    /// keeps both consistent (Linux 6.6).
     pub(crate) direct_opens: bool,
 }
 
-/// Asks for everything useful that the kernel offers. The kernel asks about each file that is opened, unless all may be
-/// (`refuses_opening`) and none can be changed.
+/// Requests every useful feature that the kernel offers. The kernel sends `OPEN` for each file, unless none is ever
+/// refused (`refuses_opening`) and none can be changed.
 pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, read_only: bool, refuses_opening: bool) -> Agreed {
     let offered = config.capabilities();
     let mut want = |flag: InitFlags| {
-        // Only refused if it is not offered.
+        // Fails only if not offered.
         offered.contains(flag) && config.add_capabilities(flag).is_ok()
     };
     for flag in WANTED {
@@ -98,7 +97,7 @@ pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching, read_only: 
             direct_opens,
         }
     };
-    // Both only fail for values out of range; fuser's limits are 16 MiB and not zero.
+    // Both fail only for values out of range; fuser's limits are 16 MiB and not zero.
     let _ = config.set_max_write(MAX_WRITE);
     let _ = config.set_max_background(MAX_BACKGROUND);
     agreed

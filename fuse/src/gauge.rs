@@ -1,12 +1,12 @@
-//! How does a simulated device become a file that any kernel can put any file system on?
+//! How does a simulated device become a file that can hold any file system of any kernel?
 //!
-//! [`Files`] is a file system of two files. `disk` is the device: its size is fixed, every read and write
-//! arrives as it was asked ([`Caching::Live`](crate::Caching::Live)), fsync is a flush, punching a hole a
-//! discard. `ledger.json` is what was spent so far. Each time its name is looked up it is made anew, with
-//! an inode of its own, so a reader sees one moment from beginning to end.
+//! [`Files`] is a file system of two files. `disk` is the device: its size is fixed, every read and write arrives as
+//! issued ([`Caching::Live`](crate::Caching::Live)), fsync is a flush, punching a hole is a discard. `ledger.json` is
+//! the energy spent so far. Each lookup of its name creates a new snapshot with its own inode, so a reader sees one
+//! moment from beginning to end.
 //!
-//! As with a block device, `O_TRUNC` leaves the disk as it is (`cp image disk` works), while truncating to
-//! another size is an error.
+//! As with a block device, `O_TRUNC` does not change the disk (`cp image disk` works), but truncating to another size
+//! is an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use vfs::{
 
 const ROOT: Ino = Ino(1);
 const DISK: Ino = Ino(2);
-/// The number listings show for the ledger; those that are looked up have numbers after it.
+/// The ledger's inode number in listings; snapshots get higher numbers.
 const LEDGER: Ino = Ino(3);
 
-/// The names, with their number and kind, in the order they are listed in.
+/// The names with number and type, in listing order.
 const NAMES: [(&[u8], Ino, FileKind); 4] = [
     (b".", ROOT, FileKind::Directory),
     (b"..", ROOT, FileKind::Directory),
@@ -36,7 +36,7 @@ const NAMES: [(&[u8], Ino, FileKind); 4] = [
 
 const NOTHING_ELSE: Error = Error::NotPermitted("a metered device has a disk and a ledger, nothing else");
 
-/// One moment's ledger, for one reader.
+/// A snapshot of the ledger for one reader.
 struct Page {
     text: Arc<[u8]>,
     references: u64,
@@ -65,7 +65,7 @@ fn failed(error: DeviceError) -> Error {
 }
 
 impl Files {
-    /// The files of a device, made now and owned by this process's user.
+    /// The files of a device, created now and owned by this process's user.
     pub fn new(gauge: Arc<Gauge>) -> Self {
         let now = RealClock::new().now();
         Files {
@@ -100,7 +100,7 @@ impl Files {
         self.attr(DISK, FileKind::Regular, perm, self.gauge.disk().bytes())
     }
 
-    /// A page of the ledger that shows now.
+    /// Creates a snapshot of the ledger.
     fn new_page(&self) -> Attr {
         let text: Arc<[u8]> = format!("{:#}\n", self.gauge.report().json()).into_bytes().into();
         let size = text.len() as u64;
@@ -176,7 +176,7 @@ impl FileSystem for Files {
                 Err(Error::Invalid("a metered device's size is fixed"))
             }
             _ if set.perm.is_some() || set.uid.is_some() || set.gid.is_some() => Err(NOTHING_ELSE),
-            // Times are those of the device's making; a touch changes none.
+            // Times are fixed at creation; setting them has no effect.
             _ => self.getattr(ino),
         }
     }
@@ -243,7 +243,7 @@ impl FileSystem for Files {
         match what {
             Allocate::PunchHole => disk.discard(offset, len).map_err(failed),
             Allocate::Zero { .. } => disk.zero(offset, len).map_err(failed),
-            // All of it is there already.
+            // The whole device is always allocated.
             Allocate::Reserve { .. } if disk.holds(offset, len) => Ok(()),
             Allocate::Reserve { .. } => Err(Error::NoSpace),
             Allocate::Collapse | Allocate::Insert => Err(Error::Unsupported("a device's blocks do not move".into())),
@@ -298,7 +298,7 @@ impl FileSystem for Files {
         Ok(Duration::from_secs(1))
     }
     fn unmount(&self) -> Result<()> {
-        // What the device's users did not flush is kept all the same, at no joule: they are gone, the image stays.
+        // Unflushed writes are kept too, without cost: the device's users are gone, the image stays.
         self.gauge.disk().keep().map_err(failed)
     }
 }

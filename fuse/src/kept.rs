@@ -1,10 +1,10 @@
-//! How long does the kernel keep what is written to a file that stays open?
+//! How long does the kernel hold writes to a file that stays open?
 //!
 //! With the writeback cache about 35 seconds (`vm.dirty_expire_centisecs`, `vm.dirty_writeback_centisecs`), longer than
-//! `commit=` promises. So the daemon asks the kernel, once in that time, to write back what it holds of this mount:
-//! `syncfs` of a directory of the mount. An ordinary open directory would make an `umount` at that moment fail as busy.
-//! It is therefore opened through a detached copy of the mount, which the mount's own end does not have to wait for.
-//! Making such a copy takes root; for others the kernel's own time applies.
+//! `commit=` promises. So once per commit interval the daemon makes the kernel write back this mount's data, with
+//! `syncfs` on a directory of the mount. An ordinary open directory would make a simultaneous `umount` fail as busy. So
+//! the directory is opened through a detached copy of the mount, which does not delay the unmount. Such a copy needs
+//! root; without root the kernel's own times apply.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::unmount;
 
-/// Asks the kernel, from time to time, to write back what it holds.
+/// Makes the kernel write back periodically.
 pub(crate) struct Kept {
     dir: PathBuf,
     device: (u32, u32),
@@ -25,13 +25,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// For the mount of this device number at `dir`.
+    /// For the mount with this device number at `dir`.
     pub(crate) fn new(dir: PathBuf, device: (u32, u32), every: Duration) -> Self {
         Kept { dir, device, every, asked: Instant::now(), may_ask: true }
     }
 
-    /// Asks, if it is time. The threads that serve requests take what the kernel writes meanwhile, so this is no work for
-    /// one of them.
+    /// Writes back if the interval is over. Must not run in a thread that serves requests, because these threads
+    /// receive the kernel's writes.
     pub(crate) fn write_when_due(&mut self) {
         if !self.may_ask || self.asked.elapsed() < self.every {
             return;
@@ -51,7 +51,7 @@ impl Kept {
     }
 
     fn write(&self) -> rustix::io::Result<()> {
-        // Something else may be mounted over it by now.
+        // Another file system may be mounted over it by now.
         let mount = unmount::mounted_at(&self.dir).ok().flatten();
         if mount.is_none_or(|mount| mount.device != self.device) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! How is a directory listed, with and without attributes?
 //!
-//! `READDIRPLUS` hands out attributes and a reference with every name. The names are first collected
-//! and then looked up one by one, because a file system may hold its directory while it lists.
+//! `READDIRPLUS` returns attributes and a reference with every name. The names are collected first and then looked up
+//! one by one, because a file system may lock its directory while it lists.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,8 +15,8 @@ use vfs::{Error, FileKind, FileSystem, Flow, Ino, Result};
 
 use crate::attr::{Numbers, bare, file_type};
 
-/// Names looked up per step of a listing with attributes: enough for the 4 KiB the C library asks for
-/// (a name takes at least 160 bytes there), few enough that little is looked up in vain.
+/// Names looked up per step of a listing with attributes: enough for the 4 KiB that the C library requests (a name
+/// takes at least 160 bytes there), and few enough that little is looked up in vain.
 const STEP: usize = 32;
 
 /// Lists names only.
@@ -41,7 +41,7 @@ struct Name {
     next: u64,
 }
 
-/// Forgets the kernel will send although it holds no reference; see [`with_attributes`].
+/// Forgets that the kernel will send without holding a reference; see [`with_attributes`].
 #[derive(Default)]
 pub(crate) struct Ungranted {
     any: AtomicUsize,
@@ -54,7 +54,7 @@ impl Ungranted {
         *by_ino.entry(ino.0).or_default() += 1;
         self.any.store(by_ino.len(), Ordering::Release);
     }
-    /// How many of `count` forgets are of references that were handed out.
+    /// How many of `count` forgets are for references that were granted.
     pub(crate) fn granted(&self, ino: Ino, count: u64) -> u64 {
         if self.any.load(Ordering::Acquire) == 0 {
             return count;
@@ -73,11 +73,11 @@ impl Ungranted {
     }
 }
 
-/// Lists names with attributes, taking a reference for each name but `.` and `..`.
+/// Lists names with attributes, taking a reference for each name except `.` and `..`.
 ///
-/// A name whose inode cannot be read must still be listed, or a damaged directory could not be
-/// rescued. It is sent with an impossible size: the kernel then shows the name, keeps no inode, and
-/// sends one forget for the reference it thinks it got, which `ungranted` takes note of.
+/// A name whose inode cannot be read must still be listed, or files could not be rescued from a damaged directory. It
+/// is sent with an impossible size: the kernel then shows the name, keeps no inode, and sends one forget for a
+/// reference that it does not have; `ungranted` counts it.
 pub(crate) fn with_attributes(
     fs: &dyn FileSystem,
     numbers: Numbers,
@@ -101,7 +101,7 @@ pub(crate) fn with_attributes(
         });
         match listed {
             Ok(()) => {}
-            // What was already collected is sent; the error comes with the next request.
+            // The names collected so far are sent; the error comes with the next request.
             Err(_) if sent => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -110,7 +110,7 @@ pub(crate) fn with_attributes(
             cookie = name.next;
             let os_name = OsStr::from_bytes(&name.name);
             if name.name == b"." || name.name == b".." {
-                // The kernel takes no reference here and uses only number and kind.
+                // The kernel takes no reference here and uses only number and type.
                 let bare = bare(numbers.to_fuse(name.ino), name.kind, 0);
                 if reply.add(bare.ino, name.next, os_name, &ttl, &bare, Generation(0)) {
                     return Ok(());

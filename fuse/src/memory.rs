@@ -1,6 +1,6 @@
-//! How much memory may a serving process count on?
+//! How much memory may a serving process use?
 
-/// Bytes of the machine's memory, or of the share that a container gives (`memory.max` of its control group).
+/// Bytes of the machine's memory, or of its container's limit (`memory.max` of the control group).
 pub fn of_machine() -> u64 {
     let info = rustix::system::sysinfo();
     let whole = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));

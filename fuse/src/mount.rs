@@ -1,10 +1,9 @@
-//! How does a mount begin, live and end?
+//! How does a mount begin, run and end?
 //!
-//! It ends when the kernel lets go of it (`umount`, `fusermount3 -u`), or when a signal or
-//! [`Mounted::unmount`] asks the kernel to. In every case [`Mounted::wait`] then calls
-//! [`FileSystem::unmount`], which leaves a clean checkpoint, before it returns. If that fails, it is tried again for a
-//! while ([`MountOptions::retry_for`]): the host may get room, and what is in memory can be copied elsewhere meanwhile
-//! ([`crate::socket`]).
+//! It ends when the kernel drops it (`umount`, `fusermount3 -u`), or when a signal or [`Mounted::unmount`] unmounts it.
+//! In every case [`Mounted::wait`] then calls [`FileSystem::unmount`], which leaves a clean checkpoint, before it
+//! returns. If that fails, it is retried for a while ([`MountOptions::retry_for`]): the host may get space, and data in
+//! memory can be copied elsewhere meanwhile ([`crate::socket`]).
 
 mod last_checkpoint;
 
@@ -30,45 +29,45 @@ use crate::shown::{Owner, Shown};
 use crate::socket::{ControlSocket, Served};
 use crate::unmount;
 
-/// Background work is offered a turn ([`FileSystem::tick`]) at least and at most this often.
+/// Longest and shortest interval between turns of background work ([`FileSystem::tick`]).
 const TICK: Duration = Duration::from_secs(1);
 const TICK_AT_LEAST: Duration = Duration::from_millis(1);
 
-/// How long users of a busy mount get to close their files after a signal.
+/// Time for users of a busy mount to close their files after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How to mount.
+/// Options of a mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
-    /// Refuse all writing. A file system that is itself read-only is mounted so in any case.
+    /// Refuse all writing. A read-only file system is always mounted read-only.
     pub read_only: bool,
-    /// Let users other than the mounting one in. Default: only if root mounts; for others
-    /// `/etc/fuse.conf` must say `user_allow_other`.
+    /// Give access to users other than the mounting one. Default: only if root mounts; for other users `/etc/fuse.conf`
+    /// must have `user_allow_other`.
     pub allow_other: bool,
-    /// Threads that serve requests, each with a descriptor of its own. Default 2: more gain nothing
-    /// for one disk and cost in metadata rates.
+    /// Threads that serve requests, each with its own descriptor. Default 2: more gain nothing for one disk and lower
+    /// metadata rates.
     pub threads: usize,
-    /// What the kernel shows as the mount's source: the absolute path of the image. Waiting for the
-    /// end of a mount relies on it (see [`unmount`]).
+    /// The mount's source in the kernel's tables: the absolute path of the image. Waiting for the end of a mount relies
+    /// on it (see [`unmount`]).
     pub fsname: String,
-    /// What the kernel shows after `fuse.` as the type.
+    /// The type that the kernel shows after `fuse.`.
     pub subtype: String,
-    /// What the kernel may keep of files.
+    /// What the kernel may cache.
     pub caching: Caching,
-    /// Let device nodes work.
+    /// Allow device nodes.
     pub dev: bool,
-    /// Let suid and sgid programs work as such.
+    /// Honour suid and sgid bits.
     pub suid: bool,
-    /// Let programs run.
+    /// Allow execution.
     pub exec: bool,
-    /// Keep access times still. Else they change as with Linux's `relatime`, by the readings that reach us.
+    /// Do not change access times. Otherwise they follow Linux's `relatime`, for the reads that reach this process.
     pub noatime: bool,
-    /// Show everything as belonging to these.
+    /// Show all files with this owner.
     pub owner: Owner,
-    /// How long the kernel may keep what is written to files that stay open; as long as it likes (about 35 seconds), if
-    /// nothing is said or if this process may not ask it.
+    /// How long the kernel may hold writes to open files; unlimited (about 35 seconds in practice) if `None` or if this
+    /// process may not control it.
     pub commit: Option<Duration>,
-    /// For how long a last checkpoint that failed is tried again, every 2 seconds.
+    /// How long a failed last checkpoint is retried, every 2 seconds.
     pub retry_for: Duration,
 }
 
@@ -97,7 +96,7 @@ impl MountOptions {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(escape(&self.fsname)),
-            // As a kernel option of its own: fuser passes `Subtype` only to fusermount3.
+            // A separate kernel option: fuser passes `Subtype` only to fusermount3.
             MountOption::CUSTOM(format!("subtype={}", self.subtype)),
             MountOption::DefaultPermissions,
             if read_only { MountOption::RO } else { MountOption::RW },
@@ -113,12 +112,12 @@ impl MountOptions {
     }
 }
 
-/// `fusermount3` takes options separated by commas, with `\` to quote; mount(2) takes the name as it is.
+/// `fusermount3` takes options separated by commas, quoted with `\`; mount(2) takes the name as it is.
 fn escape(name: &str) -> String {
     if rustix::process::geteuid().is_root() { name.to_owned() } else { name.replace('\\', "\\\\").replace(',', "\\,") }
 }
 
-/// Why there is no mount, or why it ended badly.
+/// Why a mount failed, or ended with an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -128,27 +127,27 @@ pub enum MountError {
         /// The directory.
         dir: PathBuf,
     },
-    /// The directory to mount on cannot be reached.
+    /// The directory cannot be accessed.
     #[error("{dir}: {error}", dir = dir.display())]
     Directory {
         /// The directory.
         dir: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         error: io::Error,
     },
-    /// A mount is already there, but the process that served it is gone.
+    /// The directory is still mounted, but its serving process is gone.
     #[error("{dir}: still mounted, but its process is gone; unmount it first (fusermount3 -u {dir})", dir = dir.display())]
     Dead {
         /// The directory.
         dir: PathBuf,
     },
-    /// The place to mount on is not a directory.
+    /// The mount point is not a directory.
     #[error("{dir}: not a directory", dir = dir.display())]
     NotADirectory {
-        /// The place.
+        /// The path.
         dir: PathBuf,
     },
-    /// The kernel has no FUSE here.
+    /// The kernel has no FUSE.
     #[error(
         "/dev/fuse: {error}; a mount needs FUSE: load the module (modprobe fuse), or start the container with --device /dev/fuse --cap-add SYS_ADMIN; ls, cat, cp and the like need no mount"
     )]
@@ -165,24 +164,24 @@ pub enum MountError {
         /// Why the device cannot be opened.
         error: io::Error,
     },
-    /// The kernel or `fusermount3` refused.
+    /// The kernel or `fusermount3` refused the mount.
     #[error("{dir}: cannot mount: {error}", dir = dir.display())]
     Refused {
         /// The directory.
         dir: PathBuf,
-        /// What it said.
+        /// Its error.
         error: io::Error,
     },
     /// A thread or a signal handler could not be set up.
     #[error("cannot start serving: {error}")]
     Start {
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// The conversation with the kernel broke.
+    /// The connection to the kernel broke.
     #[error("lost the connection to the kernel: {error}")]
     Session {
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// The last checkpoint failed: the volume is as after a power cut.
@@ -191,15 +190,15 @@ pub enum MountError {
 }
 
 enum Event {
-    /// The kernel let go of the mount.
+    /// The kernel dropped the mount.
     Ended(io::Result<()>),
     /// A user or a signal ends the mount.
     Signal(i32),
-    /// Everything could be made durable after all.
+    /// A retry made everything durable.
     Retried,
 }
 
-/// A mount that is being served. Dropping it unmounts as a signal would.
+/// A mount being served. Dropping it unmounts like a signal.
 #[must_use = "dropping it unmounts"]
 pub struct Mounted {
     fs: Arc<dyn FileSystem>,
@@ -215,10 +214,10 @@ pub struct Mounted {
     retry_for: Duration,
 }
 
-/// Where a mount on `dir` would be, absolute, if there can be one. For those who have work to do before they mount.
+/// The absolute mount point for `dir`, if mounting there is possible. For callers with work to do before they mount.
 ///
 /// # Errors
-/// The directory is not there, or is none, or holds a mount whose process is gone; or this machine has no FUSE.
+/// The directory is missing, is not a directory, or holds a mount whose process is gone; or this machine has no FUSE.
 pub fn place(dir: &Path) -> Result<PathBuf, MountError> {
     let bad = |error: io::Error| {
         let dir = dir.to_owned();
@@ -239,15 +238,15 @@ pub fn place(dir: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// Mounts `fs` on `dir` and serves it from threads of its own.
+/// Mounts `fs` on `dir` and serves it from new threads.
 ///
 /// # Errors
-/// `fs` is not unmounted if this fails; that stays with the caller.
+/// If this fails, `fs` is not unmounted; that is left to the caller.
 pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     mount_with(fs, dir, options, None)
 }
 
-/// The same, with a socket through which commands reach it.
+/// The same, with a control socket.
 fn mount_with(
     fs: Arc<dyn FileSystem>,
     dir: &Path,
@@ -286,7 +285,7 @@ fn mount_with(
     let session = thread::Builder::new()
         .name("fuse-session".to_owned())
         .spawn(move || {
-            // A channel without a receiver: no caller waits any more.
+            // Without a receiver, no caller waits any more.
             let _ = ended.send(Event::Ended(let_go(session.run())));
         })
         .map_err(start)?;
@@ -309,7 +308,7 @@ fn mount_with(
             fs: mounted.fs.clone(),
             dir: mounted.dir.clone(),
             device: rustix::fs::makedev(device.0, device.1),
-            // Nobody waits any more: the mount has ended.
+            // Without a receiver, the mount has ended.
             poke: Box::new(move || drop(sender.send(Event::Retried))),
         };
         socket.serve(served).map_err(start)?;
@@ -320,11 +319,11 @@ fn mount_with(
     Ok(mounted)
 }
 
-/// The end of a session that has met the kernel's letting go.
+/// The result of a session, with a race at the unmount treated as success.
 ///
-/// A read of `/dev/fuse` says `ENODEV` once the mount is gone, which fuser takes as the end; but a read that
-/// holds a request already while the kernel shuts the connection down says `ECONNABORTED`. Such a request
-/// is one nobody waits for (the release of the last files), and [`FileSystem::unmount`] follows.
+/// Reading `/dev/fuse` returns `ENODEV` after an unmount, which fuser takes as the end. But a read that already holds a
+/// request while the kernel shuts the connection down returns `ECONNABORTED`. No caller waits for such a request (the
+/// release of the last files), and [`FileSystem::unmount`] follows.
 fn let_go(ended: io::Result<()>) -> io::Result<()> {
     match ended {
         Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
@@ -332,15 +331,15 @@ fn let_go(ended: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// What the thread of background work is told.
+/// Messages to the background thread.
 enum Turn {
-    /// A turn is due sooner than the last one said.
+    /// A turn is due earlier than planned.
     Now,
-    /// There will be no more.
+    /// No more turns.
     End,
 }
 
-/// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until [`Turn::End`].
+/// Gives `fs` turns of background work as often as it wants, at least every [`TICK`], until [`Turn::End`].
 fn tick(
     fs: Arc<dyn FileSystem>,
     notices: Arc<Notices>,
@@ -348,7 +347,7 @@ fn tick(
 ) -> io::Result<(Sender<Turn>, JoinHandle<()>)> {
     let (sender, turns) = mpsc::channel();
     let wake = sender.clone();
-    // A thread that has ended needs no turn.
+    // The thread may have ended.
     fs.wake_by(Box::new(move || drop(wake.send(Turn::Now))));
     let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
         let mut last = None;
@@ -366,7 +365,7 @@ fn tick(
                 Err(error) => (TICK, Some(error)),
             };
             wait = next.clamp(TICK_AT_LEAST, TICK);
-            // A lasting fault would otherwise fill the log at one line a second.
+            // Log a lasting fault once, not once per second.
             if let Some(error) = &error
                 && last.as_ref() != Some(error)
             {
@@ -379,14 +378,13 @@ fn tick(
 }
 
 impl Mounted {
-    /// The directory, absolute.
+    /// The mount point, absolute.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Makes SIGINT, SIGTERM and SIGHUP unmount. A second signal, or users who keep their files open
-    /// longer than 5 seconds, end the mount by force: what was written is still checkpointed, open files
-    /// become unusable.
+    /// Makes SIGINT, SIGTERM and SIGHUP unmount. A second signal, or files kept open for more than 5 seconds, ends the
+    /// mount by force: written data is still checkpointed, open files become unusable.
     pub fn unmount_on_signals(&mut self) -> Result<(), MountError> {
         let start = |error| MountError::Start { error };
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(start)?;
@@ -406,16 +404,16 @@ impl Mounted {
         Ok(())
     }
 
-    /// Asks the kernel to unmount; [`wait`](Self::wait) then returns soon.
+    /// Unmounts; [`wait`](Self::wait) then returns soon.
     ///
     /// # Errors
-    /// `EBUSY` while a process uses the mount, which goes on.
+    /// `EBUSY` while a process uses the mount, which stays.
     pub fn unmount(&self) -> io::Result<()> {
         self.detach(false)
     }
 
     fn detach(&self, lazy: bool) -> io::Result<()> {
-        // Something else may have been mounted over it, or in its place after it went.
+        // Another file system may have been mounted over it, or in its place after it ended.
         match unmount::mounted_at(&self.dir)? {
             Some(mount) if mount.device == self.device => unmount::detach(&self.dir, lazy),
             _ => Ok(()),
@@ -430,10 +428,10 @@ impl Mounted {
     fn finish(&mut self) -> Result<(), MountError> {
         self.finished = true;
         let ended = self.serve_until_end();
-        // The order matters: no background work while the volume ends.
+        // The order matters: background work must stop before the volume ends.
         if let Some((turns, thread)) = self.ticker.take() {
             let _ = turns.send(Turn::End);
-            // Whoever cleans for as long as nobody asks anything ends with what it has begun.
+            // A call ends idle-time cleaning after its current step.
             let _ = self.fs.getattr(self.fs.root());
             let _ = thread.join();
         }
@@ -446,7 +444,7 @@ impl Mounted {
         ended.map_err(|error| MountError::Session { error })
     }
 
-    /// Returns when the kernel has let go, or when it does not and must not be waited for any longer.
+    /// Returns when the kernel has dropped the mount, or when waiting for it must stop.
     fn serve_until_end(&mut self) -> io::Result<()> {
         let mut asked = false;
         loop {
@@ -477,13 +475,13 @@ impl Mounted {
                         }
                     }
                 }
-                // The threads that serve keep waiting for the kernel and end with the process; their
-                // calls meet a volume that is unmounted.
+                // The serving threads still wait for the kernel and end with the process; their calls find the volume
+                // unmounted.
                 Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
                     log::warn!("{}: ended by force while files were open", self.dir.display());
                     return Ok(());
                 }
-                // Cannot be: `sender` lives in self.
+                // Unreachable: `sender` lives in self.
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
         }
@@ -502,8 +500,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Mounts, calls `ready` once the mount can be used, and serves until it is unmounted from outside or
-/// a signal comes.
+/// Mounts, calls `ready` when the mount can be used, and serves until it is unmounted from outside or a signal arrives.
 pub fn run_until_unmounted(
     fs: Arc<dyn FileSystem>,
     dir: &Path,
@@ -513,7 +510,7 @@ pub fn run_until_unmounted(
     serve(mount(fs, dir, options)?, ready)
 }
 
-/// The same, with a socket through which commands reach it. Whoever calls this says the last word there.
+/// The same, with a control socket. The caller sends the final report through it.
 pub fn run_with_socket(
     fs: Arc<dyn FileSystem>,
     dir: &Path,

@@ -1,23 +1,21 @@
-//! What must the kernel be told, or made to do, of our own accord?
+//! Which notifications must the kernel get without a request?
 //!
-//! With the writeback cache the kernel holds writes this side has not seen. So some things would be answered
-//! wrongly, or done too early:
+//! With the writeback cache the kernel holds writes that this process has not seen. Without notifications, some
+//! requests would be answered wrongly, or handled too early:
 //!
-//! * *Where is data, where are holes?* The kernel passes `SEEK_DATA` and `SEEK_HOLE` on without writing
-//!   its cache back first, so a file that is still being written would look like one hole, and `cp`
-//!   would copy zeroes. So before such a question is answered, the kernel is told to let go of the
-//!   file's pages, which makes it write the changed ones. That takes `WRITE` requests meanwhile,
-//!   so it is done by a thread that serves no others.
-//! * *May this file change?* A file that becomes immutable first gets what the kernel holds of it, in the same way.
-//! * *What does it hold?* If a page is refused when the kernel writes it back, what the kernel holds of the file is
-//!   declared stale at the next tick, so that it shows again what is stored.
-//! * *How many blocks does it take?* The kernel learns this when it closes a file, not when it writes
-//!   pages back. Files written from the cache are noted, and their attributes declared stale at the
-//!   next tick.
+//! * *Where is data, where are holes?* The kernel forwards `SEEK_DATA` and `SEEK_HOLE` without writing its cache back
+//!   first, so a file that is still being written would look like one hole, and `cp` would copy zeroes. So before the
+//!   answer, an invalidation of the file's pages makes the kernel write the changed ones. This causes `WRITE` requests,
+//!   so a thread that serves no requests sends it.
+//! * *May this file change?* Before a file becomes immutable, the kernel's data for it is written back in the same way.
+//! * *What does it hold?* If a page is refused at writeback, the kernel's pages of the file are declared stale at the
+//!   next tick, so that it shows the stored data again.
+//! * *How many blocks does it take?* The kernel learns this at close, not at writeback. The attributes of files written
+//!   from the cache are declared stale at the next tick.
 //! * *May it be written?* See [`crate::admission`].
-//! * *How long is it?* The kernel lets a file grow when a program writes, and never shortens it when what was
-//!   written could not be stored; it learns the size anew only when it has forgotten the file. So it is asked to
-//!   forget such a file once nobody has it open (Linux 6.18 and later; others forget it when they like).
+//! * *How long is it?* The kernel extends a file when a program writes, and does not shorten it when the data could not
+//!   be stored; it reads the size again only after it has forgotten the file. So such a file is forgotten through a
+//!   notification when no program has it open (Linux 6.18 and later; older kernels forget it at their own time).
 
 use std::collections::VecDeque;
 use std::io;
@@ -36,23 +34,23 @@ use crate::attr::Numbers;
 
 const SHARDS: usize = 16;
 
-/// How long the kernel takes to end closing a file after it said so.
+/// Time from the kernel's `RELEASE` to the end of the close.
 const CLOSING: Duration = Duration::from_micros(200);
 
-/// `FUSE_NOTIFY_PRUNE` of the protocol, which `fuser` 0.18 does not know.
+/// `FUSE_NOTIFY_PRUNE` of the protocol, which `fuser` 0.18 lacks.
 const PRUNE: u32 = 9;
 
-/// The way to speak to the kernel unasked, and what there is to say.
+/// The channel for notifications, and the pending ones.
 pub(crate) struct Notices {
     numbers: Numbers,
     pub(crate) admission: Admission,
     notifier: OnceLock<Notifier>,
-    /// The connection itself, for what `fuser` has no word for.
+    /// The connection itself, for messages that `fuser` lacks.
     device: OnceLock<OwnedFd>,
     stale: [Mutex<FxHashSet<u64>>; SHARDS],
-    /// Files of which the kernel holds contents that were refused.
+    /// Files with cached pages that were refused.
     refused: Mutex<FxHashSet<u64>>,
-    /// Files whose change time became another here.
+    /// Files whose change time was changed here.
     changed: Mutex<FxHashSet<u64>>,
 }
 
@@ -70,14 +68,14 @@ impl Notices {
         }
     }
 
-    /// Called once, when the connection stands and before requests are served.
+    /// Called once, when the connection exists and before requests are served.
     pub(crate) fn connect(&self, notifier: Notifier, device: OwnedFd) {
-        // A second connection cannot be: there is one session for each value.
+        // There is one session per value, so this cannot fail.
         let _ = self.notifier.set(notifier);
         let _ = self.device.set(device);
     }
 
-    /// Asks the kernel to forget a file that no program has open. Must not be called by a thread that serves requests.
+    /// Makes the kernel forget a file that no program has open. Must not be called by a thread that serves requests.
     pub(crate) fn forget_unused(&self, ino: INodeNo) {
         let Some(device) = self.device.get() else { return };
         let mut message = [0_u8; 40];
@@ -86,30 +84,30 @@ impl Notices {
             to.copy_from_slice(&word.to_ne_bytes());
         }
         message[32..].copy_from_slice(&ino.0.to_ne_bytes());
-        // Refused by kernels that do not know it. An error otherwise means that the mount is ending.
+        // Kernels that do not know it return an error. Any other error means that the mount is ending.
         let _ = rustix::io::write(device, &message);
     }
 
     /// A page came from the kernel's cache: the file may take more blocks than the kernel thinks.
     pub(crate) fn written_back(&self, ino: INodeNo) {
         let shard = &self.stale[(ino.0 % SHARDS as u64) as usize];
-        // A set of numbers is whole after every statement, whoever panicked.
+        // The set is consistent after every statement, even if another thread panicked.
         shard.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
     }
 
-    /// A page from the kernel's cache was refused: what it holds of the file is not what the file holds.
+    /// A page from the kernel's cache was refused: the cache differs from the file.
     pub(crate) fn refused(&self, ino: INodeNo) {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
     }
 
-    /// The change time of a regular file became another without the kernel's doing. With the writeback cache it keeps its
-    /// own until it forgets the file, which it is asked to once the file is closed.
+    /// The change time of a regular file was changed without the kernel. With the writeback cache the kernel keeps its
+    /// own until it forgets the file, which a notification triggers after the close.
     pub(crate) fn change_time_changed(&self, ino: Ino) {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
     }
 
-    /// Whether the kernel is to forget a file that was just closed: not while somebody may still write to it, as it would
-    /// learn its attributes anew, and let a write pass that was to announce itself.
+    /// Whether the kernel must forget a file that was just closed. Not while it is open for writing: the kernel would
+    /// read its attributes again, and an unannounced write could pass.
     pub(crate) fn is_to_be_forgotten(&self, ino: Ino) -> bool {
         if self.admission.is_open(ino) {
             return false;
@@ -117,8 +115,8 @@ impl Notices {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).remove(&ino.0) || self.admission.is_cut(ino)
     }
 
-    /// Declares the attributes of all files noted since the last call stale. Must not be called by a
-    /// thread that serves requests: the kernel may wait for one first.
+    /// Declares the attributes of all files noted since the last call stale. Must not be called by a thread that serves
+    /// requests: the kernel may wait for one first.
     pub(crate) fn refresh(&self) {
         let Some(notifier) = self.notifier.get() else {
             return;
@@ -140,8 +138,8 @@ impl Notices {
         }
     }
 
-    /// Declares the attributes of one file stale, at once. For a thread that serves requests, only while its
-    /// caller holds the inode (see [`crate::setid`]).
+    /// Declares the attributes of one file stale immediately. A thread that serves requests may call this only while
+    /// its caller holds the inode (see [`crate::setid`]).
     pub(crate) fn attributes_changed(&self, ino: INodeNo) {
         if let Some(notifier) = self.notifier.get() {
             // A negative offset means attributes only. An error means that the mount is ending.
@@ -149,32 +147,33 @@ impl Notices {
         }
     }
 
-    /// Makes the kernel write back what it holds of a file from `offset` on.
+    /// Makes the kernel write back its data for a file from `offset` on.
     fn write_back(&self, ino: INodeNo, offset: i64) -> io::Result<()> {
         self.notifier.get().map_or(Ok(()), |n| n.inval_inode(ino, offset, 0))
     }
 }
 
-/// Answers a request, or says why there is no file system to ask.
+/// Answers a request, or fails if the file system is gone.
 type Answer = Box<dyn FnOnce(Result<&dyn FileSystem, Errno>) + Send>;
 
-/// What is done apart from serving requests.
+/// Work that must not run in the serving threads.
 pub(crate) enum Job {
-    /// A request that has to wait until the kernel has written back what it holds of the file from the offset on.
+    /// A request that waits until the kernel has written back the file's data from this offset on.
     AfterWriteback(Ino, u64, Answer),
-    /// The file's attributes are stale: the kernel has just learnt them, and its next write is to announce itself.
+    /// Declare the file's attributes stale after the kernel has just read them, so that its next write is announced.
     Stale(Ino),
-    /// The kernel shows another size or change time than the file has, and no program has it open for writing any more.
+    /// Make the kernel forget a file whose size or change time it shows wrongly, when no program has it open for
+    /// writing.
     ForgetUnused(Ino),
 }
 
-/// The next file that has been closed for long enough.
+/// The next file whose close has ended.
 fn due(closing: &mut VecDeque<(Instant, Ino)>) -> Option<(Instant, Ino)> {
     let is_due = closing.front().is_some_and(|(due, _)| *due <= Instant::now());
     is_due.then(|| closing.pop_front()).flatten()
 }
 
-/// Starts the thread that waits and answers; it ends when the sender is dropped.
+/// Starts the thread that runs these jobs; it ends when the sender is dropped.
 pub(crate) fn wait_for_cache(
     fs: Arc<dyn FileSystem>,
     numbers: Numbers,
@@ -182,7 +181,7 @@ pub(crate) fn wait_for_cache(
 ) -> io::Result<Sender<Job>> {
     let (sender, jobs) = mpsc::channel::<Job>();
 
-    // Nobody waits for this thread: it must not keep a file system, and its device, past the mount's end.
+    // This thread is not joined, so it must not keep a file system, and its device, past the mount's end.
     let fs = Arc::downgrade(&fs);
     thread::Builder::new().name("fuse-writeback".to_owned()).spawn(move || {
         let mut closing: VecDeque<(Instant, Ino)> = VecDeque::new();
@@ -203,7 +202,8 @@ pub(crate) fn wait_for_cache(
                     continue;
                 }
                 Ok(Job::ForgetUnused(ino)) => {
-                    // Closing lets go of the name only after this side was told. Other jobs do not wait for that.
+                    // The kernel drops the name only after this process was notified of the close. Other jobs do not
+                    // wait for that.
                     closing.push_back((Instant::now() + CLOSING, ino));
                     continue;
                 }

@@ -1,7 +1,7 @@
-//! What has to be done around a file system's own operations to serve FUSE?
+//! Which steps around a file system's own operations does FUSE need?
 //!
-//! The state of a served file system and the steps several requests share: making nodes, writing,
-//! killing privileges, and answering. [`crate::adapter`] says which request needs which.
+//! The state of a served file system and the steps that several requests share: creating nodes, writing, removing
+//! privileges, and answering. [`crate::adapter`] selects the steps for each request.
 
 use std::ffi::OsStr;
 use std::io;
@@ -26,10 +26,9 @@ use crate::listing::Ungranted;
 use crate::notices::{self, Job, Notices};
 use crate::room::Room;
 
-/// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
-/// only one who changes it, so this is "as long as it likes"; ten years, to keep its timer arithmetic far from
-/// any limit. No mount lasts so long: a question about an attribute that ran out could be taken for a write
-/// ([`crate::admission`]).
+/// How long the kernel may cache a name or an attribute of a volume. Only the kernel changes the volume, so this means
+/// "for ever"; ten years keep its timer arithmetic far from any limit. No mount lasts so long: a request for an expired
+/// attribute could be taken for a write ([`crate::admission`]).
 const FOREVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// Serves one file system.
@@ -38,20 +37,20 @@ pub(crate) struct Adapter {
     pub(crate) numbers: Numbers,
     pub(crate) caching: Caching,
     pub(crate) read_only: bool,
-    /// Whether readings change access times.
+    /// Whether reads change access times.
     pub(crate) atime: bool,
-    /// How long the kernel may believe an attribute.
+    /// How long the kernel may cache an attribute.
     pub(crate) ttl: Duration,
-    /// How long it may believe a name, and the attributes that come with one. It compares names by their bytes: where
-    /// directories fold case, it would hear nothing of the other spellings of a name that changed. (A name that is moved
-    /// keeps the time it came with, so no directory of such a volume may have a longer one.)
+    /// How long it may cache a name, and the attributes that come with it. It compares names by their bytes: in a
+    /// casefolded directory it would miss a change made under another spelling. (A moved name keeps its original time,
+    /// so this applies to all directories of such a volume.)
     pub(crate) names_ttl: Duration,
     pub(crate) agreed: Agreed,
     pub(crate) capabilities: Capabilities,
     pub(crate) ungranted: Ungranted,
     pub(crate) room: Room,
     pub(crate) notices: Arc<Notices>,
-    /// Where requests go that must wait for the kernel's cache; none without one.
+    /// The thread for requests that must wait for the kernel's cache; `None` without a cache.
     pub(crate) waiting: Option<Sender<Job>>,
     /// The name of the mount's socket, if it has one.
     pub(crate) socket: Option<String>,
@@ -90,7 +89,7 @@ impl Adapter {
         })
     }
 
-    /// Answers a request once the kernel has written back what it holds of the file from `offset` on.
+    /// Answers a request after the kernel has written back the file's data from `offset` on.
     pub(crate) fn after_writeback(
         &self,
         ino: Ino,
@@ -98,7 +97,7 @@ impl Adapter {
         answer: impl FnOnce(std::result::Result<&dyn FileSystem, Errno>) + Send + 'static,
     ) {
         match &self.waiting {
-            // The thread ends only after this sender.
+            // The thread outlives this sender.
             Some(waiting) => drop(waiting.send(Job::AfterWriteback(ino, offset, Box::new(answer)))),
             None => answer(Ok(&*self.fs)),
         }
@@ -108,21 +107,20 @@ impl Adapter {
         self.numbers.to_vfs(ino)
     }
 
-    /// An inode that a process asks for: while the second value lives, the file system can know who that is.
+    /// The inode of a request. While the second value lives, the file system can identify the requesting process.
     pub(crate) fn asked(&self, req: &Request, ino: INodeNo) -> (Ino, Asking) {
         (self.ino(ino), asking::asks(req.pid()))
     }
 
-    /// A caller read of `ino`. Before the answer: the kernel asks for the time anew once
-    /// it has it.
+    /// A caller has read `ino`. Called before the reply, so that the kernel then reads the time again.
     pub(crate) fn accessed(&self, ino: Ino) {
         if self.atime {
             self.fs.accessed(ino);
         }
     }
 
-    /// A file was opened to be read only. What is then read of the kernel's cache does not reach this side, so opening
-    /// counts as the reading.
+    /// A file was opened read-only. Later reads from the kernel's cache do not arrive here, so opening counts as
+    /// reading.
     fn opened_to_read(&self, ino: Ino, flags: OpenFlags) {
         if self.atime && flags.0 & libc::O_NOATIME == 0 && self.fs.accessed(ino) {
             // The caller holds the inode.
@@ -130,8 +128,8 @@ impl Adapter {
         }
     }
 
-    /// Contents were read through a handle. (A directory's `O_NOATIME` does not arrive here: `fuser` keeps the flags of
-    /// `READDIR` to itself.)
+    /// Contents were read through a handle. (For a directory, `fuser` does not pass on the flags of `READDIR`, so
+    /// `O_NOATIME` is not seen.)
     pub(crate) fn read_through(&self, ino: Ino, flags: OpenFlags) {
         if flags.0 & libc::O_NOATIME == 0 {
             self.accessed(ino);
@@ -146,7 +144,7 @@ impl Adapter {
                     &self.numbers.attr(&entry.attr),
                     Generation(u64::from(entry.attr.generation)),
                 );
-                self.told(entry.attr.ino);
+                self.attributes_sent(entry.attr.ino);
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
@@ -154,13 +152,13 @@ impl Adapter {
 
     pub(crate) fn make(&self, req: &Request, parent: Ino, name: &OsStr, new: &NewNode) -> Result<Entry> {
         let make = || self.fs.mknod(caller(req), parent, name.as_bytes(), new);
-        let entry = self.room.with(make)?;
+        let entry = self.room.retry(make)?;
         self.capabilities.bare(entry.attr.ino);
         Ok(entry)
     }
 
-    /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's
-    /// cache does not look at how much of a page was taken: there it is all or an error.
+    /// Writes all of `data`, or for a program's own write as much as fits. The kernel's cache ignores how much of a
+    /// page was stored: there it is all or an error.
     pub(crate) fn store(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         let stored = self.store_all(ino, offset, data, flags);
         if flags.contains(WriteFlags::FROM_CACHE) {
@@ -175,7 +173,7 @@ impl Adapter {
         let mut done = 0;
         loop {
             let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
-            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            let length = self.room.retry(|| self.fs.write(ino, at, rest, flags))?;
             done += length.min(rest.len());
             if done == data.len() || !from_cache {
                 break;
@@ -187,7 +185,7 @@ impl Adapter {
         Ok(done)
     }
 
-    /// What follows a write from the kernel's cache: see [`crate::admission`].
+    /// Updates [`crate::admission`] after a write from the kernel's cache.
     fn stored_from_cache(&self, ino: Ino, stored: &Result<usize>) {
         let admission = &self.notices.admission;
         match stored {
@@ -200,17 +198,17 @@ impl Adapter {
             }
             Err(error) => {
                 admission.not_stored(ino, error);
-                // Of others the kernel may hold as much that does not fit.
+                // The kernel may hold as much data for other files that does not fit.
                 admission.look_again();
                 self.is_short(0);
                 self.notices.refused(self.numbers.to_fuse(ino));
             }
         }
-        // Whoever closes the file waits until this write is answered, so that it is not freed by the notice.
+        // A `close` waits for the reply to this write, so the notice cannot free the inode.
         self.notices.attributes_changed(self.numbers.to_fuse(ino));
     }
 
-    /// Whether room is short after so many bytes came; when that begins, all writers' writes are to announce themselves.
+    /// Whether space is short after `came` more bytes. When that begins, all writers' writes must be announced.
     fn is_short(&self, came: usize) -> bool {
         let short = self.caching == Caching::Writeback && self.notices.admission.is_short(&*self.fs, came);
         if short {
@@ -219,23 +217,23 @@ impl Adapter {
         short
     }
 
-    /// The kernel was told the attributes of a file whose writes are to announce themselves.
-    pub(crate) fn told(&self, ino: Ino) {
+    /// The kernel has read the attributes of a file; if its writes must be announced, they become stale again.
+    pub(crate) fn attributes_sent(&self, ino: Ino) {
         if self.notices.admission.watches(ino) {
             self.soon(Job::Stale(ino));
         }
     }
 
-    /// Has something done by the thread that serves no requests; without a cache there is nothing to do.
+    /// Hands a job to the thread that serves no requests; without a cache there is nothing to do.
     pub(crate) fn soon(&self, job: Job) {
-        // The thread ends only after this sender.
+        // The thread outlives this sender.
         drop(self.waiting.as_ref().map(|waiting| waiting.send(job)));
     }
 
-    /// Answers a `GETATTR` with a handle: a write is about to be taken by the kernel's cache.
+    /// Answers a `GETATTR` with a handle: the kernel's cache is about to take a write.
     pub(crate) fn announced(&self, ino: Ino, handle: FileHandle, reply: ReplyAttr) {
         let (notices, numbers, ttl) = (self.notices.clone(), self.numbers, self.ttl);
-        // What is sent after this notice the kernel answers with, but does not keep: the next write asks again.
+        // The kernel passes on attributes sent after this notice, but does not cache them: the next write asks again.
         self.after_writeback(ino, 0, move |asked| match asked {
             Ok(fs) => match notices.admission.announced(fs, ino, handle) {
                 Ok(attr) => reply.attr(&ttl, &numbers.attr(&attr)),
@@ -245,7 +243,7 @@ impl Adapter {
         });
     }
 
-    /// Whether the writes of a file just made are to announce themselves, because room is short.
+    /// Whether the writes to a new file must be announced, because space is short.
     pub(crate) fn watches_new(&self, ino: Ino) -> bool {
         let short = self.is_short(0);
         if short {
@@ -254,7 +252,7 @@ impl Adapter {
         short
     }
 
-    /// Free blocks that are not available.
+    /// Blocks that are free but not available.
     pub(crate) fn reserved(&self, block_size: u32) -> u64 {
         match self.caching {
             Caching::Writeback if !self.read_only => self.notices.admission.reserve() / u64::from(block_size.max(1)),
@@ -262,7 +260,7 @@ impl Adapter {
         }
     }
 
-    /// Whether a file may be opened, and what it is opened as.
+    /// Opens a file if permitted, and returns its handle.
     pub(crate) fn opened(&self, ino: Ino, flags: OpenFlags) -> Result<FileHandle> {
         let truncate = self.agreed.truncating_open && flags.0 & libc::O_TRUNC != 0;
         let writes = truncate || flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
@@ -287,7 +285,7 @@ impl Adapter {
         Ok(admission.opened(ino))
     }
 
-    /// What the kernel may do with a file that is opened: for writing, nothing by its cache where only the reserve is left.
+    /// The kernel's caching of an opened file: a writer bypasses the cache if only the reserve is left.
     pub(crate) fn way_of(&self, ino: Ino, handle: FileHandle) -> FopenFlags {
         let cached = self.caching.of_open();
         let direct = handle != READER
@@ -295,21 +293,21 @@ impl Adapter {
             && self.agreed.direct_opens
             && self.notices.admission.is_spent(&*self.fs);
         if direct {
-            // The kernel keeps its own times of the file, which it does not change by such writes.
+            // The kernel keeps its own times for the file, which such writes do not change.
             self.notices.change_time_changed(ino);
         }
         if direct { (cached - FopenFlags::FOPEN_KEEP_CACHE) | FopenFlags::FOPEN_DIRECT_IO } else { cached }
     }
 
-    /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.
+    /// Drops privileges for a truncation or a change of owner: file capabilities, and suid and sgid if needed.
     pub(crate) fn truncating_or_owning(&self, req: &Request, ino: Ino, set: &mut SetAttr) -> Result<()> {
         let owning = set.uid.is_some() || set.gid.is_some();
         if !owning && set.size.is_none() {
             return Ok(());
         }
         self.capabilities.drop_from(&*self.fs, ino)?;
-        // The kernel says which truncations are by an unprivileged caller (`FATTR_KILL_SUIDGID`), but
-        // fuser 0.18 does not pass that on: every caller but the super-user counts as unprivileged.
+        // The kernel marks truncations by unprivileged callers (`FATTR_KILL_SUIDGID`), but fuser 0.18 does not pass
+        // this on: every caller except the super-user counts as unprivileged.
         let privileged = req.uid() == 0;
         if privileged && !owning {
             return Ok(());
@@ -351,7 +349,7 @@ pub(crate) fn perm(mode: u32) -> u16 {
 }
 
 pub(crate) fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
-    // The kind is in bits 12 to 15; no kind at all means a regular file, as in mknod(2).
+    // The file type is in bits 12 to 15; 0 means a regular file, as in mknod(2).
     let kind = match (mode & 0o170000) as u16 {
         0 => FileKind::Regular,
         bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode has no file type"))?,

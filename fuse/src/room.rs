@@ -1,8 +1,8 @@
-//! Is the volume full, or is a removed file just about to give its space back?
+//! Is the volume full, or will a removed file free its space in a moment?
 //!
-//! A removed file's space is free when the kernel forgets its inode, which it says in a message of its
-//! own right after the removal. With several serving threads a write that comes after the removal can
-//! overtake that message and find no space that its caller has every right to expect.
+//! A removed file's space becomes free when the kernel forgets its inode, in a separate message right after the
+//! removal. With several serving threads, a write after the removal can overtake that message and fail, although its
+//! caller may expect space.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use vfs::{Error, Result};
 
-/// Long against the handling of a message, short against a caller's patience.
+/// Long compared to handling a message, short for a caller.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSES: u32 = 8;
 
-/// Notes removals, and waits for them where it matters.
+/// Notes removals, and waits for them if space is short.
 #[derive(Default)]
 pub(crate) struct Room {
     removals: AtomicU64,
-    /// The count at which waiting did not help: the volume is full.
+    /// The number of removals at which waiting did not help: the volume is full.
     in_vain: AtomicU64,
 }
 
@@ -27,8 +27,8 @@ impl Room {
         self.removals.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Does what needs space; if there is none although something was removed, again after a moment.
-    pub(crate) fn with<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+    /// Runs an operation that needs space; if there is none and a file was removed, retries it after a moment.
+    pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         let mut result = operation();
         let removals = self.removals.load(Ordering::Relaxed);
         if removals == self.in_vain.load(Ordering::Relaxed) {
@@ -51,11 +51,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_volume_is_waited_for_once_after_each_removal() {
+    fn a_full_volume_is_retried_once_after_each_removal() {
         let room = Room::default();
         let tries = |room: &Room| {
             let mut tries = 0;
-            let result: Result<()> = room.with(|| {
+            let result: Result<()> = room.retry(|| {
                 tries += 1;
                 Err(Error::NoSpace)
             });
@@ -73,13 +73,13 @@ mod tests {
         let room = Room::default();
         room.removed();
         let mut tries = 0;
-        let result = room.with(|| {
+        let result = room.retry(|| {
             tries += 1;
             if tries < 3 { Err(Error::NoSpace) } else { Ok(tries) }
         });
         assert_eq!(result, Ok(3));
         let mut tries = 0;
-        let result: Result<()> = room.with(|| {
+        let result: Result<()> = room.retry(|| {
             tries += 1;
             Err(Error::ReadOnly)
         });

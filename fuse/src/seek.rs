@@ -1,11 +1,11 @@
-//! Where is data, where is a hole?
+//! Where in a file is data, and where are holes?
 
 use fuser::ReplyLseek;
 use vfs::{Error, FileSystem, Ino, Seek};
 
 use crate::errno::failed;
 
-/// The question, and where its answer goes.
+/// A seek request and its reply.
 pub(crate) struct SeekJob {
     pub(crate) ino: Ino,
     pub(crate) offset: u64,
@@ -14,7 +14,7 @@ pub(crate) struct SeekJob {
 }
 
 impl SeekJob {
-    /// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
+    /// Answers `SEEK_DATA` and `SEEK_HOLE` from the file system's current state.
     pub(crate) fn answer(self, fs: &dyn FileSystem) {
         let found = fs
             .seek(self.ino, self.offset, self.what)

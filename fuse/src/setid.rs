@@ -1,16 +1,15 @@
-//! Which changes of a file take its suid and sgid bits away, and how does the kernel learn of it?
+//! Which changes of a file clear its suid and sgid bits, and how does the kernel learn of it?
 //!
-//! Contents that an unprivileged user changed must not run as the file's owner. With
-//! `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves clearing the bits to us, and goes on believing the mode
-//! it has cached: to it, the file would stay set-uid. So an operation that clears bits here also declares the
-//! attributes stale, before the request is answered: a program that sees its write succeed can never
-//! run the file with the old mode.
+//! Contents that an unprivileged user changed must not run as the file's owner. With `FUSE_HANDLE_KILLPRIV_V2` the
+//! kernel leaves clearing the bits to us, but keeps using its cached mode: it would still see a set-uid file. So an
+//! operation that clears bits here also declares the attributes stale before it answers: a program that sees its write
+//! succeed can never run the file with the old mode.
 //!
-//! The notice is sent by the thread that serves the request. That waits for nobody: the caller holds
-//! the inode, so that it is not being freed, and attributes alone do not make the kernel write pages back.
+//! The serving thread itself sends this notice. It does not block: the caller holds the inode, so the inode is not
+//! being freed, and invalidating only attributes does not make the kernel write pages back.
 //!
-//! Sgid without group execution goes, as in Linux since 6.2, if the writer is not in the file's group; which the
-//! request does not say.
+//! As in Linux since 6.2, sgid without group execution is cleared if the writer is not in the file's group. The request
+//! does not contain the writer's groups.
 
 use fuser::Request;
 use vfs::{Attr, Error, Ino, Result, SetAttr};
@@ -22,24 +21,24 @@ use crate::operations::Adapter;
 const SGID: u16 = 0o2000;
 const GROUP_EXECUTION: u16 = 0o0010;
 
-/// Whether bits of `perm` are cleared for every unprivileged writer.
+/// Whether every unprivileged writer clears bits of `perm`.
 fn is_set_id(perm: u16) -> bool {
     perm & SUID != 0 || perm & (SGID | GROUP_EXECUTION) == SGID | GROUP_EXECUTION
 }
 
-/// Whether sgid, if it is there, does not come with group execution.
+/// Whether sgid is set without group execution.
 fn is_sgid_alone(perm: u16) -> bool {
     perm & (SGID | GROUP_EXECUTION) == SGID
 }
 
 impl Adapter {
-    /// What is left of a file's permissions if sgid without group execution goes, because the caller is not in the group.
+    /// The file's permissions without sgid, if it is set without group execution and the caller is not in the group.
     pub(crate) fn without_sgid(&self, req: &Request, attr: &Attr) -> Option<u16> {
         let stranger = is_sgid_alone(attr.perm) && attr.gid != req.gid() && !in_group(req.pid(), attr.gid);
         stranger.then_some(attr.perm & !SGID)
     }
 
-    /// Does what clears the bits if `clears`, and tells the kernel if there were any. It is told after a
+    /// Runs a change that clears the bits if `clears`, and notifies the kernel if any were set. It does so after a
     /// failure too: part of the change may have been made.
     pub(crate) fn clearing<T>(
         &self,
@@ -55,22 +54,22 @@ impl Adapter {
         let perm = self.without_sgid(req, &attr);
         if perm.is_some() {
             match self.fs.setattr(ino, &SetAttr { perm, ..SetAttr::default() }) {
-                // Such a file keeps its bits for good.
+                // Such a file always keeps its bits.
                 Ok(_) | Err(Error::NotPermitted(_)) => {}
                 Err(error) => return Err(error),
             }
         }
         let result = change();
         if perm.is_some() || is_set_id(attr.perm) {
-            // A notice that comes while the kernel asks for the mode would make it drop the answer.
+            // A notice while the kernel reads the mode would make it discard the answer.
             self.notices.admission.forgotten(ino);
             self.notices.attributes_changed(self.numbers.to_fuse(ino));
         }
         result
     }
 
-    /// What goes before `fallocate` changes contents: file capabilities, and the bits. The request does not
-    /// say whether its caller is privileged; the super-user is the one who is.
+    /// Steps before `fallocate` changes contents: drop file capabilities, and clear the bits. The request does not
+    /// contain whether its caller is privileged; only the super-user counts.
     pub(crate) fn before_fallocate(&self, req: &Request, ino: Ino) -> Result<()> {
         self.capabilities.drop_from(&*self.fs, ino)?;
         if req.uid() == 0 {

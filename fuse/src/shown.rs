@@ -1,19 +1,20 @@
-//! Whom does everything belong to, and who may do what, if whoever mounts says so and not the volume?
+//! Which owner and rights does a mount show if mount options override those of the volume?
 //!
-//! [`Shown`] is a decorator: it shows one owner, one group, or both, for every inode. The kernel checks rights by what it is
-//! shown, so whoever is shown may do what an owner may, and changes what strangers own in somebody else's volume.
+//! [`Shown`] is a decorator that shows one owner, one group, or both, for every inode. The kernel checks rights against
+//! what it is shown. So the shown owner has an owner's rights, and can change files of unknown users in a foreign
+//! volume.
 //!
-//! What is stored keeps its owner, and what is made belongs to whoever made it, as on every mount: no name is forged. As with
-//! `uid=` and `gid=` of Linux's vfat, a `chown` to what is shown already changes nothing, and any other is `EPERM`.
+//! Stored files keep their owner, and new files belong to their creator, as on every mount: no owner is forged. As with
+//! `uid=` and `gid=` of Linux's vfat, a `chown` to the shown owner changes nothing, and any other is `EPERM`.
 //!
-//! Rights of a program's owner are no matter of such a mount, or who is shown could make a program that elsewhere runs as its stored
-//! owner: bits that are set on the volume are not shown, cannot be set, and go from a file that is changed in any way. (Of
-//! a directory they stay.) Access lists are shown and count as they are.
+//! Such a mount has no set-id bits, or its user could create a program that elsewhere runs as its stored owner: bits on
+//! the volume are not shown, cannot be set, and are cleared from a file by any change. (Directories keep them.) Access
+//! lists are shown and apply as they are.
 //!
-//! Rights are shown as masks say, if any are given (`umask=`, `dmask=`, `fmask=` of vfat and ntfs-3g): all that a mask
-//! does not take away, whatever the volume says, for everybody alike. As with vfat, a `chmod` to what is shown already changes nothing, and
-//! any other is `EPERM`. Access lists would say otherwise, and are neither shown nor set. Of a link, which the kernel asks no rights of, none are
-//! shown that it has not.
+//! Masks, if given (`umask=`, `dmask=`, `fmask=` of vfat and ntfs-3g), replace the volume's rights: everything that a
+//! mask does not remove is granted to all users. As with vfat, a `chmod` to the shown rights changes nothing, and any
+//! other is `EPERM`. Access lists would contradict the masks, and are neither shown nor set. A symlink, whose rights
+//! the kernel does not check, is shown with its own.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,30 +28,30 @@ use vfs::{
 const SUID: u16 = 0o4000;
 const SGID: u16 = 0o2000;
 
-/// Whom everything is shown to belong to; `None`: as the volume says.
+/// The owner to show; `None`: the volume's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Owner {
     /// The user.
     pub uid: Option<u32>,
     /// The group.
     pub gid: Option<u32>,
-    /// Rights that nobody has in directories; those of the volume without.
+    /// Rights removed from directories; `None`: the volume's rights.
     pub dmask: Option<u16>,
-    /// Rights that nobody has to anything else.
+    /// Rights removed from all other files.
     pub fmask: Option<u16>,
 }
 
-/// Attributes that give rights of their own.
+/// Attributes that grant rights.
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 const NO_LISTS: &str = "no access lists on a mount with umask=, dmask= or fmask=";
 
 impl Owner {
-    /// True if something is shown that the volume does not say.
+    /// True if anything differs from the volume.
     pub fn is_given(&self) -> bool {
         self.belongs() || self.masks()
     }
 
-    /// True if what others own is shown as somebody's.
+    /// True if an owner or group is shown in place of the stored one.
     pub fn belongs(&self) -> bool {
         self.uid.is_some() || self.gid.is_some()
     }
@@ -59,7 +60,7 @@ impl Owner {
         self.dmask.is_some() || self.fmask.is_some()
     }
 
-    /// The rights of everything of a kind, if they are not the volume's.
+    /// The rights of all files of a type, unless they are the volume's.
     fn rights(&self, kind: FileKind) -> Option<u16> {
         let mask = match kind {
             FileKind::Directory => self.dmask,
@@ -69,7 +70,7 @@ impl Owner {
         mask.map(|mask| 0o777 & !mask)
     }
 
-    /// Bits by which a program would run as who is shown, or as its owner although rights are none of its own.
+    /// The set-id bits to hide: a program would run as the shown owner, or as its stored owner despite the masks.
     fn hidden(&self) -> u16 {
         match self.fmask {
             Some(_) => SUID | SGID,
@@ -87,7 +88,7 @@ impl Owner {
         attr
     }
 
-    /// What is left to set once who is shown has been set.
+    /// The attributes left to set after checking the owner.
     fn taken(&self, set: &SetAttr) -> Result<SetAttr> {
         let mut set = *set;
         for (asked, shown) in [(&mut set.uid, self.uid), (&mut set.gid, self.gid)] {
@@ -103,13 +104,13 @@ impl Owner {
     }
 }
 
-/// A file system shown as belonging to somebody.
+/// A file system shown with another owner.
 pub(crate) struct Shown {
     fs: Arc<dyn FileSystem>,
     owner: Owner,
 }
 
-/// Calls that have nothing to do with owners.
+/// Calls that do not involve owners.
 macro_rules! as_they_are {
     ($($name:ident($($arg:ident: $of:ty),*) $(-> $out:ty)?;)*) => {
         $(fn $name(&self, $($arg: $of),*) $(-> $out)? {
@@ -127,7 +128,7 @@ impl Shown {
         found.map(|entry| Entry { attr: self.owner.show(entry.attr) })
     }
 
-    /// Refuses bits that nobody may set on what is no directory.
+    /// Refuses hidden bits on files that are not directories.
     fn check(&self, perm: u16) -> Result<()> {
         match perm & self.owner.hidden() {
             0 => Ok(()),
@@ -154,7 +155,7 @@ impl FileSystem for Shown {
                 None => {}
             }
         }
-        // The kernel, to which the bits are not shown, asks for this only of those who change owners.
+        // The kernel does not see the bits, so it requests this only for changes of owner.
         set.kill_suid_sgid |= set.size.is_some();
         self.fs.setattr(ino, &set).map(|attr| self.owner.show(attr))
     }
@@ -263,12 +264,12 @@ impl FileSystem for Shown {
 }
 
 impl Shown {
-    /// Access lists, where rights are not theirs to give.
+    /// True for access lists if masks are given.
     fn hides(&self, name: &[u8]) -> bool {
         self.owner.masks() && ACCESS_LISTS.contains(&name)
     }
 
-    /// A file's contents are about to change: bits that are stored and not shown go.
+    /// Called before a file's contents change: clears bits that are stored and hidden.
     fn changes(&self, ino: Ino) -> Result<()> {
         if self.fs.getattr(ino)?.perm & (SUID | SGID) != 0 {
             self.fs.setattr(ino, &SetAttr { kill_suid_sgid: true, ..SetAttr::default() })?;
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chown_to_what_is_shown_changes_nothing_and_any_other_is_refused() {
+    fn a_chown_to_the_shown_owner_changes_nothing_and_any_other_is_refused() {
         let (fs, shown, ino) = hers(0o640, BOB);
         let chown = |uid, gid| shown.setattr(ino, &SetAttr { uid, gid, ..SetAttr::default() }).map(|a| owner(&a));
         assert_eq!(chown(Some(2000), Some(2001)), Ok((2000, 2001, 0o640)));
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_a_program_that_runs_as_another() {
+    fn no_user_can_create_a_program_that_runs_as_another_user() {
         let (fs, shown, ino) = hers(0o6755, BOB);
         let root = fs.root();
         assert_eq!(shown.getattr(ino).unwrap().perm, 0o755);
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_what_a_mask_leaves_and_nobody_changes_them() {
+    fn rights_are_given_by_the_mask_and_cannot_be_changed() {
         let masked = Owner { dmask: Some(0o22), fmask: Some(0o137), ..Owner::default() };
         let (fs, shown, ino) = hers(0o4755, masked);
         let root = fs.root();
@@ -389,13 +390,13 @@ mod tests {
         }
         assert_eq!(fs.getattr(ino).unwrap().perm, 0o4755, "what is stored stays as it was");
         assert_eq!(fs.getattr(dir.ino).unwrap().perm, 0o700);
-        // One mask alone is of one kind.
+        // A single mask applies to its type only.
         let dirs = Shown::new(fs.clone(), Owner { dmask: Some(0), ..Owner::default() });
         assert_eq!((dirs.getattr(ino).unwrap().perm, dirs.getattr(root).unwrap().perm), (0o4755, 0o777));
     }
 
     #[test]
-    fn where_rights_are_masks_access_lists_are_not_there() {
+    fn masks_hide_access_lists() {
         let masked = Owner { fmask: Some(0o77), ..Owner::default() };
         let (fs, shown, ino) = hers(0o644, masked);
         for name in ACCESS_LISTS {
@@ -407,9 +408,9 @@ mod tests {
         assert_eq!(shown.listxattr(ino).unwrap(), [b"user.a"]);
     }
 
-    /// A method with a default would be the default's here, in silence.
+    /// A trait method with a default would silently use the default here.
     #[test]
-    fn every_call_there_is_reaches_the_file_system() {
+    fn every_call_of_the_trait_reaches_the_file_system() {
         let (trait_, ours) = (include_str!("../../vfs/src/fs.rs"), include_str!("shown.rs"));
         let names = trait_.lines().filter_map(|line| line.trim_start().strip_prefix("fn ")?.split('(').next());
         let missing: Vec<_> = names.filter(|n| !ours.contains(&format!(" {n}("))).collect();

@@ -1,13 +1,13 @@
-//! How is a mount ended from outside, and how does one know that it is over, and that nothing is lost?
+//! How is a mount ended from outside, without losing data?
 //!
 //! `umount(8)` of a plain `fuse` mount returns while the serving process may still be writing its last checkpoint, and
-//! cannot know whether that succeeds. So [`unmount`] first has the process make everything durable, through its socket
-//! ([`crate::socket`]). If that fails the mount stays, with everything in it. Else it is detached, and the process says at
-//! its end how it ended: its last word.
+//! does not report whether that succeeds. So [`unmount`] first makes the process write everything durably, through its
+//! socket ([`crate::socket`]). If that fails the mount stays, with all its data. Otherwise it is detached, and the
+//! process sends a final report when it ends.
 //!
-//! The mount's source, as the kernel lists it, is the image; the serving process holds an advisory lock (`flock`) on the image
-//! as long as it uses it, and gives it up after its last word. Whoever unmounts waits for that lock, too, so that the image
-//! can be used at once.
+//! The mount's source, in the kernel's list, is the image. The serving process holds an advisory lock (`flock`) on the
+//! image while it uses it, and releases it after the final report. [`unmount`] also waits for that lock, so that the
+//! image can be used immediately.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -23,22 +23,22 @@ use rustix::mount::UnmountFlags;
 
 use crate::socket::{Client, LastWord, Reply, Request, SocketError, Status};
 
-/// How long a mount that is in use is tried again: `df`, a shell's prompt or an indexer hold one for a moment.
+/// How long a busy unmount is retried: `df`, a shell's prompt or an indexer use a mount for a moment.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// How often a lock, or a mount in use, is tried.
+/// Retry interval for a lock or a busy mount.
 const ROUND: Duration = Duration::from_millis(5);
 
-/// Why a mount could not be ended.
+/// Why an unmount failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnmountError {
-    /// Nothing of ours is mounted there.
+    /// No JouleFS mount is at this directory.
     #[error("{dir}: not a {kind} mount", dir = dir.display())]
     NotMounted {
         /// The directory.
         dir: PathBuf,
-        /// The kind of mount looked for, as `fuse.joulefs`.
+        /// The type of mount expected, like `fuse.joulefs`.
         kind: String,
     },
     /// A process uses a file or a directory in it.
@@ -52,10 +52,10 @@ pub enum UnmountError {
     Refused {
         /// The directory.
         dir: PathBuf,
-        /// What it said.
+        /// Its error.
         error: io::Error,
     },
-    /// Not unmounted: what is in memory cannot be made durable.
+    /// Not unmounted: data in memory cannot be made durable.
     #[error(
         "{dir}: not unmounted: {what} cannot be made durable: {why}; fix that (is the host full?) and run: joulefs ctl \
          {dir} retry; or copy it elsewhere: joulefs ctl {dir} save NEW_DIR; or lose it: joulefs unmount \
@@ -67,15 +67,15 @@ pub enum UnmountError {
         dir: PathBuf,
         /// What would be lost.
         what: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Not unmounted: the serving process does not say whether everything is durable.
+    /// Not unmounted: the serving process does not report whether everything is durable.
     #[error("{dir}: not unmounted: {error}", dir = dir.display())]
     Unheard {
         /// The directory.
         dir: PathBuf,
-        /// Why not.
+        /// The error.
         error: SocketError,
     },
     /// Unmounted, and the last checkpoint failed.
@@ -85,18 +85,18 @@ pub enum UnmountError {
         dir: PathBuf,
         /// What is lost.
         what: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Unmounted, and the volume is whole, but something else failed.
+    /// Unmounted, and the volume is consistent, but something else failed.
     #[error("{dir}: unmounted and consistent, but: {why}", dir = dir.display())]
     Amiss {
         /// The directory.
         dir: PathBuf,
-        /// What.
+        /// What failed.
         why: String,
     },
-    /// Unmounted, but the serving process was gone, or ended without its last word.
+    /// Unmounted, but the serving process was gone, or ended without a final report.
     #[error(
         "{dir}: unmounted, but its process has ended without writing the last checkpoint: {image} holds what was durable by then, as after a power cut",
         dir = dir.display(), image = image.display()
@@ -107,73 +107,73 @@ pub enum UnmountError {
         /// The image.
         image: PathBuf,
     },
-    /// Unmounted, but the serving process did not let go of the image in time.
+    /// Unmounted, but the serving process did not release the image in time.
     #[error("{image}: still being written after {seconds} s; its process is still running", image = image.display())]
     StillWriting {
         /// The image.
         image: PathBuf,
-        /// How long was waited, in seconds.
+        /// Time waited, in seconds.
         seconds: u64,
     },
 }
 
-/// One line of the kernel's table of mounts.
+/// One line of the kernel's mount table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountedAt {
     /// The directory.
     pub dir: PathBuf,
-    /// The file system's type, as `fuse.joulefs`.
+    /// The file system's type, like `fuse.joulefs`.
     pub kind: String,
-    /// What is mounted: for us, the image.
+    /// The source: for JouleFS, the image.
     pub source: PathBuf,
     /// Major and minor number of the mount's anonymous device.
     pub device: (u32, u32),
 }
 
-/// How a mount is to be ended.
+/// Options of an unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ending {
-    /// How long the serving process is waited for.
+    /// Time limit for the serving process.
     pub patience: Duration,
-    /// It ends even if what is in memory cannot be made durable and is lost.
+    /// Unmount even if data in memory cannot be made durable and is lost.
     pub give_up: bool,
 }
 
 impl Ending {
-    /// The usual one, which loses nothing.
+    /// The default, which loses nothing.
     pub fn within(patience: Duration) -> Self {
         Ending { patience, give_up: false }
     }
 }
 
-/// What has been unmounted.
+/// Result of an unmount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmounted {
-    /// Where it was, and what.
+    /// The mount.
     pub mount: MountedAt,
-    /// A directory at which the same file system is still mounted.
+    /// Another directory where the same file system is still mounted.
     pub elsewhere: Option<PathBuf>,
-    /// The last word; `None` if it is mounted elsewhere, or had no socket.
+    /// The final report; `None` if it is mounted elsewhere, or had no socket.
     pub word: Option<LastWord>,
 }
 
-/// What happens between, for whoever waits.
+/// Events during an unmount, for the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Between {
-    /// The kernel could not hand over all that was written. Whoever wrote it was told when it closed or synced the file.
+    /// The kernel could not hand over all written data. The writing programs got the error at close or sync.
     Refused(String),
-    /// Everything is durable, but the last word cannot be heard here.
+    /// Everything is durable, but the final report cannot be received here.
     Unheard,
-    /// The last checkpoint failed and is tried again.
+    /// The last checkpoint failed and is being retried.
     Failing {
         /// The image.
         image: PathBuf,
-        /// How it is.
+        /// The state.
         status: Status,
     },
 }
 
-/// Every mount this process can see, oldest first.
+/// All mounts visible to this process, oldest first.
 pub fn mounts() -> io::Result<Vec<MountedAt>> {
     Ok(fs::read("/proc/self/mountinfo")?.split(|&b| b == b'\n').filter_map(parse).collect())
 }
@@ -214,8 +214,8 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
-/// Takes the mount at `dir` out of the tree. `lazy` succeeds even while it is in use: the name goes
-/// now, the mount when its last user does. Falls back to `fusermount3` where only that may.
+/// Detaches the mount at `dir` from the tree. `lazy` succeeds even while it is in use: the name disappears now, the
+/// mount when its last user ends. Falls back to `fusermount3` if this user may not unmount directly.
 pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazy);
@@ -225,7 +225,7 @@ pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// Takes the mount at `dir` out of the tree, for which it waits a moment while a process uses it.
+/// Detaches the mount at `dir`; retries for a moment if a process uses it.
 fn detach_soon(dir: &Path) -> io::Result<()> {
     let mut rounds = MOMENT.as_nanos() / ROUND.as_nanos();
     loop {
@@ -251,7 +251,7 @@ fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
     Err(io::Error::other(text))
 }
 
-/// The directory's one name. A mount whose process died cannot be entered, but its parent can.
+/// The canonical path of the directory. A mount whose process died cannot be entered, but its parent can.
 fn absolute(dir: &Path) -> io::Result<PathBuf> {
     dir.canonicalize().or_else(|error| match (dir.parent(), dir.file_name()) {
         (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok(std::env::current_dir()?.join(name)),
@@ -260,11 +260,11 @@ fn absolute(dir: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// Ends the mount of `kind` (as `fuse.joulefs`) at `dir`: everything is made durable, or it stays; then it is detached, and
-/// its process has written the last checkpoint and released the image when this returns.
+/// Ends the mount of `kind` (like `fuse.joulefs`) at `dir`. If everything can be made durable, it is detached, and when
+/// this returns its process has written the last checkpoint and released the image; otherwise it stays.
 ///
-/// A source that is not a file is not waited for: there is no image. Nor is a file system that is mounted
-/// elsewhere too (`mount --bind`): it lives on there.
+/// If the source is not a file, there is no image to wait for. If the file system is also mounted elsewhere (`mount
+/// --bind`), it lives on there, and nothing waits for it.
 pub fn unmount(
     dir: &Path,
     kind: &str,
@@ -286,7 +286,7 @@ pub fn unmount(
             Ok(client) => Some(make_durable(dir, &absolute, client, ending, &mut heard)?),
             Err(SocketError::Nobody) => None,
             Err(SocketError::Elsewhere) => {
-                // The mount itself can be asked.
+                // The socket is out of reach, so the mount itself is synced.
                 let synced = write_back(&absolute).and_then(|()| File::open(&absolute)?.sync_all());
                 if let Err(e) = synced
                     && !ending.give_up
@@ -334,12 +334,12 @@ pub fn unmount(
     }
 }
 
-/// Another directory where the file system of a mount is mounted.
+/// Another directory where the mount's file system is mounted.
 fn elsewhere(mount: &MountedAt) -> io::Result<Option<PathBuf>> {
     Ok(mounts()?.into_iter().rev().find(|m| m.device == mount.device && m.dir != mount.dir).map(|m| m.dir))
 }
 
-/// Has everything made durable, and returns a connection through which the last word comes.
+/// Makes everything durable, and returns a connection that will receive the final report.
 fn make_durable(
     dir: &Path,
     absolute: &Path,
@@ -358,14 +358,14 @@ fn make_durable(
         let (what, why) = (status.not_durable(), status.failed.unwrap_or_default());
         return Err(UnmountError::NotDurable { dir: dir.to_owned(), what, why });
     }
-    // Before it is detached: afterwards the process may be gone before it can be asked.
+    // Before the detach: afterwards the process may be gone before it can answer.
     let mut waiting = Client::of_mount(absolute).map_err(unheard)?.patience(ending.patience);
     waiting.ask(&Request::Wait { give_up: ending.give_up }, None).map_err(unheard)?;
     Ok(waiting.patience(ending.patience))
 }
 
-/// Makes the kernel hand over what it holds of the files below a mount's directory. A directory that this user may not
-/// open is left to the unmount, which does the same.
+/// Makes the kernel write back its data for the files below a mount's directory. If this user may not open the
+/// directory, the unmount does the same.
 pub fn write_back(dir: &Path) -> io::Result<()> {
     match File::open(dir) {
         Ok(dir) => Ok(rustix::fs::syncfs(dir)?),
@@ -394,7 +394,7 @@ fn last_word(
 /// Waits until no process holds the lock on `image`, at most `patience`. False if one still does.
 ///
 /// # Errors
-/// If `image` cannot be opened, so that nothing can be said about its lock.
+/// If `image` cannot be opened, so that the state of its lock is unknown.
 pub fn wait_released(image: &Path, patience: Duration) -> io::Result<bool> {
     if image.as_os_str().as_bytes().first() != Some(&b'/') {
         return Err(io::Error::new(io::ErrorKind::NotFound, "not the path of an image"));

@@ -1,6 +1,6 @@
-//! Does a mount in the background tell its parent the truth?
+//! Does a background mount report its state to its parent correctly?
 //!
-//! The background process is this test program again, run for the one test that serves.
+//! The background process is this test program, run again with a single test that serves.
 
 mod support;
 
@@ -19,7 +19,7 @@ use crate::support::{can_mount, options};
 
 const DIR: &str = "JOULEFS_TEST_SERVE_ON";
 
-/// Not a test by itself: serves where the parent says.
+/// Not a test by itself: serves the parent's directory.
 #[test]
 fn serve_for_the_other_tests() {
     let Some(dir) = std::env::var_os(DIR) else {
@@ -49,14 +49,14 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
     assert!(mounted_at(&dir.path().canonicalize().unwrap()).unwrap().is_some());
     fs::write(dir.path().join("file"), "text").unwrap();
     let process = Path::new("/proc").join(id.to_string());
-    // Away from our directory and terminal, with nothing of ours open.
+    // It has left our directory and terminal, and has none of our files open.
     assert_eq!(fs::read_link(process.join("cwd")).unwrap(), Path::new("/"));
     for stream in ["0", "1", "2"] {
         let target = fs::read_link(process.join("fd").join(stream)).unwrap();
         assert_eq!(target, Path::new("/dev/null"));
     }
     unmount(dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap();
-    // It is our child still, so it stays a zombie when it has ended.
+    // It is still our child, so it becomes a zombie when it ends.
     let ended = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         fs::read_to_string(process.join("stat")).is_ok_and(|stat| stat.contains(") Z "))

@@ -1,4 +1,4 @@
-//! Do contents and times stay right where both the kernel and the file system have a say in them?
+//! Do contents and times stay correct where both the kernel and the file system keep them?
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ fn a_file_written_after_another_was_made_never_looks_older() {
 
 #[test]
 fn a_file_made_after_another_was_written_looks_older_by_less_than_a_tick() {
-    /// At 100 Hz, the slowest there is.
+    /// At 100 Hz, the slowest kernel setting.
     const TICK: Duration = Duration::from_millis(10);
     both(|m| {
         let (written, made) = (m.path("written"), m.path("made"));
@@ -57,7 +57,7 @@ fn a_file_made_after_another_was_written_looks_older_by_less_than_a_tick() {
     });
 }
 
-/// Lets go of what the kernel holds of a file's contents.
+/// Drops the kernel's cached pages of a file.
 fn forget_pages(path: &Path) {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -94,7 +94,7 @@ fn the_first_reading_after_a_change_is_noted_and_the_next_is_not() {
 }
 
 #[test]
-fn what_is_read_of_the_kernels_cache_was_read_when_the_file_was_opened() {
+fn reads_from_the_kernels_cache_count_as_of_the_open() {
     both(|m| {
         let path = m.path("file");
         let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
@@ -103,7 +103,7 @@ fn what_is_read_of_the_kernels_cache_was_read_when_the_file_was_opened() {
             let mut file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(&path).unwrap();
             file.read_to_end(&mut Vec::new()).unwrap();
         };
-        // The kernel keeps what is written.
+        // The kernel caches written data.
         fs::write(&path, "text").unwrap();
         let written = accessed();
         read(rustix::fs::OFlags::NOATIME);
@@ -134,13 +134,13 @@ fn noatime_keeps_access_times_still() {
 }
 
 #[test]
-fn what_is_written_directly_and_asynchronously_is_what_is_read_through_the_cache() {
+fn asynchronous_direct_writes_are_read_back_through_the_cache() {
     const SIZE: usize = 1 << 20;
     both(|m| {
         let path = m.path("file");
         fs::write(&path, vec![0; SIZE]).unwrap();
         File::open(&path).unwrap().sync_all().unwrap();
-        // Whoever reads meanwhile is answered before the write that is under way.
+        // Reads meanwhile are answered before the running write.
         m.fs.slow_writes(Duration::from_millis(5));
         for round in 1..=2_u8 {
             let done = AtomicBool::new(false);

@@ -1,7 +1,7 @@
-//! Does a full file system behave?
+//! Does a full file system behave correctly?
 //!
-//! A program of its own: tests that start other programs hold copies of every open file for a moment,
-//! and a removed file gives its space back only when the last one is closed.
+//! A separate program: tests that start other programs keep copies of every open file for a moment, and a removed file
+//! frees its space only when the last copy is closed.
 
 mod support;
 
@@ -16,7 +16,7 @@ use vfs::FileSystem;
 use crate::support::{mount, options};
 
 #[test]
-fn a_full_file_system_says_so_and_deleting_helps() {
+fn a_full_file_system_reports_it_and_deleting_helps() {
     for round in 0..20 {
         let writeback = round % 2 == 0;
         let Some(m) = mount(1 << 20, &options(writeback)) else {
@@ -28,7 +28,7 @@ fn a_full_file_system_says_so_and_deleting_helps() {
         assert_eq!(number, Some(libc::ENOSPC));
         drop(file);
         fs::remove_file(m.path("big")).unwrap();
-        // The kernel says later that nobody has it open any more.
+        // The kernel sends the final forget later.
         let given_back = || rustix::fs::statvfs(m.path(".")).unwrap().f_bfree >= 100;
         assert!((0..1000).any(|_| given_back() || (sleep(Duration::from_millis(10)), false).1), "no space came back");
         fs::write(m.path("small"), [1; 100_000]).unwrap();
@@ -38,7 +38,7 @@ fn a_full_file_system_says_so_and_deleting_helps() {
 }
 
 #[test]
-fn whoever_fills_the_volume_hears_of_it_and_loses_nothing() {
+fn a_program_that_fills_the_volume_gets_an_error_and_loses_nothing() {
     for writeback in [true, false] {
         let Some(m) = mount(100 << 20, &options(writeback)) else {
             return;

@@ -1,4 +1,4 @@
-//! The metered device as a file, through the kernel.
+//! Does a metered device work as a file through the kernel?
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ use crate::support;
 const BLOCKS: u64 = 16 * 256;
 const BYTES: u64 = BLOCKS * BLOCK as u64;
 
-/// A microsecond and a nanojoule for each block, a millisecond and a microjoule for a flush.
+/// A microsecond and a nanojoule per block, a millisecond and a microjoule per flush.
 #[derive(Default)]
 struct Plain {
     served: u64,
@@ -88,7 +88,7 @@ fn count(ledger: &Value, operation: &str) -> u64 {
 }
 
 #[test]
-fn what_is_written_is_read_back_and_every_operation_is_on_the_ledger() {
+fn data_is_read_back_and_every_operation_is_on_the_ledger() {
     let Some((gauge, mounted, dir)) = mount(Speed::Unpaced) else { return };
     let path = dir.path().join("disk");
     assert_eq!(fs::metadata(&path).unwrap().len(), BYTES);
@@ -109,7 +109,7 @@ fn what_is_written_is_read_back_and_every_operation_is_on_the_ledger() {
 
     let seen = ledger(dir.path());
     let counts = ["read", "write", "flush", "discard"].map(|o| count(&seen, o));
-    // The five bytes made the device read the block around them.
+    // For the five bytes the device read the block around them.
     assert_eq!(counts, [4, 2, 1, 1]);
     assert_eq!(seen["operations"]["write"]["bytes"], 9 * BLOCK);
     assert_eq!(seen["operations"]["flush"]["time_ns"], 1_000_000);
@@ -147,7 +147,7 @@ fn an_opened_ledger_stays_one_moment_and_the_next_is_newer() {
 fn the_disk_is_as_large_as_it_is() {
     let Some((_, mounted, dir)) = mount(Speed::Unpaced) else { return };
     let path = dir.path().join("disk");
-    // What copies an image onto a block device does to a file: open, truncate, write.
+    // Tools that copy an image onto a block device open, truncate and write.
     fs::write(&path, b"image").unwrap();
     assert_eq!(fs::metadata(&path).unwrap().size(), BYTES);
     assert_eq!(&fs::read(&path).unwrap()[..6], b"image\0");
@@ -180,7 +180,7 @@ fn synchronous_writes_are_flushed_and_a_paced_device_takes_its_time() {
     }
     let report = gauge.report();
     assert_eq!(count(&report.json(), "flush"), 20);
-    // The clock that paces is the host's, and the device's own time cannot be ahead of it once all is answered.
+    // The host's clock sets the pace, and after all answers the device's time cannot be ahead of it.
     assert!(report.times.elapsed.since(before) >= Nanos(20_000_000), "{:?}", report.times);
     drop(disk);
     end(mounted);

@@ -15,7 +15,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::support::{can_mount, mount, mount_any, options};
 
-/// Signals reach every mount of this process that listens, so the tests that send some take turns.
+/// Signals reach every listening mount of this process, so tests that send signals run one at a time.
 static SIGNALS: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -34,7 +34,7 @@ fn the_kernel_lists_source_and_type_while_it_is_mounted() {
 }
 
 #[test]
-fn fusermount_ends_the_mount_and_the_file_system_is_told() {
+fn fusermount_ends_the_mount_and_unmounts_the_file_system() {
     let Some(m) = mount(1 << 20, &options(true)) else {
         return;
     };
@@ -75,7 +75,7 @@ fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
     let error = unmount(m.dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
     kill_process(getpid(), Signal::TERM).unwrap();
-    // The first signal has been acted on when the name is gone.
+    // When the name is gone, the first signal has been handled.
     let dir = m.dir.path().canonicalize().unwrap();
     let waiter = std::thread::spawn(move || m.mounted.wait());
     while mounted_at(&dir).unwrap().is_some() {
@@ -108,7 +108,7 @@ fn users_who_leave_after_a_signal_let_the_mount_end_by_itself() {
     assert!(m.fs.ended());
 }
 
-/// The kernel may be handing over the release of a file while it shuts the connection down.
+/// The kernel may be delivering the release of a file while it closes the connection.
 #[test]
 fn releases_under_way_at_the_end_are_no_failure() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +158,7 @@ fn unmounting_waits_until_the_image_is_released() {
     let mounted = mount_any(fs.clone(), dir.path(), &options);
     let server = std::thread::spawn(move || {
         mounted.wait().unwrap();
-        // The last checkpoint of a slow device.
+        // Simulates the last checkpoint of a slow device.
         std::thread::sleep(Duration::from_millis(100));
         drop(lock);
     });
@@ -170,7 +170,7 @@ fn unmounting_waits_until_the_image_is_released() {
 }
 
 #[test]
-fn unmounting_what_is_not_mounted_says_so() {
+fn unmounting_a_directory_without_a_mount_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let error = unmount(dir.path(), "fuse.memfs", Ending::within(Duration::ZERO), |_| ()).unwrap_err();
     assert!(matches!(error, UnmountError::NotMounted { .. }), "{error}");
@@ -234,7 +234,7 @@ fn unmounting_a_second_place_of_a_mount_does_not_wait_for_the_first() {
 }
 
 #[test]
-fn a_mount_that_somebody_looks_at_now_and_then_can_be_unmounted() {
+fn a_mount_that_is_briefly_busy_can_be_unmounted() {
     for _ in 0..20 {
         let Some(m) = mount(1 << 20, &options(true)) else {
             return;

@@ -1,4 +1,4 @@
-//! Do the operations of a program on a mount reach the file system as it meant them?
+//! Do a program's operations on a mount reach the file system correctly?
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
@@ -30,7 +30,7 @@ fn number(result: std::io::Result<impl Sized>) -> Option<i32> {
 }
 
 #[test]
-fn what_is_written_is_read_back_at_every_size_and_offset() {
+fn data_is_read_back_at_every_size_and_offset() {
     both(|m| {
         let pattern: Vec<u8> = (0..3_000_000_u32).map(|i| (i % 251) as u8).collect();
         for size in [0, 1, 4095, 4096, 4097, 1 << 20, 3_000_000] {
@@ -95,7 +95,7 @@ fn a_directory_of_a_thousand_lists_each_name_once_with_its_kind() {
             assert_eq!(listed.insert(name, kind), None);
         }
         assert_eq!(listed, expected);
-        // While it is emptied, too, each name comes once.
+        // While the directory is being emptied, each name is still listed once.
         for entry in fs::read_dir(m.dir.path()).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
@@ -121,7 +121,7 @@ fn an_unlinked_file_lives_until_its_last_handle_is_closed() {
         assert_eq!(back[1 << 20..], [6; 10]);
         assert!(m.fs.statfs().unwrap().blocks_free < free);
         drop(file);
-        // The kernel's forget comes on its own time.
+        // The kernel sends its forget later.
         for _ in 0..2000 {
             if m.fs.statfs().unwrap().blocks_free == free {
                 return;
@@ -218,7 +218,7 @@ fn a_device_node_keeps_its_numbers_and_the_umask_is_obeyed() {
 }
 
 #[test]
-fn somebody_unprivileged_who_writes_takes_suid_and_sgid_away() {
+fn an_unprivileged_write_clears_suid_and_sgid() {
     if !rustix::process::geteuid().is_root() {
         return testlog::missing("root, to become another user");
     }
@@ -335,7 +335,7 @@ fn data_the_kernel_has_not_written_back_yet_is_no_hole() {
         assert_eq!(rustix::fs::seek(&file, Hole(3 << 20)), Ok((3 << 20) + 8192));
         file.write_all_at(&[9; 100], (3 << 20) + 8192).unwrap();
         assert_eq!(rustix::fs::seek(&file, Hole(3 << 20)), Ok((3 << 20) + 8292));
-        // Many at once, from more threads than serve the mount.
+        // Many at the same time, from more threads than serve the mount.
         std::thread::scope(|scope| {
             for i in 0..16 {
                 let path = m.path(&format!("file-{i}"));
@@ -371,7 +371,7 @@ fn the_blocks_of_a_file_that_stays_open_become_known() {
 #[test]
 fn a_name_whose_inode_cannot_be_read_is_still_listed() {
     both(|m| {
-        // Made behind the kernel's back, so that it knows none of them.
+        // Created without the kernel, so that it has none of them cached.
         let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
         let [_, ino, _] = [b"a", b"b", b"c"].map(|name| {
             let entry = m.fs.mknod(Caller::default(), m.fs.root(), name, &new);
@@ -393,7 +393,7 @@ fn a_name_whose_inode_cannot_be_read_is_still_listed() {
             assert_eq!(listed, expected.map(|(name, b)| (name.to_owned(), true, b)));
         }
         assert_eq!(number(fs::metadata(m.path("b"))), Some(libc::EUCLEAN));
-        // The reference taken by making it stays, whatever the kernel believes to have and forgets.
+        // The reference from the creation stays, whatever the kernel believes to hold and forgets.
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(m.fs.references(ino), Ok(1));
     });

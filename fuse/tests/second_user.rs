@@ -1,4 +1,4 @@
-//! What may somebody do who is neither the owner nor root?
+//! What may a user do who is neither the owner nor root?
 
 mod support;
 
@@ -9,12 +9,12 @@ use std::process::{Command, Output};
 
 use crate::support::{Mount, mount, options};
 
-/// Somebody without rights.
+/// A user without rights.
 const OTHER: u32 = 1000;
-/// A program that says who it runs as.
+/// A program that prints its user.
 const ID: &str = "/usr/bin/id";
 
-/// Runs `test` on a mount that lets everybody in, with and without the writeback cache.
+/// Runs `test` on a mount open to all users, with and without the writeback cache.
 fn both(test: impl Fn(&Mount)) {
     if !rustix::process::geteuid().is_root() {
         return testlog::missing("root, to become another user");
@@ -37,7 +37,7 @@ fn must(out: &Output) {
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// A file of root's that anybody may write and execute, with these bits.
+/// A file owned by root that all users may write and execute, with these bits.
 fn program(m: &Mount, mode: u32) -> std::path::PathBuf {
     let path = m.path("program");
     fs::write(&path, fs::read(ID).unwrap()).unwrap();
@@ -49,8 +49,8 @@ fn program(m: &Mount, mode: u32) -> std::path::PathBuf {
 }
 
 fn effective(path: &Path, what: &str) -> String {
-    // A child that another test forks holds this one's open files for a moment, and a program that somebody holds for
-    // writing cannot be run.
+    // A child forked by another test keeps this one's open files for a moment, and a program that is open for writing
+    // cannot be run.
     let busy = |out: &Output| String::from_utf8_lossy(&out.stderr).contains("Text file busy");
     let mut out = as_other(path, &[what]);
     for _ in 0..200 {
@@ -65,7 +65,7 @@ fn effective(path: &Path, what: &str) -> String {
 }
 
 #[test]
-fn a_program_overwritten_by_somebody_else_no_longer_runs_as_its_owner() {
+fn a_program_overwritten_by_another_user_no_longer_runs_as_its_owner() {
     both(|m| {
         for direct in [false, true] {
             let path = program(m, 0o6777);
@@ -74,7 +74,7 @@ fn a_program_overwritten_by_somebody_else_no_longer_runs_as_its_owner() {
             let flags = if direct { "oflag=direct" } else { "oflag=nonblock" };
             let input = format!("if={ID}");
             must(&as_other(Path::new("dd"), &[&input, &of, flags, "conv=notrunc", "bs=4096", "count=1"]));
-            // Nobody asks for the attributes in between: executing must not rely on what is cached.
+            // The attributes are not read in between: execution must not rely on the cached mode.
             assert_eq!(effective(&path, "-u"), OTHER.to_string(), "direct: {direct}");
             assert_eq!(effective(&path, "-g"), OTHER.to_string(), "direct: {direct}");
             assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
@@ -84,7 +84,7 @@ fn a_program_overwritten_by_somebody_else_no_longer_runs_as_its_owner() {
 }
 
 #[test]
-fn a_program_truncated_or_allocated_by_somebody_else_no_longer_runs_as_its_owner() {
+fn a_program_truncated_or_allocated_by_another_user_no_longer_runs_as_its_owner() {
     both(|m| {
         let allocate = ["", "-n", "-p", "-z"].map(|how| ("fallocate", vec![how, "-o", "16777216", "-l", "4096"]));
         let truncate = ("truncate", vec!["-s", "+1"]);
@@ -100,7 +100,7 @@ fn a_program_truncated_or_allocated_by_somebody_else_no_longer_runs_as_its_owner
 }
 
 #[test]
-fn what_root_writes_and_allocates_keeps_its_bits() {
+fn files_written_and_allocated_by_root_keep_their_bits() {
     both(|m| {
         let path = program(m, 0o6755);
         let file = fs::File::options().write(true).open(&path).unwrap();

@@ -166,7 +166,7 @@ impl Kernel {
             |event, names| {
                 let mut paths = paths.borrow_mut();
                 paths.look_at(&event);
-                let event = askers.hear(event, names, &mut **paths);
+                let event = askers.attribute(event, names, &mut **paths);
                 if matches!(event.action, Action::Issue | Action::Requeue) {
                     line.push(event);
                 }

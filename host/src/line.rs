@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trace::block::{Event, Events};
-use trace::{Format, Names, Others, TraceError};
+use trace::{Format, Names, OtherCounts, TraceError};
 
 /// Events in a line, which wait until somebody takes them. Its end is only the end of what there is now.
 #[derive(Clone, Default)]
 pub struct Line {
     events: Arc<Mutex<VecDeque<Event>>>,
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Line {
@@ -38,7 +38,7 @@ impl Events for Line {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {

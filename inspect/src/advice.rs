@@ -1,12 +1,12 @@
-//! What would help, by the numbers of a verdict and of free space?
+//! Which actions would help, given a verdict and the free space?
 //!
-//! Rules look at numbers alone, and each says what it costs. Copying is advised where a read saves anything, with the
-//! number of reads that earn it back: who advises cannot know how often a file is read. Cleaning is advised where Linux's
-//! F2FS cleans in the background without waiting long: less than two fifths of the room that is not in use lie in free
-//! segments, and more than two fifths in segments in use. Databases are named where they are half of the problem, because
-//! they grow in small steps and tear again.
+//! The rules use only numbers, and each action comes with its cost. Copying is advised if it makes reads cheaper,
+//! together with the number of reads after which it has paid off: the tool cannot know how often a file is read.
+//! Cleaning is advised in the range where Linux's F2FS cleans in the background without waiting long: less than two
+//! fifths of the unused space lie in free segments, and more than two fifths in used segments. Databases are mentioned
+//! if they cause half of the excess, because they grow in small steps and fragment again.
 //!
-//! Left out: doing it. What is advised for a volume depends on what is to be done with it, which nobody asked.
+//! Left out: carrying out the advice, and how the volume will be used.
 
 use std::fmt;
 
@@ -19,50 +19,50 @@ use crate::space::{LEVELS, Look, Space};
 use crate::tables::Sit;
 use crate::verdict::{MOST, Verdict};
 
-/// Fifths of the room not in use that must lie in free segments, and may lie in segments in use.
+/// Fifths of the unused space: the least share in free segments, and the largest share in used ones.
 const FIFTHS: u64 = 2;
 
-/// One thing that would help, or that would not.
+/// One action, with its cost and effect.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Advice {
-    /// Copy the worst files into their fewest extents.
+    /// Copy the most fragmented files into their fewest extents.
     Defragment {
-        /// How many.
+        /// Number of files.
         files: usize,
-        /// What they hold of the excess extents, in percent.
+        /// Their share of the excess extents, in percent.
         share: u64,
         /// What copying costs.
         cost: Cost,
-        /// What each whole read of all of them saves.
+        /// What each whole read of all these files saves.
         saved: Cost,
-        /// After how many such reads it is earned back.
+        /// Number of such reads after which copying has paid off.
         reads: u64,
     },
     /// Copying saves no energy.
     DoNotDefragment,
-    /// The files that copying would help are larger than the largest pieces of free space together.
+    /// The files that copying would help need more space than the largest pieces of free space have together.
     NoRoom {
-        /// Blocks to be copied.
+        /// Blocks to copy.
         blocks: u64,
         /// Blocks in pieces of more than 512 KiB.
         free: u64,
     },
     /// Clean segments.
     Clean {
-        /// Segments to be emptied, those with the fewest valid blocks.
+        /// Segments to empty: those with the fewest valid blocks.
         segments: u64,
-        /// Blocks to be moved.
+        /// Blocks to move.
         blocks: u64,
-        /// Segments that are free afterwards and were not before.
+        /// Net gain of free segments.
         freed: u64,
         /// What moving costs.
         cost: Cost,
     },
-    /// Databases are at least half of the excess: how they grow is the cause.
+    /// Databases cause at least half of the excess, because of how they grow.
     Databases {
-        /// What they hold of the excess extents, in percent.
+        /// Their share of the excess extents, in percent.
         share: u64,
-        /// True if reserved blocks lie together, so that reserving helps.
+        /// True if reserved blocks are contiguous, so that reserving helps.
         reserving_places: bool,
     },
     /// Nothing would help.
@@ -70,7 +70,7 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// A word for machines.
+    /// Identifier for JSON.
     pub fn what(&self) -> &'static str {
         match self {
             Advice::Defragment { .. } => "defragment",
@@ -127,7 +127,7 @@ impl fmt::Display for Advice {
     }
 }
 
-/// What would help a volume or a tree. `segments` are there if they are known, with their counts.
+/// Advice for a volume or a directory tree. `segments` is `None` if free space is unknown.
 pub fn advise(
     files: &[File],
     verdict: &Verdict,
@@ -172,7 +172,7 @@ pub fn advise(
     out
 }
 
-/// The cleaning that brings two fifths of the room that is not in use into free segments, if there is less.
+/// The cleaning that brings two fifths of the unused space into free segments; `None` if they are already there.
 fn cleaning(sit: &Sit, space: &Space, prices: &Prices, window: u64) -> Option<Advice> {
     let per = u64::from(BLOCKS_PER_SEG);
     let room = (space.segments * per).saturating_sub(space.valid());
@@ -184,7 +184,7 @@ fn cleaning(sit: &Sit, space: &Space, prices: &Prices, window: u64) -> Option<Ad
     let mut partly: Vec<(u16, u16)> = sit
         .iter()
         .filter(|(_, s)| s.valid > 0 && u32::from(s.valid) < BLOCKS_PER_SEG)
-        .map(|(_, s)| (s.valid, Look::at(s).runs))
+        .map(|(_, s)| (s.valid, Look::examine(s).runs))
         .collect();
     partly.sort_unstable();
     let wanted = (goal / per).saturating_sub(space.free_segments);
@@ -195,7 +195,7 @@ fn cleaning(sit: &Sit, space: &Space, prices: &Prices, window: u64) -> Option<Ad
         }
         segments += 1;
         blocks += u64::from(valid);
-        // Between so many holes there is one run more at most.
+        // `holes` holes lie between at most `holes + 1` runs.
         runs += u64::from(holes) + 1;
         freed = segments - u64::div_ceil(blocks, per);
     }
@@ -218,10 +218,10 @@ mod tests {
     use crate::space::Space;
 
     fn prices() -> Prices {
-        Prices::of(&Profile::find("kirin9000-ufs31").unwrap())
+        Prices::from_profile(&Profile::find("kirin9000-ufs31").unwrap())
     }
 
-    /// Segments with so many valid blocks each, every second one from the first until they are used up.
+    /// A volume whose segments have these numbers of valid blocks: first the even blocks are valid, then the odd ones.
     fn volume(valid: &[u16]) -> (Sit, Space) {
         let mut sit = Sit::new(valid.len() as u32);
         for (n, &count) in valid.iter().enumerate().filter(|(_, n)| **n > 0) {
@@ -229,19 +229,19 @@ mod tests {
             let order = (0..512).step_by(2).chain((1..512).step_by(2));
             order.take(count.into()).for_each(|o| segment.set(o));
         }
-        let space = Space::of(&sit, 0);
+        let space = Space::from_sit(&sit, 0);
         (sit, space)
     }
 
     #[test]
-    fn a_volume_with_free_segments_needs_no_cleaning_and_a_torn_one_does() {
+    fn a_volume_with_free_segments_needs_no_cleaning_and_a_fragmented_one_does() {
         let of = |valid: &[u16]| {
             let (sit, space) = volume(valid);
             cleaning(&sit, &space, &prices(), 128)
         };
         assert_eq!(of(&[512, 512, 0, 0]), None);
         assert_eq!(of(&[512, 512, 512, 512]), None, "nothing is free at all");
-        // Half of each is free and no segment: two fifths of five segments must come free.
+        // Every segment is half full and none is free: two fifths of five segments must become free.
         let Some(Advice::Clean { segments, blocks, freed, cost }) = of(&[256; 10]) else { panic!() };
         assert_eq!((segments, blocks, freed), (4, 1024, 2));
         assert!(cost.energy.0 > 0);
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn without_excess_nothing_is_to_be_done() {
-        let verdict = Verdict::of(&[], &prices(), 128);
+        let verdict = Verdict::new(&[], &prices(), 128);
         assert_eq!(advise(&[], &verdict, None, false, &prices(), 128), [Advice::Nothing]);
     }
 }

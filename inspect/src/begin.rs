@@ -1,7 +1,7 @@
-//! Which superblock and which checkpoint count?
+//! Which superblock and which checkpoint are valid?
 //!
-//! The first lawful superblock, and of two whole packs the newer one, as for Linux. A pack whose summaries cannot be
-//! read still counts: what is lost with them is said.
+//! As in Linux: the first valid superblock, and the newer of two complete packs. A pack with unreadable summaries is
+//! still used, and a finding reports what is lost.
 
 use device::{BlockDevice, Lba, Tag};
 use format::checkpoint::{self, Checkpoint, CpFlags};
@@ -12,10 +12,10 @@ use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, FormatError};
 use crate::InspectError;
 use crate::finding::{Finding, Findings};
 
-/// All reads carry this tag.
+/// The tag of all reads.
 pub const TAG: Tag = Tag { cause: 0, owner: 0 };
 
-/// Features that change what the structures mean in ways not understood here.
+/// Features that change the format in ways this reader does not understand.
 const REFUSED: Features = Features::DEVICE_ALIAS.union(Features::PACKED_SSA);
 
 /// Reads one block.
@@ -25,15 +25,15 @@ pub fn block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, device:
     Ok(b)
 }
 
-/// The superblock that counts.
+/// The superblock to use.
 ///
 /// # Errors
-/// If there is none, or it is of a volume that is not understood.
+/// If there is none, or this reader does not support the volume.
 pub fn superblock(dev: &dyn BlockDevice, found: &mut Findings) -> Result<SuperBlock, InspectError> {
     if dev.blocks() < 2 {
         return Err(InspectError::NotF2fs);
     }
-    // A copy that cannot be read is as one that is not there.
+    // Treat an unreadable copy like a missing one.
     let copies = [0, 1].map(|n| block(dev, BlockAddr(n)).unwrap_or_else(|_| Box::new([0; BLOCK])));
     let sb = match (SuperBlock::check(&copies[0]), SuperBlock::check(&copies[1])) {
         (Ok(first), Ok(_)) => first.beside(&copies[1]),
@@ -65,17 +65,17 @@ pub fn superblock(dev: &dyn BlockDevice, found: &mut Findings) -> Result<SuperBl
     Ok(sb)
 }
 
-/// A pack that counts, and the journals in it.
+/// A checkpoint pack with its journals.
 pub struct Pack {
-    /// What it says.
+    /// The checkpoint.
     pub checkpoint: Checkpoint,
-    /// Bytes of the NAT journal; empty if they cannot be had.
+    /// Bytes of the NAT journal; empty if unreadable.
     pub nat_journal: Vec<u8>,
-    /// Bytes of the SIT journal; empty if they cannot be had.
+    /// Bytes of the SIT journal; empty if unreadable.
     pub sit_journal: Vec<u8>,
 }
 
-/// Head and payload of a pack, with its version, if head and tail agree.
+/// Version and payload of a pack, if head and tail agree.
 fn whole(dev: &dyn BlockDevice, sb: &SuperBlock, pack: u8, found: &mut Findings) -> Option<(u64, Vec<u8>)> {
     let start = sb.cp.plus(u32::from(pack) * BLOCKS_PER_SEG);
     let unreadable = FormatError::Short { structure: "checkpoint", have: 0, need: BLOCK };
@@ -88,7 +88,8 @@ fn whole(dev: &dyn BlockDevice, sb: &SuperBlock, pack: u8, found: &mut Findings)
         Ok(version) => version,
         Err(error) => return bad(error),
     };
-    // No power cut leaves a head that claims a number of blocks that no pack has: it counts, and is found to be wrong.
+    // A power cut never leaves a head with an impossible block count, so this is damage: the pack is used, with a
+    // finding.
     if let Ok(blocks) = checkpoint::pack_blocks(&head) {
         let Ok(tail) = block(dev, start.plus(blocks - 1)) else { return bad(unreadable) };
         match checkpoint::version(&tail) {
@@ -108,7 +109,7 @@ fn whole(dev: &dyn BlockDevice, sb: &SuperBlock, pack: u8, found: &mut Findings)
     Some((version, bytes))
 }
 
-/// The pack that counts; `None`, with a finding, if there is none.
+/// The pack to use; `None`, with a finding, if there is none.
 pub fn pack(dev: &dyn BlockDevice, sb: &SuperBlock, found: &mut Findings) -> Option<Pack> {
     let (first, second) = (whole(dev, sb, 0, found), whole(dev, sb, 1, found));
     let (which, bytes) = match (first, second) {
@@ -138,15 +139,15 @@ pub fn pack(dev: &dyn BlockDevice, sb: &SuperBlock, found: &mut Findings) -> Opt
     }
 }
 
-/// The NAT journal rides in the summary of the log of hot data, the SIT journal in that of cold data; compact summaries
-/// begin with both.
+/// The NAT journal is stored in the summary of the hot data log, the SIT journal in that of the cold data log; compact
+/// summaries begin with both.
 fn journals(dev: &dyn BlockDevice, start: BlockAddr, cp: &Checkpoint) -> Option<(Vec<u8>, Vec<u8>)> {
     if cp.flags.contains(CpFlags::COMPACT_SUM) {
         let first = *block(dev, start.plus(cp.start_sum)).ok()?;
         let (nat, sit) = summary::compact_journals(std::slice::from_ref(&first))?;
         return Some((nat.to_vec(), sit.to_vec()));
     }
-    // The summaries of the logs stand before the tail, those of node logs last where the pack has them.
+    // The log summaries precede the tail; those of node logs, if present, come last.
     let logs = if cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT) { 6 } else { 3 };
     let hot = (cp.pack_blocks - 1).checked_sub(logs).filter(|&i| i >= cp.start_sum)?;
     let journal = |log: u32| Some(summary::journal(&*block(dev, start.plus(hot + log)).ok()?).to_vec());

@@ -1,7 +1,7 @@
-//! What kind of file is it by its name, and whose is it by its path?
+//! Which class of file does a name suggest, and which application owns a path?
 //!
-//! Databases and executables are those of Ji HotStorage'16, section 4, with the names that have become usual since.
-//! Applications are found where Android puts their directories.
+//! Databases and executables are classified as in Ji HotStorage'16, section 4, plus names that are common today.
+//! Applications are recognised by Android's directories.
 
 /// A class of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,10 +17,10 @@ pub enum Class {
 }
 
 impl Class {
-    /// All, in order.
+    /// All classes, in order.
     pub const ALL: [Class; 4] = [Class::Database, Class::Executable, Class::Media, Class::Other];
 
-    /// What a person reads.
+    /// Text for people.
     pub fn text(self) -> &'static str {
         match self {
             Class::Database => "databases",
@@ -30,8 +30,8 @@ impl Class {
         }
     }
 
-    /// The class of a name. Case does not count.
-    pub fn of(name: &[u8]) -> Class {
+    /// The class of a file name. Case does not matter.
+    pub fn from_name(name: &[u8]) -> Class {
         let name = name.to_ascii_lowercase();
         let ends = |all: &[&str]| all.iter().any(|end| name.ends_with(end.as_bytes()));
         if ends(DATABASES) {
@@ -68,8 +68,8 @@ const MEDIA: &[&str] = &[
     ".3gp", ".avi", ".mov", ".mp3", ".m4a", ".aac", ".ogg", ".opus", ".flac", ".wav", ".amr",
 ];
 
-/// The application that a path belongs to, if it lies where Android puts one's files. The path is that of the volume
-/// that a phone mounts at `/data`, or of a system that has it there.
+/// The application that owns a path, if the path lies where Android puts application files. It works for the volume
+/// that a phone mounts at `/data`, and for a system that contains `/data`.
 pub fn application(path: &str) -> Option<&str> {
     let mut parts = path.trim_start_matches('/').split('/').peekable();
     let mut first = parts.next()?;
@@ -90,7 +90,7 @@ pub fn application(path: &str) -> Option<&str> {
         }
         _ => return None,
     };
-    // A package's name has a dot, and its directory has something in it.
+    // A package name has a dot, and its directory is not empty.
     (name.contains('.') && parts.next().is_some()).then_some(name)
 }
 
@@ -111,7 +111,7 @@ mod tests {
             ("", Other),
         ];
         for (name, class) in names {
-            assert_eq!(Class::of(name.as_bytes()), class, "{name}");
+            assert_eq!(Class::from_name(name.as_bytes()), class, "{name}");
         }
     }
 

@@ -1,14 +1,14 @@
-//! Where do the files of an ext2, ext3 or ext4 image lie, and which blocks are in use?
+//! How are the files of an ext2, ext3 or ext4 image laid out, and which blocks are in use?
 //!
-//! The one place that knows `rust-fs-ext4`, which reads superblock, groups, inodes, extent trees and directories, and
-//! replays a journal in memory; another library could take its place here. Directories are walked from the root without
-//! recursion, each once. Reads are counted: a crafted tree of extents that names its own blocks ends with an error, not in
-//! years. Nothing is written.
+//! This is the only module that uses `rust-fs-ext4`, which reads superblock, groups, inodes, extent trees and
+//! directories, and replays a journal in memory; another library could replace it here. Directories are walked from the
+//! root without recursion, each of them at most once. The number of reads is limited: a crafted extent tree that
+//! contains its own blocks ends with an error, not in years. Nothing is written.
 //!
-//! The library's blocks may be smaller or larger than 4 KiB. Extents are counted in its own blocks; addresses and free
-//! space are told in blocks of 4 KiB, of which one counts as used if a part of it is.
+//! The library's blocks may be smaller or larger than 4 KiB. Extents are counted in its blocks; addresses and free
+//! space in blocks of 4 KiB, and a partly used block counts as used.
 //!
-//! Left out: encrypted names, which cannot be listed without a key; free space of volumes with clusters (`bigalloc`).
+//! Left out: encrypted names, which need a key to be listed; free space of volumes with clusters (`bigalloc`).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -32,21 +32,21 @@ use crate::{File, InspectError, Options, Progress};
 
 /// The root directory's inode.
 const ROOT: u32 = 2;
-/// Bytes of a path at most.
+/// Longest path, in bytes.
 const LONGEST: usize = 4096;
-/// Feature bits that are asked for here.
+/// Feature bits tested here.
 const BIGALLOC: u32 = 0x200;
 const FILETYPE: u32 = 0x2;
 const HAS_JOURNAL: u32 = 0x4;
-/// A group whose bitmap is not written yet.
+/// Flag of a group whose bitmap has not been written yet.
 const BLOCK_UNINIT: u16 = 0x2;
 const EXTENTS: u32 = 0x0008_0000;
 const INLINE: u32 = 0x1000_0000;
 const ENCRYPTED: u32 = 0x800;
-/// Reads that mounting may take: a journal of 4 GiB.
+/// Read limit for mounting: a journal of 4 GiB.
 const MOUNTING: u64 = 1 << 22;
 
-/// What is in an image.
+/// Contents of an image.
 pub struct Tree {
     /// `ext2`, `ext3` or `ext4`.
     pub kind: &'static str,
@@ -56,19 +56,19 @@ pub struct Tree {
     pub paths: Vec<Vec<u8>>,
     /// Directories.
     pub dirs: u64,
-    /// Which blocks are in use, by stretches of 2 MiB; `None` if it cannot be told.
+    /// Blocks in use, in segments of 2 MiB; `None` if unknown.
     pub segments: Option<(Sit, Space)>,
-    /// Bytes of the file system.
+    /// Size of the file system in bytes.
     pub bytes: u64,
-    /// Free bytes, as it counts them.
+    /// Free bytes according to the superblock.
     pub free_bytes: u64,
     /// Inodes in use.
     pub inodes: u64,
-    /// What could not be known.
+    /// What could not be read.
     pub damage: Vec<String>,
 }
 
-/// A device as the library wants it, read only, with so many reads left.
+/// A read-only device for the library, with a limit on further reads.
 struct Lent {
     dev: Arc<dyn BlockDevice>,
     left: AtomicU64,
@@ -102,13 +102,13 @@ impl TheirDevice for Lent {
     }
 }
 
-/// True if the superblock's mark is there.
+/// True if the superblock's magic number matches.
 pub fn is_ext(dev: &dyn BlockDevice) -> bool {
     let mut first = vec![0; BLOCK];
     dev.blocks() > 1 && dev.read(Lba(0), &mut first, TAG).is_ok() && first[1080..1082] == [0x53, 0xEF]
 }
 
-/// Inodes that [`read`] will go over, for a progress bar: what the superblock says is in use, its own numbers apart.
+/// Number of inodes that [`read`] will visit, for a progress bar: the superblock's count without reserved inodes.
 pub fn steps(dev: &dyn BlockDevice) -> u64 {
     let mut first = vec![0; BLOCK];
     if !is_ext(dev) || dev.read(Lba(0), &mut first, TAG).is_err() {
@@ -116,12 +116,12 @@ pub fn steps(dev: &dyn BlockDevice) -> u64 {
     }
     let word = |at: usize| first[1024 + at..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     let (inodes, free, revision, first_own) = (word(0x00), word(0x10), word(0x4c), word(0x54));
-    // Numbers below the first that files may have are in use from the beginning; the root is the one that is visited.
+    // Reserved inodes are in use from the beginning; of them only the root is visited.
     let reserved = if revision == 0 { 10 } else { first_own.saturating_sub(1) };
     u64::from(inodes.saturating_sub(free).saturating_sub(reserved)) + 1
 }
 
-/// Cases of one kind, with the first.
+/// Number of cases of one kind, and the first of them.
 #[derive(Default)]
 struct Cases(u64, String);
 
@@ -140,7 +140,7 @@ struct Reader<'d> {
     unit: u64,
 }
 
-/// A file's map in the library's blocks.
+/// A file's block map, in the library's blocks.
 #[derive(Default)]
 struct Map {
     extents: Vec<Extent>,
@@ -157,7 +157,7 @@ impl Map {
 }
 
 impl Reader<'_> {
-    /// Where an inode's blocks lie. An inode of `n` sectors has no more than `n` blocks of any kind.
+    /// Maps an inode's blocks. An inode of `n` sectors has at most `n` blocks of any kind.
     fn map(&self, inode: &Inode) -> fs_ext4::Result<Map> {
         let mut out = Map::default();
         let blocks = inode.blocks.saturating_mul(512).div_ceil(self.unit).min(self.fs.sb.blocks_count);
@@ -177,7 +177,7 @@ impl Reader<'_> {
                 }
             }
         } else {
-            // As many are looked for as the inode has, holes apart.
+            // Search until all of the inode's blocks are found; holes do not count.
             let mut cache = indirect::IndirectCache::new();
             let size = inode.size.div_ceil(self.unit);
             self.lent.allow(blocks.saturating_mul(4).saturating_add(64));
@@ -200,7 +200,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// Names in a directory.
+    /// Entries of a directory.
     fn names(&self, ino: u32, inode: &Inode) -> fs_ext4::Result<Vec<(u32, Vec<u8>)>> {
         let mut out = Vec::new();
         if inode.flags & INLINE != 0 {
@@ -226,7 +226,7 @@ impl Reader<'_> {
         Ok(out)
     }
 
-    /// Which blocks of 4 KiB are in use: what bitmaps say, and metadata of groups whose bitmaps are not written yet.
+    /// Which blocks of 4 KiB are in use, by bitmaps, plus metadata of groups whose bitmaps have not been written yet.
     fn used(&self) -> fs_ext4::Result<Sit> {
         let (sb, unit) = (&self.fs.sb, self.unit);
         let blocks = sb.blocks_count.saturating_mul(unit).div_ceil(BLOCK as u64);
@@ -262,18 +262,19 @@ impl Reader<'_> {
     }
 }
 
-/// An error in words.
-fn said(e: &Error) -> String {
+/// The text of an error.
+fn error_text(e: &Error) -> String {
     format!("{e}").trim_end_matches('.').to_owned()
 }
 
 /// Reads an image.
 ///
 /// # Errors
-/// If it is no file system of this family that is understood, or the caller asked to stop. Damage is no error.
+/// If it is not a supported file system of this family, or the caller stops it. Damage is no error.
 pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progress<'_>) -> Result<Tree, InspectError> {
     let lent = Arc::new(Lent { dev, left: AtomicU64::new(MOUNTING) });
-    let failed = |e: Error| InspectError::Unsupported { what: format!("this ext2, ext3 or ext4 volume: {}", said(&e)) };
+    let failed =
+        |e: Error| InspectError::Unsupported { what: format!("this ext2, ext3 or ext4 volume: {}", error_text(&e)) };
     let fs = Filesystem::mount(lent.clone()).map_err(failed)?;
     let unit = u64::from(fs.sb.block_size());
     let reader = Reader { fs, lent: &lent, unit };
@@ -310,16 +311,16 @@ pub fn read(dev: Arc<dyn BlockDevice>, options: &Options, progress: &mut Progres
     if sb.feature_ro_compat & BIGALLOC == 0 {
         match reader.used() {
             Ok(sit) => {
-                let space = Space::of(&sit, 0);
+                let space = Space::from_sit(&sit, 0);
                 out.segments = Some((sit, space));
             }
-            Err(e) => out.damage.push(format!("cannot tell which blocks are in use: {}", said(&e))),
+            Err(e) => out.damage.push(format!("cannot tell which blocks are in use: {}", error_text(&e))),
         }
     }
     Ok(out)
 }
 
-/// Walks directories from the root.
+/// Walks the directories from the root.
 fn walk(
     reader: &Reader<'_>,
     options: &Options,
@@ -334,7 +335,7 @@ fn walk(
         let inode = match reader.fs.read_inode_verified(ino) {
             Ok((inode, _)) => inode,
             Err(e) => {
-                inodes.add(format_args!("{ino} ({})", said(&e)));
+                inodes.add(format_args!("{ino} ({})", error_text(&e)));
                 continue;
             }
         };
@@ -347,7 +348,7 @@ fn walk(
                 continue;
             }
             let names = reader.names(ino, &inode).unwrap_or_else(|e| {
-                listings.add(format_args!("{ino} ({})", said(&e)));
+                listings.add(format_args!("{ino} ({})", error_text(&e)));
                 Vec::new()
             });
             for (of, name) in names {
@@ -362,7 +363,7 @@ fn walk(
             let map = if is_inline { Ok(Map::default()) } else { reader.map(&inode) };
             let lawful = map.is_ok();
             let map = map.unwrap_or_else(|e| {
-                maps.add(format_args!("{ino} ({})", said(&e)));
+                maps.add(format_args!("{ino} ({})", error_text(&e)));
                 Map::default()
             });
             let (number, unit) = (Ino(ino), reader.unit);
@@ -391,7 +392,7 @@ fn whole(
     File {
         ino,
         kind: Kind::File,
-        class: Class::of(name),
+        class: Class::from_name(name),
         parent: Ino(0),
         name: name.into(),
         name_is_sure: true,

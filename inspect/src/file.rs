@@ -1,13 +1,14 @@
-//! How does a file lie: in how many pieces, how few there could be, and where?
+//! How is a file laid out: how many extents does it have, what is the minimum, and where are they?
 //!
 //! An *extent* is a run of file blocks at neighbouring addresses. A *stretch* is a run of file blocks that have
-//! addresses, up to the next hole or reserved block; the fewest possible extents are one for each stretch, because F2FS
-//! has no limit to their length. The degree of fragmentation is extents by fewest extents (Ji HotStorage'16, equation 1).
+//! addresses, up to the next hole or reserved block. The fewest possible extents are one per stretch, because F2FS does
+//! not limit their length. The degree of fragmentation is extents divided by fewest extents (Ji HotStorage'16, equation
+//! 1).
 //!
-//! In a compressed file clusters have fewer blocks than they stand for; those that follow each other are one stretch, and
-//! an extent is a run of addresses in the order in which they are read.
+//! In a compressed file, a cluster has fewer stored blocks than it represents. Clusters that follow each other are one
+//! stretch, and an extent is a run of addresses in read order.
 //!
-//! A file with deltas is described by its base blocks, which are what is read from the device.
+//! A file with deltas is described by its base blocks, because these are read from the device.
 
 use format::sit::LogType;
 use format::superblock::SuperBlock;
@@ -36,58 +37,58 @@ pub struct Extent {
 pub struct Layout {
     /// Blocks with an address.
     pub blocks: u64,
-    /// Blocks that are reserved, without an address.
+    /// Reserved blocks, which have no address.
     pub reserved: u64,
     /// Marks of compressed clusters.
     pub marks: u64,
     /// Nodes, the inode among them.
     pub nodes: u32,
-    /// Holes between blocks, and before the first: runs of file blocks without an address.
+    /// Holes before and between blocks: runs of file blocks without an address.
     pub holes: u32,
     /// Extents.
     pub extents: u32,
-    /// The fewest extents there could be.
+    /// The fewest possible extents.
     pub min_extents: u32,
     /// Lowest address; 0 without blocks.
     pub first_addr: u64,
     /// Blocks from the lowest address to the highest.
     pub span: u64,
-    /// Segments that hold a part.
+    /// Segments that hold part of the file.
     pub segments: u32,
-    /// Pages of a flash device's map (1,024 blocks each) that a part lies in.
+    /// Pages of a flash device's map (1,024 blocks each) that cover the file.
     pub map_pages: u32,
-    /// How often, in file order, a part lies in another of them than the part before.
+    /// How often the map page changes when the file is read in order.
     pub map_turns: u32,
-    /// Pages of the map, if it lay in its fewest extents.
+    /// Map pages if the file were in its fewest extents.
     pub min_map_pages: u32,
-    /// Requests of at most a read-ahead window that read it whole.
+    /// Requests for reading the whole file, each at most one read-ahead window.
     pub requests: u64,
-    /// The same, if it lay in its fewest extents.
+    /// The same if the file were in its fewest extents.
     pub min_requests: u64,
-    /// The log that most of its blocks lie in.
+    /// The log that holds most of its blocks.
     pub log: Option<LogType>,
     /// Addresses outside the main area.
     pub outside: u32,
-    /// One of them.
+    /// One of these addresses.
     pub outside_at: u32,
 }
 
-/// A file's extents in file order, of pieces in order; and what is beside them.
+/// A file's extents in file order, with its other blocks counted.
 pub struct Extents {
     /// Extents.
     pub all: Vec<Extent>,
-    /// For each, whether a new stretch begins with it.
+    /// For each extent, whether it begins a new stretch.
     begins: Vec<bool>,
     reserved: u64,
     marks: u64,
     nodes: u32,
 }
 
-/// Puts pieces of one file together. They are in order of node and slot.
+/// Combines the pieces of one file. They must be ordered by node and slot.
 pub fn extents(draft: &Draft, pieces: &[Piece]) -> Extents {
     let mut out = Extents { all: Vec::new(), begins: Vec::new(), reserved: 0, marks: 0, nodes: 1 };
     let shape = draft.shape;
-    // Where the extent before ends: file block, address.
+    // End of the previous extent: file block, address.
     let mut end: Option<(u64, u32)> = None;
     for p in pieces {
         if p.number == NODE {
@@ -99,7 +100,7 @@ pub fn extents(draft: &Draft, pieces: &[Piece]) -> Extents {
             0 => (shape.direct_slots, 0),
             n => (shape.per_node, u64::from(shape.direct_slots) + u64::from(n - 1) * u64::from(shape.per_node)),
         };
-        // Compressed files leave the last slots of a node alone.
+        // Compressed files do not use the last slots of a node.
         let len = u32::from(p.len).min(slots.saturating_sub(p.slot.into()));
         if len == 0 {
             continue;
@@ -133,12 +134,12 @@ pub fn extents(draft: &Draft, pieces: &[Piece]) -> Extents {
 fn goes_on(log_cluster: Option<u8>, end: u64, from: u64) -> bool {
     match log_cluster {
         None => end == from,
-        // A whole cluster without a block is a hole.
+        // A cluster without any block is a hole.
         Some(log) => (from >> log) <= end.div_ceil(1 << log),
     }
 }
 
-/// Distinct numbers in ranges of numbers.
+/// Number of distinct integers in ranges.
 fn distinct(ranges: &mut [(u64, u64)]) -> u32 {
     ranges.sort_unstable();
     let (mut count, mut next) = (0, 0);
@@ -152,15 +153,15 @@ fn distinct(ranges: &mut [(u64, u64)]) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Describes how a file of an F2FS volume lies. `window` is the blocks that one request reads at most, counted from the
-/// file's beginning.
+/// Describes the layout of a file of an F2FS volume. `window` is the largest read request in blocks; windows begin at
+/// the file's beginning.
 pub fn layout(sb: &SuperBlock, sit: &Sit, of: &Extents, window: u64) -> Layout {
     let mut out = places(of.all.iter().zip(of.begins.iter().copied()), window, MAP_ENTRIES);
     (out.reserved, out.marks, out.nodes) = (of.reserved, of.marks, of.nodes);
     let mut segments = Vec::new();
     let mut logs = [0_u64; 7];
     for e in &of.all {
-        // OK to cut: addresses of F2FS have 32 bits.
+        // OK to cut: F2FS addresses have 32 bits.
         let [first, last] = [e.addr, e.addr + e.blocks - 1].map(|a| BlockAddr(a.min(u32::MAX.into()) as u32));
         let (Some((from, _)), Some((to, _))) = (sb.locate(first), sb.locate(last)) else {
             out.outside += 1;
@@ -180,19 +181,20 @@ pub fn layout(sb: &SuperBlock, sit: &Sit, of: &Extents, window: u64) -> Layout {
     out
 }
 
-/// Describes how a file of any file system lies, by its extents in file order.
+/// Describes the layout of a file of any file system, from its extents in file order.
 pub fn of_extents(extents: &[Extent], window: u64) -> Layout {
     let mut end = None;
     let begins = extents.iter().map(|e| end.replace(e.from.saturating_add(e.blocks)) != Some(e.from));
     places(extents.iter().zip(begins), window, MAP_ENTRIES)
 }
 
-/// The same, where it is known of each extent whether a new stretch begins with it.
+/// The same if it is known whether each extent begins a new stretch.
 pub fn of_runs(runs: &[(Extent, bool)], window: u64) -> Layout {
     places(runs.iter().map(|(e, begins)| (e, *begins)), window, MAP_ENTRIES)
 }
 
-/// The same for extents in blocks of `unit` bytes, a power of two. What is told is in blocks of 4 KiB, extents aside.
+/// The same for extents in blocks of `unit` bytes, a power of two. Except for extents, the result is in blocks of 4
+/// KiB.
 pub fn of_extents_in(extents: &[Extent], window: u64, unit: u64) -> Layout {
     let mut end = None;
     let begins = extents.iter().map(|e| end.replace(e.from.saturating_add(e.blocks)) != Some(e.from));
@@ -205,8 +207,8 @@ pub fn of_extents_in(extents: &[Extent], window: u64, unit: u64) -> Layout {
     out
 }
 
-/// What extents alone say; each with whether a new stretch begins with it. A page of a flash device's map has so many of
-/// the blocks that extents are told in.
+/// The layout from extents alone; the flag marks those that begin a new stretch. `map_entries` is the number of blocks,
+/// in the unit of the extents, that a page of a flash device's map covers.
 fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64, map_entries: u64) -> Layout {
     let window = window.max(1);
     let mut out = Layout::default();
@@ -236,7 +238,7 @@ fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64, map_en
         }
     }
     out.min_requests += stretch.map_or(0, |(from, to)| requests(from, to - from));
-    // Read-ahead of a compressed file asks for what is stored.
+    // Read-ahead of a compressed file reads stored blocks.
     out.min_requests = out.min_requests.min(out.requests);
     out.map_pages = distinct(&mut pages);
     let least = out.blocks.div_ceil(map_entries).min(out.map_pages.into()) as u32;
@@ -260,7 +262,7 @@ mod tests {
     #[test]
     fn clusters_follow_each_other_until_one_is_missing() {
         assert!(goes_on(None, 4, 4) && !goes_on(None, 4, 5));
-        // Clusters of four: blocks 1 and 2 are stored of the first, then 5 of the second, or 9 of the third.
+        // Clusters of four: the first stores blocks 1 and 2; then block 5 belongs to the second, block 9 to the third.
         assert!(goes_on(Some(2), 3, 5) && !goes_on(Some(2), 3, 9) && goes_on(Some(2), 8, 9));
     }
 }

@@ -1,14 +1,14 @@
-//! What of a volume could not be known, or does not agree with the rest?
+//! What could not be read from a volume, or contradicts the rest?
 //!
-//! Inspection is no check: it reports what it stumbles over, so that nobody takes a number for more than it is.
-//! `joulefs fsck` is the check.
+//! Inspection is not a check: it reports problems that it happens to meet, so that readers know how far to trust a
+//! number. `joulefs fsck` is the check.
 
 use format::{BlockAddr, FormatError, Ino, Nid};
 
-/// Something that is wrong, and so limits what is known.
+/// A problem that limits what is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the messages say it
+#[allow(missing_docs)] // the messages document them
 pub enum Finding {
     #[error("superblock copy {copy} is damaged ({error}); the other one is used")]
     Superblock { copy: u8, error: FormatError },
@@ -62,14 +62,14 @@ pub enum Finding {
     Total { what: &'static str, stored: u64, counted: u64 },
 }
 
-/// Findings of a kind are one finding with a count and the first case.
+/// Findings of one kind are merged: a count and the first case.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
     all: Vec<Finding>,
 }
 
 impl Findings {
-    /// Adds one. A kind that is there already is only counted.
+    /// Adds a finding. If the kind exists already, only the count grows.
     pub fn add(&mut self, new: Finding) {
         let kind = std::mem::discriminant(&new);
         let counted = self.all.iter_mut().find(|f| std::mem::discriminant(*f) == kind).and_then(Finding::count);
@@ -78,7 +78,7 @@ impl Findings {
             None => self.all.push(new),
         }
     }
-    /// All.
+    /// All findings.
     pub fn into_vec(self) -> Vec<Finding> {
         self.all
     }

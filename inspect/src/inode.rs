@@ -1,7 +1,7 @@
-//! What does an inode say of its file?
+//! What does an inode record about its file?
 //!
-//! Fields are taken as they are, within what keeps arithmetic sound. Where an inode is unlawful, its name and size
-//! still are what they are, and its blocks are unknown.
+//! Fields are taken as they are, within bounds that keep arithmetic sound. An invalid inode keeps its name and size,
+//! and its blocks are unknown.
 
 use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
 use format::node::Shape;
@@ -11,7 +11,7 @@ use format::{Block, BlockAddr, Ino, delta};
 use crate::finding::{Finding, Findings};
 use crate::piece::{self, Piece};
 
-/// What an inode is of.
+/// Type of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A regular file.
@@ -22,12 +22,12 @@ pub enum Kind {
     Link,
     /// A device, a pipe, a socket.
     Special,
-    /// A mode that is of no kind.
+    /// An invalid mode.
     Unknown,
 }
 
 impl Kind {
-    fn of(mode: u16) -> Self {
+    fn from_mode(mode: u16) -> Self {
         match mode & 0o170_000 {
             0o100_000 => Kind::File,
             0o040_000 => Kind::Directory,
@@ -41,54 +41,54 @@ impl Kind {
     }
 }
 
-/// An inode as far as it speaks for itself.
+/// What an inode block alone tells about a file.
 #[derive(Debug, Clone)]
 pub struct Draft {
-    /// Its number.
+    /// Inode number.
     pub ino: Ino,
-    /// Where its block lies.
+    /// Address of its block.
     pub addr: BlockAddr,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// Its parent, as it recorded it.
+    /// Parent, as recorded in the inode.
     pub parent: Ino,
-    /// Its name, as it recorded it.
+    /// Name, as recorded in the inode.
     pub name: Box<[u8]>,
-    /// False if its name or parent may have changed since.
+    /// False if the file may have been renamed or moved since.
     pub name_is_sure: bool,
-    /// True if its name is ciphertext.
+    /// True if the name is encrypted.
     pub name_is_encrypted: bool,
     /// Bytes.
     pub size: u64,
-    /// Blocks as it counts them.
+    /// Block count, as recorded in the inode.
     pub i_blocks: u64,
-    /// Names.
+    /// Link count.
     pub links: u32,
     /// Last change of contents: nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// True if its contents are in the inode.
+    /// True if the contents are in the inode.
     pub inline: bool,
-    /// How its blocks are spread over nodes; `None` if it has none, or if that cannot be known.
+    /// How the blocks are spread over nodes; `None` if there are none, or if that is unknown.
     pub shape: Option<Shape>,
     /// Blocks of a compressed cluster, as a power of two.
     pub log_cluster: Option<u8>,
-    /// True if the room that compression saved was given back.
+    /// True if the space that compression saved was released.
     pub released: bool,
-    /// Blocks must not move.
+    /// True if blocks must not move.
     pub pinned: bool,
-    /// Bytes that deltas, their entries included, may still take in the inode.
+    /// Free bytes for deltas in the inode, including their entries.
     pub delta_room: u16,
     /// Deltas in the inode.
     pub deltas: u8,
-    /// False if something about it is unlawful.
+    /// False if anything in the inode is invalid.
     pub lawful: bool,
-    /// True if it has no other node: then [`own`](Self::own) is all there is.
+    /// True if the file has no other node: [`own`](Self::own) is then complete.
     pub alone: bool,
-    /// Its own slots, if it is alone.
+    /// The inode's own slots, if the file has no other node.
     pub own: Vec<Piece>,
 }
 
-/// Reads an inode, and the runs of its own slots.
+/// Reads an inode and the runs of its own slots.
 pub fn draft(
     features: Features,
     seed: u32,
@@ -99,7 +99,7 @@ pub fn draft(
 ) -> (Draft, Vec<Piece>) {
     let raw = RawInode::of(block);
     let (inline, advise) = (raw.inline(), raw.advise());
-    let kind = Kind::of(raw.i_mode.get());
+    let kind = Kind::from_mode(raw.i_mode.get());
     let mut out = Draft {
         ino,
         addr,

@@ -1,25 +1,25 @@
 //! What state is this volume in, what does it cost, and what would help?
 //!
-//! A reader of F2FS that scans: tables first, then the segments of nodes in address order ([`scan`]). It opens no
-//! directory and follows no indirect node, so it shares nothing with the file system and its checker but the meaning of
-//! bytes, and counts must agree with theirs. Each step is one question:
+//! A scanning reader of F2FS: tables first, then the segments of nodes in address order ([`scan`]). It opens no
+//! directory and follows no indirect node. So it shares only the format with the file system and its checker, and tests
+//! compare its counts with theirs. Each step answers one question:
 //!
-//! * [`begin`]: which superblock and which checkpoint count?
+//! * [`begin`]: which superblock and which checkpoint are valid?
 //! * [`tables`]: which blocks are in use, and where is each node?
-//! * [`scan`], [`inode`], [`piece`]: which nodes are alive, and what do they say?
-//! * [`mod@file`]: how does a file lie?
-//! * [`names`], [`class`]: what is it called, what is it, whose is it?
-//! * [`space`]: how full, how old, how torn are the segments?
+//! * [`scan`], [`inode`], [`piece`]: which nodes are alive, and what do they record?
+//! * [`mod@file`]: how is a file laid out?
+//! * [`names`], [`class`]: what is its path, which kind of file is it, and which application owns it?
+//! * [`space`]: how full, how old, how fragmented are the segments?
 //! * [`price`]: what does it cost to read a file?
-//! * [`verdict`]: what would defragmentation cost, and when is it earned back?
-//! * [`advice`]: what would help?
-//! * [`treatment`]: which blocks of one file are worth moving, for whom?
+//! * [`verdict`]: what would defragmentation cost, and when has it paid off?
+//! * [`advice`]: which actions would help?
+//! * [`treatment`]: which blocks of one file are worth moving, for which reads?
 //!
-//! [`ext`] reads images of ext2, ext3 and ext4 by a library, and has the rest in common.
+//! [`ext`] reads images of ext2, ext3 and ext4 with a library; the other steps are shared.
 //!
-//! Damage is no error: [`Volume::findings`] says what could not be known.
+//! Damage is no error: [`Volume::findings`] lists what could not be read.
 //!
-//! Left out on purpose: what `fsync` wrote after the checkpoint; writing; whether a volume is sound.
+//! Left out on purpose: files fsynced after the checkpoint; writing; whether a volume is consistent.
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -51,34 +51,34 @@ use piece::Piece;
 use space::Space;
 use tables::Sit;
 
-/// Why nothing can be said of a volume.
+/// Why a volume cannot be inspected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The device holds something else.
+    /// The device holds no F2FS volume.
     #[error("not an F2FS volume")]
     NotF2fs,
-    /// An F2FS superblock that is damaged in both copies, or of a shape not understood.
+    /// Both copies of the superblock are damaged, or its geometry is not supported.
     #[error("{0}; `joulefs rescue` looks for files without a superblock")]
     Superblock(FormatError),
-    /// An F2FS volume of a kind that is not understood.
+    /// The volume uses an unsupported feature.
     #[error("not supported: {what}")]
     Unsupported {
-        /// Which kind.
+        /// The feature.
         what: String,
     },
-    /// The caller asked to stop.
+    /// The caller stopped the run.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Reports to the caller how many blocks are done, and asks it whether to go on.
+/// Reports progress to the caller, who may stop the run.
 pub struct Progress<'p> {
     tell: &'p mut dyn FnMut(u64) -> bool,
 }
 
 impl<'p> Progress<'p> {
-    /// `tell` gets the blocks done since it was last called, and answers whether to go on.
+    /// `tell` receives the number of blocks done since its last call, and returns whether to go on.
     pub fn new(tell: &'p mut dyn FnMut(u64) -> bool) -> Self {
         Progress { tell }
     }
@@ -87,12 +87,12 @@ impl<'p> Progress<'p> {
     }
 }
 
-/// How to look.
+/// Options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Blocks that one request of a reader asks for at most.
+    /// Largest read request, in blocks.
     pub window: u64,
-    /// Keep the extents of every file.
+    /// Whether to keep the extents of every file.
     pub extents: bool,
 }
 
@@ -103,49 +103,49 @@ impl Default for Options {
     }
 }
 
-/// A file, or anything else that has an inode.
+/// A file, directory or other inode.
 #[derive(Debug, Clone)]
 pub struct File {
-    /// Its inode.
+    /// Inode number.
     pub ino: Ino,
-    /// What it is.
+    /// Its type.
     pub kind: Kind,
-    /// What class its name puts it in.
+    /// Class, by its name.
     pub class: Class,
-    /// Its parent, as it recorded it.
+    /// Parent, as recorded in the inode.
     pub parent: Ino,
-    /// Its name, as it recorded it.
+    /// Name, as recorded in the inode.
     pub name: Box<[u8]>,
-    /// False if its name or parent may have changed since.
+    /// False if the file may have been renamed or moved since.
     pub name_is_sure: bool,
-    /// True if its name is ciphertext.
+    /// True if the name is encrypted.
     pub name_is_encrypted: bool,
     /// Bytes.
     pub size: u64,
-    /// Names it has; none: deleted while open.
+    /// Link count; 0: deleted while open.
     pub links: u32,
     /// Last change of contents: nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// True if its contents are in the inode.
+    /// True if the contents are in the inode.
     pub inline: bool,
-    /// True if it is stored in compressed clusters.
+    /// True if the contents are stored in compressed clusters.
     pub compressed: bool,
-    /// True if the room that compression saved was given back: marks of clusters count as no blocks then.
+    /// True if the space that compression saved was released: cluster marks then do not count as blocks.
     pub released: bool,
-    /// Bytes that deltas may still take in the inode, 8 for each beside its payload.
+    /// Free bytes for deltas in the inode; each delta takes 8 bytes in addition to its payload.
     pub delta_room: u16,
-    /// Deltas it has, in the inode and in delta nodes.
+    /// Deltas in the inode and in delta nodes.
     pub deltas: u32,
-    /// False if something about it is damaged, so that the rest may be wrong.
+    /// False if anything is damaged, so that the rest may be wrong.
     pub lawful: bool,
-    /// How it lies.
+    /// Its layout.
     pub layout: Layout,
-    /// Its extents, if they were asked for.
+    /// Its extents, if [`Options::extents`] is set.
     pub extents: Vec<file::Extent>,
 }
 
 impl File {
-    /// Blocks that count for it as used: nodes, contents, reserved ones.
+    /// Used blocks: nodes, contents, reserved ones.
     pub fn used(&self) -> u64 {
         let marks = if self.released { 0 } else { self.layout.marks };
         u64::from(self.layout.nodes) + self.layout.blocks + self.layout.reserved + marks
@@ -160,12 +160,12 @@ impl File {
     }
 }
 
-/// What was counted.
+/// Totals of the scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Directories.
     pub dirs: u64,
-    /// Everything else that has an inode.
+    /// All other inodes.
     pub files: u64,
     /// Nodes, inodes among them.
     pub nodes: u64,
@@ -173,21 +173,21 @@ pub struct Counts {
     pub blocks: u64,
 }
 
-/// What a volume is like.
+/// The state of a volume.
 pub struct Volume {
     /// Its superblock.
     pub superblock: SuperBlock,
-    /// The checkpoint that counts. Without one the rest is empty.
+    /// The valid checkpoint. Without one, the fields below are empty.
     pub checkpoint: Option<Checkpoint>,
-    /// Everything with an inode, in order of inode number.
+    /// All inodes, ordered by number.
     pub files: Vec<File>,
-    /// What was counted.
+    /// Totals.
     pub counts: Counts,
-    /// Its segments, each.
+    /// The table of its segments.
     pub segments: Sit,
-    /// Its segments, counted.
+    /// Its free and used space.
     pub space: Space,
-    /// What could not be known, or does not agree.
+    /// What could not be read, or contradicts the rest.
     pub findings: Vec<Finding>,
 }
 
@@ -195,7 +195,7 @@ impl Volume {
     /// Reads a volume as of its last checkpoint.
     ///
     /// # Errors
-    /// [`InspectError`], if there is none. Damage is no error.
+    /// [`InspectError`], if there is no supported volume. Damage is no error.
     pub fn read(dev: &dyn BlockDevice, options: &Options, progress: &mut Progress<'_>) -> Result<Self, InspectError> {
         let mut found = Findings::default();
         let superblock = begin::superblock(dev, &mut found)?;
@@ -214,17 +214,17 @@ impl Volume {
             dirs,
             files: files.len() as u64 - dirs,
             nodes,
-            // Nodes of inodes that are not there belong to no file.
+            // Nodes whose inode is missing belong to no file.
             blocks: nodes + files.iter().map(|f| f.used() - u64::from(f.layout.nodes)).sum::<u64>(),
         };
         let cp = pack.checkpoint;
-        let space = Space::of(&sit, cp.elapsed);
+        let space = Space::from_sit(&sit, cp.elapsed);
         let totals = [
             ("blocks in use", cp.valid_blocks, counts.blocks),
             ("nodes", cp.valid_nodes.into(), counts.nodes),
             ("inodes", cp.valid_inodes.into(), counts.dirs + counts.files),
         ];
-        // Each is a finding of its own.
+        // Each contradiction is a separate finding.
         let mut findings = found.into_vec();
         let differ = totals.into_iter().filter(|(_, stored, counted)| stored != counted);
         findings.extend(differ.map(|(what, stored, counted)| Finding::Total { what, stored, counted }));
@@ -236,7 +236,7 @@ impl Volume {
         names::path(&self.files, self.superblock.root, file)
     }
 
-    /// Blocks that the scan goes over, for a progress bar.
+    /// Blocks that the scan will read, for a progress bar.
     pub fn steps(dev: &dyn BlockDevice) -> u64 {
         let Ok(sb) = begin::superblock(dev, &mut Findings::default()) else { return 0 };
         let sit = sb.main_segs.div_ceil(format::sit::SIT_ENTRIES);
@@ -244,12 +244,12 @@ impl Volume {
     }
 }
 
-/// Puts together what nodes said of each file.
+/// Combines what nodes record about each file.
 fn files(sb: &SuperBlock, sit: &Sit, mut scanned: scan::Scanned, options: &Options, found: &mut Findings) -> Vec<File> {
     scanned.inodes.sort_unstable_by_key(|d| d.ino);
     scanned.pieces.sort_unstable();
     scanned.deltas.sort_unstable();
-    // Of several entries for a block one counts.
+    // Count each block once, even with several delta entries.
     scanned.deltas.dedup();
     let (mut pieces, mut deltas) = (&scanned.pieces[..], &scanned.deltas[..]);
     let mut out = Vec::with_capacity(scanned.inodes.len());
@@ -272,7 +272,7 @@ fn files(sb: &SuperBlock, sit: &Sit, mut scanned: scan::Scanned, options: &Optio
     out
 }
 
-/// Says whose nodes have no inode.
+/// Reports nodes whose inode is missing.
 fn no_inode(pieces: &[Piece], found: &mut Findings) {
     for p in pieces.iter().filter(|p| p.number == piece::NODE) {
         found.add(Finding::NoInode { count: 1, ino: Ino(p.ino) });
@@ -290,7 +290,7 @@ fn whole(
     let mut file = File {
         ino: draft.ino,
         kind: draft.kind,
-        class: Class::of(&draft.name),
+        class: Class::from_name(&draft.name),
         parent: draft.parent,
         name: draft.name,
         name_is_sure: draft.name_is_sure,

@@ -1,7 +1,7 @@
-//! Which path does an inode have, by what inodes record of themselves?
+//! What is the path of an inode, according to what inodes record?
 //!
-//! An inode names itself and its parent, so no directory is opened. Linux does not renew a name when a file is renamed
-//! over another, and records one of several names: such a path is told as one that may have changed.
+//! An inode records its own name and its parent, so no directory is opened. Linux does not update the name when a file
+//! is renamed over another, and records only one of several names: such a path is marked as unsure.
 
 use std::borrow::Cow;
 
@@ -10,36 +10,36 @@ use format::Ino;
 use crate::File;
 use crate::inode::Kind;
 
-/// Directories that a path may be deep: a circle of parents ends there.
+/// Deepest path, in directories: this also ends a cycle of parents.
 const DEEPEST: usize = 256;
 
-/// What is known of a path.
+/// A path, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    /// From the volume's root, beginning with `/`, as bytes; `?` stands for what is not known.
+    /// From the volume's root, beginning with `/`, as bytes; `?` stands for an unknown part.
     pub bytes: Vec<u8>,
-    /// False if the file or a directory above it may have another name by now.
+    /// False if the file or a directory above it may have been renamed.
     pub is_sure: bool,
 }
 
 impl Path {
-    /// For people and machines that take UTF-8 only.
+    /// As UTF-8, for people and JSON.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.bytes)
     }
 }
 
-/// A name as it can be shown: ciphertext as its first sixteen bytes in hexadecimal.
+/// A printable name: the first sixteen bytes of an encrypted name, in hexadecimal.
 fn shown(file: &File) -> Vec<u8> {
     if file.name_is_encrypted {
         let digits: String = file.name.iter().take(16).map(|b| format!("{b:02x}")).collect();
         return format!("<encrypted {digits}>").into_bytes();
     }
-    // A slash or a zero can be in no name.
+    // No valid name contains a slash or a zero.
     file.name.iter().map(|&b| if b == b'/' || b == 0 { b'?' } else { b }).collect()
 }
 
-/// The path of a file among `files`, which are in order of inode number.
+/// The path of a file among `files`, which are ordered by inode number.
 pub fn path(files: &[File], root: Ino, file: &File) -> Path {
     let mut names: Vec<Vec<u8>> = Vec::new();
     let (mut at, mut is_sure, mut whole) = (file, true, false);

@@ -1,19 +1,19 @@
-//! What one node says of its file's blocks, in sixteen bytes a run.
+//! What does one node record about its file's blocks, in sixteen bytes per run?
 
 use format::{BlockAddr, Ino};
 
 /// A run of slots of one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Piece {
-    /// Whose.
+    /// The file.
     pub ino: u32,
-    /// 0: the inode's own slots; n: the n-th direct node; [`NODE`]: no slots, but a node of the file.
+    /// 0: the inode's own slots; n: the n-th direct node; [`NODE`]: no slots, but one of the file's nodes.
     pub number: u32,
     /// First slot.
     pub slot: u16,
-    /// Slots.
+    /// Number of slots.
     pub len: u16,
-    /// Address of the first, the others follow; or one of the two marks, which stand for all.
+    /// Address of the first block, the others follow; or one of the two marks, which then holds for every slot.
     pub addr: BlockAddr,
 }
 
@@ -21,13 +21,13 @@ pub struct Piece {
 pub const NODE: u32 = u32::MAX;
 
 impl Piece {
-    /// A node of a file that is not its inode.
+    /// A node of a file, other than its inode.
     pub fn node(ino: Ino, addr: BlockAddr) -> Self {
         Piece { ino: ino.0, number: NODE, slot: 0, len: 0, addr }
     }
 }
 
-/// Puts the runs of a node's slots behind what is there. Holes are left out.
+/// Appends the runs of a node's slots. Holes are left out.
 pub fn runs(ino: Ino, number: u32, slots: impl Iterator<Item = BlockAddr>, out: &mut Vec<Piece>) {
     let from = out.len();
     for (slot, addr) in (0..=u16::MAX).zip(slots).filter(|(_, addr)| *addr != BlockAddr::NULL) {

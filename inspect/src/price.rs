@@ -1,15 +1,15 @@
 //! What does it cost to read a file, by a device's profile?
 //!
-//! In closed form, so that a million files are priced at once. A read is one request for each extent and each window of
-//! read-ahead; the device has just been switched on, so each page of its map comes from flash once. Energy is what the
-//! simulated device books for the same requests. Time leaves out that requests may overlap, and that pages of flash
-//! read neither equally fast nor from dies that are all free; how near it comes is tested against the simulation.
+//! Prices use closed formulas, so that a million files can be priced at once. A read is one request per extent and
+//! read-ahead window; the device has just been switched on, so it fetches each page of its map from flash once. The
+//! energy equals what the simulated device books for the same requests. The time ignores that requests may overlap,
+//! that flash pages differ in read time, and that dies may be busy; a test measures the error against the simulation.
 //!
-//! On a disk each extent is a seek of average length and half a turn, and read-ahead hides what is between two windows
-//! of an extent. Where its rate differs between outer and inner tracks, the mean over all places counts.
+//! On a disk each extent costs a seek of average length and half a rotation; read-ahead hides the gap between two
+//! windows of an extent. If the rate differs between outer and inner tracks, the mean is used.
 //!
-//! Left out: reading nodes and directories, waking the device or a disk's way back from an idle level, contents that are
-//! in the inode already, and what the processor does with contents.
+//! Left out: reading nodes and directories, waking the device or the disk's return from an idle level, contents stored
+//! in the inode, and the processor's work on contents.
 
 use std::ops::Add;
 
@@ -37,7 +37,7 @@ impl Add for Cost {
 }
 
 impl Cost {
-    /// So many times.
+    /// This cost `n` times.
     pub fn times(self, n: u64) -> Cost {
         Cost { energy: self.energy.times(n), time: self.time.times(n) }
     }
@@ -49,28 +49,28 @@ impl std::iter::Sum for Cost {
     }
 }
 
-/// What is asked of a device.
+/// The work of a device for one read or write.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Blocks.
     pub blocks: u64,
     /// Requests.
     pub requests: u64,
-    /// Places that a disk's arm has to move to.
+    /// Positions that a disk's arm has to seek to.
     pub places: u64,
     /// Pages of a flash device's map.
     pub map_pages: u64,
-    /// How often another page of the map is needed than just before.
+    /// How often the map page changes from one access to the next.
     pub map_turns: u64,
 }
 
 impl Work {
-    /// Reading a file as it lies.
+    /// Reading a file as it is laid out.
     pub fn as_it_lies(l: &Layout) -> Self {
         let (places, map_pages) = (l.extents.into(), l.map_pages.into());
         Work { blocks: l.blocks, requests: l.requests, places, map_pages, map_turns: l.map_turns.into() }
     }
-    /// Reading it in its fewest extents.
+    /// Reading a file in its fewest extents.
     pub fn as_it_could(l: &Layout) -> Self {
         let (places, map_pages) = (l.min_extents.into(), l.min_map_pages.into());
         let map_turns = if l.extents == l.min_extents { l.map_turns.into() } else { map_pages };
@@ -79,8 +79,9 @@ impl Work {
 }
 
 impl Work {
-    /// How often a page of the map is fetched, with memory for so many. If all fit, each is fetched once. Otherwise one that
-    /// is needed again is still there with the share that fits: an estimate, which is right for places in random order.
+    /// How often a map page is fetched if `room` pages fit in memory. If all fit, each is fetched once. Otherwise a
+    /// page that is needed again is still in memory with the probability that it fits: an estimate, exact for random
+    /// accesses.
     fn fetched(&self, room: u64) -> u64 {
         if self.map_pages <= room {
             return self.map_pages;
@@ -91,7 +92,7 @@ impl Work {
     }
 }
 
-/// What flash draws while it works, if that is in no other price.
+/// Power of busy flash over a time, if no other price includes it.
 fn busy(d: &FlashSpec, time: Nanos) -> Energy {
     d.busy.as_ref().map_or(Energy::ZERO, |power| power.value.over(time))
 }
@@ -104,8 +105,8 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Of a profile.
-    pub fn of(profile: &Profile) -> Self {
+    /// The prices of a profile.
+    pub fn from_profile(profile: &Profile) -> Self {
         Prices { host: profile.host.prices(), device: profile.device.clone() }
     }
 
@@ -117,8 +118,8 @@ impl Prices {
         }
     }
 
-    /// What a write of new blocks costs, and the flush that makes them durable. A page of flash's map that is changed is
-    /// written back.
+    /// What a write of new blocks costs, including the flush that makes them durable. A changed page of the flash map
+    /// is written back.
     pub fn write(&self, work: &Work) -> Cost {
         match &self.device {
             DeviceSpec::Flash(flash) => self.flash_write(flash, work),
@@ -126,11 +127,11 @@ impl Prices {
         }
     }
 
-    /// What it costs to have the device show blocks at a second place: one request for each place that they lie at, and
-    /// the pages of its map that name the old places and the new ones. No data moves.
+    /// What it costs to have the device map blocks at a second address too: one request for each extent, and the map
+    /// pages of the old and new addresses. No data moves.
     pub fn share(&self, work: &Work) -> Cost {
         let DeviceSpec::Flash(d) = &self.device else {
-            // A disk has no map to change: it copies.
+            // A disk has no map to change, so it copies.
             return self.read(work) + self.write(work);
         };
         let new_pages = work.blocks.div_ceil(1024);
@@ -153,7 +154,7 @@ impl Prices {
         let bytes = work.blocks.saturating_mul(BLOCK);
         let fetched = work.fetched(map.cached_pages.value);
         let mean = nand.read.iter().map(|q| q.value.0).sum::<u64>() / nand.read.len().max(1) as u64;
-        // A request waits for its first block; the others come while the link moves those before.
+        // A request waits for its first block; the link transfers each block while the next is read.
         let before = Nanos(link.request.value.0.saturating_add(mean)) + nand.transfer.value.of(BLOCK);
         let dies = (nand.channels.value.saturating_mul(nand.dies.value)).max(1);
         let row = (nand.page.value.saturating_mul(nand.planes.value) / BLOCK).max(1);
@@ -189,7 +190,7 @@ impl Prices {
         let settle = if write { d.write_settle.value } else { Nanos(0) };
         let seek = (d.seek_average.value + settle).times(work.places);
         let media = d.media_mean().of(bytes);
-        // Within an extent the platter passes while a request is on its way.
+        // Within an extent, the platter passes under the head while the next request arrives.
         let request = d.request.value.times(work.places.min(work.requests));
         let time = request + seek + half_turn + media;
         let power = if write { d.write_power.value } else { d.read_power.value };

@@ -1,10 +1,10 @@
-//! Which nodes are alive, and what does each say?
+//! Which nodes are alive, and what does each of them record?
 //!
-//! Segments of nodes are read in address order. A node in them is alive if the NAT has its number at just this address;
-//! its footer says whose it is and where in the file it belongs, so no directory and no indirect node is followed. What
-//! the NAT has elsewhere is looked up one by one afterwards, so that a wrong SIT hides no file.
+//! Segments of nodes are read in address order. A node is alive if the NAT maps its number to this address. Its footer
+//! names its file and its position in the file, so no directory and no indirect node is followed. Nodes that the NAT
+//! maps to other segments are read one by one afterwards, so a wrong SIT hides no file.
 //!
-//! Nodes written after the checkpoint, which roll-forward would replay, are not alive here.
+//! Nodes written after the checkpoint, which roll-forward would replay, do not count as alive.
 
 use device::{BlockDevice, Lba};
 use format::node::{self, ADDRS_PER_BLOCK, NodeKind};
@@ -19,15 +19,15 @@ use crate::piece::{self, Piece};
 use crate::tables::{Nat, Sit};
 use crate::{InspectError, Progress};
 
-/// Valid blocks with no more than so many others between them are read at once.
+/// Read valid blocks in one request if at most `GAP` other blocks lie between them.
 const GAP: u16 = 16;
 
-/// What the nodes said.
+/// What the nodes record.
 #[derive(Default)]
 pub struct Scanned {
-    /// Inodes, in the order they were met.
+    /// Inodes, in scan order.
     pub inodes: Vec<Draft>,
-    /// What direct nodes, and inodes of files that have some, say of their files' blocks.
+    /// Block runs in direct nodes, and in inodes of files that have direct nodes.
     pub pieces: Vec<Piece>,
     /// File blocks with an entry in a delta node, by file.
     pub deltas: Vec<(Ino, u32)>,
@@ -47,7 +47,7 @@ struct Scan<'s> {
 /// Scans a volume.
 ///
 /// # Errors
-/// If it is to stop.
+/// If the caller stops it.
 pub fn scan(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -73,7 +73,7 @@ pub fn scan(
 }
 
 impl Scan<'_> {
-    /// Looks at valid blocks of a segment that lie near each other.
+    /// Reads valid blocks of a segment that lie near each other.
     fn run(&mut self, seg: SegNo, run: &[u16], buf: &mut [u8], found: &mut Findings) {
         let (Some(first), Some(last)) = (run.first(), run.last()) else { return };
         let start = self.sb.seg_start(seg).plus(u32::from(*first));
@@ -96,7 +96,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Nodes that the NAT has where the SIT has none.
+    /// Nodes that the NAT maps to addresses where the SIT has no nodes.
     fn elsewhere(&mut self, found: &mut Findings, progress: &mut Progress<'_>) -> Result<(), InspectError> {
         let mut missed: Vec<(BlockAddr, Nid)> = Vec::new();
         if (self.met.len() as u64) < self.nat.nodes().count() as u64 {
@@ -148,7 +148,7 @@ impl Scan<'_> {
                 match node::delta::verify(self.seed, block) {
                     Ok(()) => {
                         let blocks = node::delta::entries(block).map(|e| e.block);
-                        // Kept pages are no contents of the file.
+                        // Kept pages are not part of the file's contents.
                         let contents = blocks.filter(|b| *b < node::kept::KEPT);
                         self.out.deltas.extend(contents.map(|b| (ino, b)));
                     }

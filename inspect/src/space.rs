@@ -1,7 +1,7 @@
-//! How full, how old and how torn are the segments?
+//! How full, how old and how fragmented are the segments?
 //!
-//! Free space is told in the nine sizes of piece of FAGC TACO'23, Table 3, over the whole main area: a piece is the
-//! longest run of neighbouring blocks that the SIT does not call valid. The factor f of a segment is that of
+//! Free space is counted in the nine piece sizes of FAGC TACO'23, Table 3, over the whole main area: a piece is the
+//! longest run of neighbouring blocks that the SIT does not mark as valid. The factor f of a segment is that of
 //! Algorithm 1: over its runs of X free blocks shorter than 32, the sum of 126 x 127 / X.
 
 use format::BLOCKS_PER_SEG;
@@ -9,49 +9,49 @@ use format::sit::LogType;
 
 use crate::tables::{Segment, Sit};
 
-/// Sizes of pieces.
+/// Number of piece sizes.
 pub const LEVELS: usize = 9;
-/// f where every second block is free: the most there can be.
-pub const MOST_TORN: f64 = 256.0 * 126.0 * 127.0;
-/// Runs of so many blocks or more are no fragments: 128 KiB.
+/// The largest f: every second block is free.
+pub const MAX_FRAGMENTATION: f64 = 256.0 * 126.0 * 127.0;
+/// Runs of at least this many blocks are not fragments: 128 KiB.
 const FRAGMENT: u32 = 32;
 
-/// What segments of one log are like.
+/// The segments of one log.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OfLog {
     /// Segments with a valid block.
     pub segments: u64,
     /// Valid blocks.
     pub valid: u64,
-    /// Segments of them without a free block.
+    /// Segments without a free block.
     pub full: u64,
-    /// Sum of their factors f.
-    pub torn: f64,
-    /// Sum of their ages, in seconds of mounted time.
+    /// Sum of the factors f.
+    pub fragmentation: f64,
+    /// Sum of the ages, in seconds of mounted time.
     pub age: u64,
 }
 
-/// The segments of a volume.
+/// Free and used space of a volume.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Space {
     /// Segments.
     pub segments: u64,
-    /// Of them without a valid block.
+    /// Segments without a valid block.
     pub free_segments: u64,
     /// Partly valid segments by tenths of their blocks: up to 10 %, up to 20 % and so on. Full ones are left out.
     pub tenths: [u64; 10],
-    /// By log: hot, warm, cold data; hot, warm, cold nodes; of no lawful type.
+    /// By log: hot, warm, cold data; hot, warm, cold nodes; invalid type.
     pub logs: [OfLog; 7],
     /// Pieces of free space: one block, two, up to four and so on to 128, and larger.
     pub pieces: [u64; LEVELS],
-    /// Blocks in them.
+    /// Blocks in these pieces.
     pub piece_blocks: [u64; LEVELS],
     /// Ages of segments with a valid block, in seconds of mounted time: the youngest, a quarter, half, three quarters, the
     /// oldest.
     pub ages: [u64; 5],
 }
 
-/// The runs of free blocks among the first `end` of a segment: first block and length.
+/// The runs of free blocks among the first `end` blocks of a segment: first block and length.
 fn runs(segment: &Segment, end: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -67,28 +67,28 @@ fn share(run: u16) -> f64 {
 }
 
 /// The factor f of a segment.
-pub fn torn(segment: &Segment) -> f64 {
-    Look::at(segment).torn
+pub fn fragmentation(segment: &Segment) -> f64 {
+    Look::examine(segment).fragmentation
 }
 
 /// The free space of one segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Look {
     /// The factor f.
-    pub torn: f64,
+    pub fragmentation: f64,
     /// Runs of free blocks.
     pub runs: u16,
-    /// Blocks of the longest.
+    /// Length of the longest run, in blocks.
     pub longest: u16,
     /// Free blocks in runs shorter than 128 KiB.
     pub loose: u16,
 }
 
 impl Look {
-    /// Looks at a segment.
-    pub fn at(segment: &Segment) -> Self {
+    /// Examines a segment.
+    pub fn examine(segment: &Segment) -> Self {
         runs(segment, BLOCKS_PER_SEG as u16).fold(Look::default(), |mut look, (_, run)| {
-            look.torn += share(run);
+            look.fragmentation += share(run);
             look.runs += 1;
             look.longest = look.longest.max(run);
             look.loose += if u32::from(run) < FRAGMENT { run } else { 0 };
@@ -98,11 +98,11 @@ impl Look {
 }
 
 impl Space {
-    /// Counts. `now` is the mounted time, in seconds, that ages are counted back from.
-    pub fn of(sit: &Sit, now: u64) -> Space {
+    /// Counts a table. Ages are relative to `now`, in seconds of mounted time.
+    pub fn from_sit(sit: &Sit, now: u64) -> Space {
         let mut out = Space::default();
         let mut ages = Vec::new();
-        // Blocks of the piece that reaches the end of the segment before.
+        // Length so far of the piece that reached the end of the previous segment.
         let mut open = 0_u64;
         for (number, segment) in sit.iter() {
             let blocks = sit.blocks_of(number);
@@ -130,7 +130,7 @@ impl Space {
             let log = &mut out.logs[segment.log.map_or(6, LogType::index)];
             log.segments += 1;
             log.valid += u64::from(segment.valid);
-            log.torn += factor;
+            log.fragmentation += factor;
             log.age = log.age.saturating_add(age);
             if segment.valid == blocks {
                 log.full += 1;
@@ -163,8 +163,8 @@ impl Space {
         self.segments - self.free_segments
     }
     /// Mean factor f of the segments with a valid block; 0 if there is none.
-    pub fn torn(&self) -> f64 {
-        let all: f64 = self.logs.iter().map(|l| l.torn).sum();
+    pub fn mean_fragmentation(&self) -> f64 {
+        let all: f64 = self.logs.iter().map(|l| l.fragmentation).sum();
         if self.used() == 0 { 0.0 } else { all / self.used() as f64 }
     }
 }

@@ -1,7 +1,7 @@
-//! SIT and NAT in memory, compactly: which blocks are in use, and where is each node?
+//! Which blocks are in use, and where is each node, according to SIT and NAT?
 //!
-//! A table takes memory where it says something: 80 bytes for each segment of a SIT block in use, 4 for each node of a
-//! NAT block in use. Entries are taken as they are; what is unlawful is counted.
+//! A table takes memory only where it has entries: 80 bytes per segment of a used SIT block, 4 per node of a used NAT
+//! block. Entries are taken as they are; invalid ones are counted.
 
 use device::{BlockDevice, Lba};
 use format::checkpoint::Checkpoint;
@@ -15,27 +15,27 @@ use crate::begin::{Pack, TAG};
 use crate::finding::{Finding, Findings};
 use crate::{InspectError, Progress};
 
-/// Table blocks read at once.
+/// Table blocks per read.
 const AT_ONCE: u32 = 256;
 
-/// What the SIT says of a segment.
+/// The SIT entry of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// One bit a block, most significant first; set: in use.
+    /// One bit per block, most significant first; set: in use.
     pub map: [u8; MAP_BYTES],
-    /// What it holds; `None` if the entry's type is none.
+    /// The log it belongs to; `None` if the entry's type is invalid.
     pub log: Option<LogType>,
     /// Blocks in use, by the map.
     pub valid: u16,
-    /// When it was last written, in seconds of mounted time.
+    /// Last write, in seconds of mounted time.
     pub mtime: u64,
 }
 
 impl Segment {
-    /// A segment that the SIT says nothing of.
+    /// A segment without a SIT entry.
     pub const EMPTY: Segment = Segment { map: [0; MAP_BYTES], log: Some(LogType::HotData), valid: 0, mtime: 0 };
 
-    fn of(raw: &RawSitEntry) -> Self {
+    fn from_raw(raw: &RawSitEntry) -> Self {
         Segment {
             map: raw.valid_map,
             log: LogType::from_number((raw.vblocks.get() >> 10) as u8),
@@ -43,14 +43,14 @@ impl Segment {
             mtime: raw.mtime.get(),
         }
     }
-    /// Takes a block as in use.
+    /// Marks a block as in use.
     pub fn set(&mut self, offset: u16) {
         if usize::from(offset) < BLOCKS_PER_SEG as usize && !self.has(offset) {
             bits::msb_put(&mut self.map, usize::from(offset), true);
             self.valid += 1;
         }
     }
-    /// True if a block of it is in use.
+    /// True if the block is in use.
     pub fn has(&self, offset: u16) -> bool {
         bits::msb_test(&self.map, usize::from(offset))
     }
@@ -65,13 +65,13 @@ pub struct Sit {
 }
 
 impl Sit {
-    /// A table of so many segments that says nothing.
+    /// An empty table for this number of segments.
     pub fn new(segments: u32) -> Self {
         let mut blocks = Vec::new();
         blocks.resize_with(segments.div_ceil(SIT_ENTRIES) as usize, || None);
         Sit { blocks, segments, tail: BLOCKS_PER_SEG as u16 }
     }
-    /// A table for so many blocks, none in use; the last segment may be shorter than others. `None` for more than 2^32 blocks.
+    /// An empty table for this number of blocks; the last segment may be shorter. `None` for more than 2^32 blocks.
     pub fn of_blocks(blocks: u64) -> Option<Self> {
         let per = u64::from(BLOCKS_PER_SEG);
         u32::try_from(blocks).ok()?;
@@ -79,7 +79,7 @@ impl Sit {
         out.tail = if blocks.is_multiple_of(per) { per as u16 } else { (blocks % per) as u16 };
         Some(out)
     }
-    /// Blocks of a segment.
+    /// Blocks in a segment.
     pub fn blocks_of(&self, seg: SegNo) -> u16 {
         if seg.0 + 1 == self.segments { self.tail } else { BLOCKS_PER_SEG as u16 }
     }
@@ -88,8 +88,8 @@ impl Sit {
         (u64::from(self.segments) * u64::from(BLOCKS_PER_SEG))
             .saturating_sub(u64::from(BLOCKS_PER_SEG) - u64::from(self.tail))
     }
-    /// Takes blocks as in use, by their number from the first segment's first; what lies behind the last is left out. Which
-    /// log a segment belongs to is not known then.
+    /// Marks a range of blocks as in use, numbered from the first block of the first segment; blocks past the end are
+    /// ignored. The log of these segments becomes unknown.
     pub fn fill(&mut self, from: u64, to: u64) {
         let per = u64::from(BLOCKS_PER_SEG);
         let (mut at, to) = (from, to.min(self.blocks()));
@@ -111,7 +111,7 @@ impl Sit {
     pub fn segments(&self) -> u32 {
         self.segments
     }
-    /// The entry of a segment, to be changed; `None` behind the last.
+    /// The mutable entry of a segment; `None` past the end.
     pub fn segment_mut(&mut self, seg: SegNo) -> Option<&mut Segment> {
         if seg.0 >= self.segments {
             return None;
@@ -125,16 +125,16 @@ impl Sit {
         let (n, i) = (seg.0 / SIT_ENTRIES, (seg.0 % SIT_ENTRIES) as usize);
         self.blocks.get(n as usize).and_then(Option::as_ref).map_or(&Segment::EMPTY, |b| &b[i])
     }
-    /// All, in order.
+    /// All segments, in order.
     pub fn iter(&self) -> impl Iterator<Item = (SegNo, &Segment)> {
         (0..self.segments).map(|s| (SegNo(s), self.segment(SegNo(s))))
     }
-    fn put(&mut self, seg: SegNo, raw: &RawSitEntry, found: &mut Findings) {
+    fn set_entry(&mut self, seg: SegNo, raw: &RawSitEntry, found: &mut Findings) {
         if let Err(error) = SitEntry::check(raw) {
             found.add(Finding::Sit { count: 1, first: seg.0, error });
         }
         if let Some(segment) = self.segment_mut(seg) {
-            *segment = Segment::of(raw);
+            *segment = Segment::from_raw(raw);
         }
     }
 }
@@ -146,18 +146,18 @@ pub struct Nat {
 }
 
 impl Nat {
-    /// A node's address; none if it has none.
+    /// A node's address; null if it has none.
     pub fn address(&self, nid: Nid) -> BlockAddr {
         let (n, i) = nat::position(nid);
         self.blocks.get(&n).map_or(BlockAddr::NULL, |b| BlockAddr(b[i]))
     }
-    fn put(&mut self, nid: Nid, to: BlockAddr) {
+    fn insert(&mut self, nid: Nid, to: BlockAddr) {
         let (n, i) = nat::position(nid);
         if to != BlockAddr::NULL || self.blocks.contains_key(&n) {
             self.blocks.entry(n).or_insert_with(|| Box::new([0; NAT_ENTRIES as usize]))[i] = to.0;
         }
     }
-    /// Every node with an address, in no order. The numbers of Linux's own inodes, 1 and 2, are left out.
+    /// Every node with an address, in no order, without Linux's internal inodes 1 and 2.
     pub fn nodes(&self) -> impl Iterator<Item = (Nid, BlockAddr)> {
         self.blocks
             .iter()
@@ -169,8 +169,8 @@ impl Nat {
     }
 }
 
-/// Reads those of `count` table blocks that `at` places, many at once where they are neighbours. A block that cannot be
-/// read is left out, with a finding.
+/// Reads those of `count` table blocks that have an address in `at`, neighbours together. Unreadable blocks are
+/// skipped, with a finding.
 fn each(
     dev: &dyn BlockDevice,
     table: &'static str,
@@ -207,10 +207,10 @@ fn each(
     Ok(())
 }
 
-/// Reads both tables as the checkpoint has them, journals applied.
+/// Reads both tables as of the checkpoint, with journals applied.
 ///
 /// # Errors
-/// If it is to stop.
+/// If the caller stops it.
 pub fn read(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -229,7 +229,7 @@ pub fn read(
             let (seg, raw) = (n * SIT_ENTRIES + i, sit::get(block, i as usize));
             let empty = raw.vblocks.get() == 0 && raw.mtime.get() == 0 && raw.valid_map == [0; MAP_BYTES];
             if !empty && !in_journal.contains(&seg) {
-                sit.put(SegNo(seg), &raw, found);
+                sit.set_entry(SegNo(seg), &raw, found);
             }
         }
     })?;
@@ -240,7 +240,7 @@ pub fn read(
             let addr = nat::get(block, i as usize).addr;
             let nid = n.checked_mul(NAT_ENTRIES).and_then(|first| first.checked_add(i));
             if let Some(nid) = nid.filter(|_| addr != BlockAddr::NULL) {
-                nat.put(Nid(nid), addr);
+                nat.insert(Nid(nid), addr);
             }
         }
     })?;
@@ -248,14 +248,14 @@ pub fn read(
         match journal {
             Ok(entries) => {
                 let inside = entries.iter().filter(|(seg, _)| seg.0 < sb.main_segs);
-                inside.for_each(|(seg, raw)| sit.put(*seg, raw, found));
+                inside.for_each(|(seg, raw)| sit.set_entry(*seg, raw, found));
             }
             Err(error) => found.add(Finding::Journal { journal: "SIT", error }),
         }
         match summary::nat_journal(&pack.nat_journal) {
             Ok(entries) => {
                 let inside = entries.iter().filter(|(nid, _)| nid.0 < sb.max_nid());
-                inside.for_each(|(nid, e)| nat.put(*nid, e.addr));
+                inside.for_each(|(nid, e)| nat.insert(*nid, e.addr));
             }
             Err(error) => found.add(Finding::Journal { journal: "NAT", error }),
         }

@@ -1,15 +1,16 @@
-//! What of a file is worth bringing together, what does that cost, what does each use of the file save, and after how many
-//! is it earned back?
+//! Which blocks of a file are worth defragmenting, what does that cost, what does each use of the file save, and after
+//! how many uses has it paid off?
 //!
-//! A [`Use`] is what is read together: the whole file, or the parts of it that a recording reads (the idea of FragPicker,
-//! Park and Eom, SOSP'21: most of what defragmenting moves is never read, or read in pieces that fit). What is moved lies
-//! afterwards in one piece for each range, one behind the other; the rest stays. Prices are those of [`crate::price`].
+//! A [`Use`] is a set of reads: the whole file, or the parts that a recording reads (the idea of FragPicker, Park and
+//! Eom, SOSP'21: most blocks that defragmentation moves are never read, or are read in requests that fit). After the
+//! move each range is contiguous, and the ranges follow each other; other blocks stay. Prices are those of
+//! [`crate::price`].
 //!
-//! Copying reads the ranges as they lie and writes them with their nodes; sharing ([`How::Share`]) asks the device to show
-//! the same pages of flash at the new place, one request for each piece, and copies nothing but nodes.
+//! Copying reads the ranges and writes them with their nodes. Sharing ([`How::Share`]) makes the device map the same
+//! flash pages at the new address, with one request per extent, and writes only nodes.
 //!
-//! Left out: that the log may begin a new segment in the middle of a range, that others write meanwhile, and the
-//! checkpoint, which one treatment of many files pays once.
+//! Left out: a range may cross into a new segment of the log, other programs may write meanwhile, and the checkpoint,
+//! which is paid once for many files.
 
 use std::ops::Range;
 
@@ -18,13 +19,13 @@ use device::energy::Energy;
 use crate::file::{Extent, Layout, of_runs};
 use crate::price::{Cost, Prices, Work};
 
-/// Blocks of a file's contents whose addresses one node holds: those of a direct node.
+/// Addresses of file blocks in one direct node.
 const PER_NODE: u64 = 1018;
 
 /// A run of a file's blocks, and whether a new stretch begins with it.
 pub type Run = (Extent, bool);
 
-/// What is read together, and how often in one use of the file.
+/// One range to read, and how often in one use of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     /// Blocks of the file.
@@ -33,34 +34,34 @@ pub struct Use {
     pub times: u64,
 }
 
-/// How blocks get to their new places.
+/// How blocks are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// They are read and written.
     Copy,
-    /// The device shows them there too.
+    /// The device maps them at the new address too.
     Share,
 }
 
-/// What to move, and what that brings.
+/// What to move, and the effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Blocks of the file, in order; each range ends up in one piece.
+    /// Ranges of the file's blocks, in order; each becomes one extent.
     pub ranges: Vec<Range<u64>>,
     /// Stored blocks in them.
     pub blocks: u64,
-    /// Pieces of the whole file now, and afterwards.
+    /// Extents of the whole file before and after.
     pub extents: (u64, u64),
-    /// What the moving costs.
+    /// Cost of the move.
     pub cost: Cost,
-    /// One use of the file now, and afterwards.
+    /// Cost of one use of the file, before and after.
     pub uses: (Cost, Cost),
-    /// Reading the file whole now, and afterwards.
+    /// Cost of reading the whole file, before and after.
     pub whole: (Cost, Cost),
 }
 
 impl Plan {
-    /// What each use saves; negative savings are none.
+    /// What each use saves; 0 if it would cost more.
     pub fn saved(&self) -> Cost {
         let (now, then) = self.uses;
         Cost {
@@ -68,21 +69,21 @@ impl Plan {
             time: device::energy::Nanos(now.time.0.saturating_sub(then.time.0)),
         }
     }
-    /// After how many uses the moving is earned back, by energy; `None`: never.
+    /// Number of uses after which the move has paid off, by energy; `None`: never.
     pub fn pays_after(&self) -> Option<u64> {
         let saved = self.saved().energy.0;
         (saved > 0).then(|| self.cost.energy.0.div_ceil(saved))
     }
 }
 
-/// The stretches of a file that lie in several pieces; what lies in one stays.
-pub fn torn(runs: &[Run]) -> Vec<Range<u64>> {
+/// The stretches of a file with several extents; contiguous ones stay.
+pub fn fragmented(runs: &[Run]) -> Vec<Range<u64>> {
     let stretches = runs.chunk_by(|_, next| !next.1);
     stretches.filter(|s| pieces(s) > 1).map(|s| s[0].0.from..end(&s[s.len() - 1].0)).collect()
 }
 
-/// Parts that are read together and lie in several pieces. Uses that overlap are one part.
-pub fn torn_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
+/// Parts that are read together and have several extents. Overlapping uses are merged.
+pub fn fragmented_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
     let mut sorted: Vec<&Range<u64>> = uses.iter().map(|u| &u.blocks).filter(|r| !r.is_empty()).collect();
     sorted.sort_unstable_by_key(|r| (r.start, r.end));
     let mut parts: Vec<Range<u64>> = Vec::new();
@@ -92,7 +93,7 @@ pub fn torn_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
             _ => parts.push(r.clone()),
         }
     }
-    parts.retain(|part| !torn(&clip(runs, part)).is_empty());
+    parts.retain(|part| !fragmented(&clip(runs, part)).is_empty());
     parts
 }
 
@@ -104,7 +105,7 @@ fn pieces(runs: &[Run]) -> usize {
     1 + runs.windows(2).filter(|w| w[0].0.addr + w[0].0.blocks != w[1].0.addr).count()
 }
 
-/// The runs of a part of a file. A stretch that is cut begins anew.
+/// The runs in a part of a file. A stretch cut by the range begins anew.
 fn clip(runs: &[Run], part: &Range<u64>) -> Vec<Run> {
     let first = runs.partition_point(|(e, _)| end(e) <= part.start);
     let mut out: Vec<Run> = Vec::new();
@@ -116,9 +117,9 @@ fn clip(runs: &[Run], part: &Range<u64>) -> Vec<Run> {
     out
 }
 
-/// The file once these ranges lie one behind the other at a place of their own.
+/// The file after these ranges have moved, one behind the other, to new blocks.
 fn after(runs: &[Run], ranges: &[Range<u64>]) -> Vec<Run> {
-    // Behind everything, at the beginning of a page of the device's map, where a log that begins a segment writes.
+    // The new blocks follow all others and begin a page of the device's map, like a log that begins a segment.
     let mut to = runs.iter().map(|(e, _)| e.addr + e.blocks).max().unwrap_or(0).next_multiple_of(1 << 20);
     let mut out: Vec<Run> = Vec::new();
     let mut push = |e: Extent, begins: bool| match out.last_mut() {
@@ -146,18 +147,18 @@ fn after(runs: &[Run], ranges: &[Range<u64>]) -> Vec<Run> {
     out
 }
 
-/// What reading a part costs.
+/// Cost of reading a part.
 fn read(runs: &[Run], part: &Range<u64>, prices: &Prices, window: u64) -> Cost {
     prices.read(&Work::as_it_lies(&of_runs(&clip(runs, part), window)))
 }
 
-/// All of a file, once.
+/// One read of the whole file.
 pub fn whole() -> Use {
     Use { blocks: 0..u64::MAX, times: 1 }
 }
 
-/// What moving these ranges costs, and what it saves whoever uses the file so. `window` is the blocks one request of a
-/// reader asks for at most.
+/// Plans the move of these ranges: its cost and its effect on these uses. `window` is the largest read request, in
+/// blocks.
 pub fn plan(runs: &[Run], ranges: Vec<Range<u64>>, uses: &[Use], how: How, prices: &Prices, window: u64) -> Plan {
     let then = after(runs, &ranges);
     let sum = |runs: &[Run]| uses.iter().map(|u| read(runs, &u.blocks, prices, window).times(u.times)).sum();
@@ -215,19 +216,19 @@ mod tests {
         (Extent { from, addr, blocks }, begins)
     }
 
-    /// Two stretches: one in three pieces, the other in one.
+    /// Two stretches: the first has three extents, the second one.
     fn file() -> Vec<Run> {
         vec![run(0, 100, 10, true), run(10, 5000, 10, false), run(20, 90_000, 10, false), run(40, 7000, 20, true)]
     }
 
     fn prices() -> Prices {
-        Prices::of(&Profile::find("kirin9000-ufs31").unwrap())
+        Prices::from_profile(&Profile::find("kirin9000-ufs31").unwrap())
     }
 
     #[test]
     fn only_stretches_in_several_pieces_move() {
-        assert_eq!(torn(&file()), [0..30]);
-        let plan = plan(&file(), torn(&file()), &[whole()], How::Copy, &prices(), 128);
+        assert_eq!(fragmented(&file()), [0..30]);
+        let plan = plan(&file(), fragmented(&file()), &[whole()], How::Copy, &prices(), 128);
         assert_eq!((plan.blocks, plan.extents), (30, (4, 2)));
         assert!(plan.saved().energy > Energy::ZERO && plan.pays_after().is_some_and(|n| n > 1));
         assert_eq!(plan.uses, plan.whole);
@@ -236,15 +237,15 @@ mod tests {
     #[test]
     fn a_file_in_one_piece_is_never_worth_it() {
         let one = [run(0, 10, 50, true)];
-        let plan = plan(&one, torn(&one), &[whole()], How::Copy, &prices(), 128);
+        let plan = plan(&one, fragmented(&one), &[whole()], How::Copy, &prices(), 128);
         assert_eq!((plan.ranges.len(), plan.blocks, plan.cost, plan.pays_after()), (0, 0, Cost::default(), None));
     }
 
     #[test]
     fn packed_clusters_that_follow_each_other_are_one_piece() {
         // Blocks 1 and 2 of a cluster of four, then 5 and 6 of the next.
-        assert!(torn(&[run(1, 10, 2, true), run(5, 12, 2, false)]).is_empty());
-        assert_eq!(torn(&[run(1, 10, 2, true), run(5, 13, 2, false)]), [1..7]);
+        assert!(fragmented(&[run(1, 10, 2, true), run(5, 12, 2, false)]).is_empty());
+        assert_eq!(fragmented(&[run(1, 10, 2, true), run(5, 13, 2, false)]), [1..7]);
     }
 
     #[test]
@@ -252,17 +253,17 @@ mod tests {
         let uses = |list: &[(Range<u64>, u64)]| -> Vec<Use> {
             list.iter().map(|(blocks, times)| Use { blocks: blocks.clone(), times: *times }).collect()
         };
-        // Two that overlap, one that only touches, one in one piece, one behind the end.
+        // Two overlap, one is adjacent, one is contiguous on disk, one lies past the end.
         let uses = uses(&[(8..14, 3), (12..15, 1), (15..18, 2), (40..60, 9), (100..120, 1), (4..4, 1)]);
-        assert_eq!(torn_parts(&file(), &uses), [8..15]);
-        let plan = plan(&file(), torn_parts(&file(), &uses), &uses, How::Copy, &prices(), 128);
+        assert_eq!(fragmented_parts(&file(), &uses), [8..15]);
+        let plan = plan(&file(), fragmented_parts(&file(), &uses), &uses, How::Copy, &prices(), 128);
         assert_eq!((plan.blocks, plan.extents), (7, (4, 5)));
         assert!(plan.uses.1 < plan.uses.0, "a use is cheaper");
         assert!(plan.whole.1 > plan.whole.0, "reading all of it is not");
     }
 
     #[test]
-    fn what_is_moved_is_all_there_and_once() {
+    fn moved_blocks_are_complete_and_unique() {
         let mut rng = device::Rng::new(4);
         for _ in 0..300 {
             let (mut at, mut runs) = (0, Vec::new());
@@ -277,7 +278,7 @@ mod tests {
                 .map(|_| (rng.below(at), 1 + rng.below(30)))
                 .map(|(from, n)| Use { blocks: from..from + n, times: 1 })
                 .collect();
-            let ranges = if rng.chance(1, 2) { torn(&runs) } else { torn_parts(&runs, &uses) };
+            let ranges = if rng.chance(1, 2) { fragmented(&runs) } else { fragmented_parts(&runs, &uses) };
             let then = after(&runs, &ranges);
             let blocks = |runs: &[Run]| runs.iter().flat_map(|(e, _)| e.from..end(e)).collect::<Vec<_>>();
             assert_eq!(blocks(&runs), blocks(&then));
@@ -285,8 +286,8 @@ mod tests {
                 let holes = clip(&then, r).iter().filter(|(_, begins)| *begins).count();
                 assert_eq!(pieces(&clip(&then, r)), 1.max(pieces(&clip(&then, r)).min(holes.max(1))), "{r:?}");
             }
-            if ranges == torn(&runs) {
-                assert!(torn(&then).is_empty(), "{runs:?} becomes {then:?}");
+            if ranges == fragmented(&runs) {
+                assert!(fragmented(&then).is_empty(), "{runs:?} becomes {then:?}");
             }
         }
     }
@@ -294,7 +295,7 @@ mod tests {
     #[test]
     fn sharing_costs_less_than_copying_long_pieces_and_more_requests_than_few() {
         let long: Vec<Run> = (0..8).map(|n| run(n * 200, (7 - n) * 5000, 200, n == 0)).collect();
-        let of = |how| plan(&long, torn(&long), &[whole()], how, &prices(), 128).cost.energy;
+        let of = |how| plan(&long, fragmented(&long), &[whole()], how, &prices(), 128).cost.energy;
         assert!(of(How::Share).0 * 5 < of(How::Copy).0, "{} {}", of(How::Share), of(How::Copy));
     }
 }

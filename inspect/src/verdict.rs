@@ -1,7 +1,7 @@
-//! What would defragmentation cost, what would it save, and after how many reads is it earned back?
+//! What would defragmentation cost, what would it save, and after how many reads has it paid off?
 //!
-//! Defragmenting by copying reads a file as it lies, writes it in its fewest extents, writes its nodes anew and flushes.
-//! It saves with each whole read of the file. A file with nothing to save is never worth it.
+//! Defragmenting by copying reads a file as it is laid out, writes it in its fewest extents, rewrites its nodes and
+//! flushes. Each whole read of the file then saves energy. A file with nothing to save is never worth it.
 
 use std::ops::Add;
 
@@ -12,66 +12,66 @@ use crate::class::Class;
 use crate::inode::Kind;
 use crate::price::{Cost, Prices, Work};
 
-/// The prices of one file.
+/// The costs for one file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Priced {
-    /// Reading it as it lies.
+    /// Reading it as it is laid out.
     pub read: Cost,
     /// Reading it in its fewest extents.
     pub ideal: Cost,
-    /// Copying it into them.
+    /// Copying it into its fewest extents.
     pub treatment: Cost,
 }
 
 impl Priced {
-    /// Of a file.
-    pub fn of(file: &File, prices: &Prices, window: u64) -> Self {
+    /// The costs for a file.
+    pub fn for_file(file: &File, prices: &Prices, window: u64) -> Self {
         let l = &file.layout;
         let read = prices.read(&Work::as_it_lies(l));
         if file.excess() == 0 {
             return Priced { read, ideal: read, treatment: Cost::default() };
         }
         let ideal = prices.read(&Work::as_it_could(l));
-        // Nodes are written by requests of their own, to another log.
+        // Nodes are written in requests of their own, to another log.
         let nodes = u64::from(l.nodes);
         let requests = l.min_requests + nodes.div_ceil(window.max(1));
         let (places, map_pages) = (u64::from(l.min_extents) + 1, u64::from(l.min_map_pages) + 1);
         let write = prices.write(&Work { blocks: l.blocks + nodes, requests, places, map_pages, map_turns: map_pages });
         Priced { read, ideal, treatment: read + write }
     }
-    /// What each read saves afterwards.
+    /// What each read saves after the copy.
     pub fn saved(&self) -> Energy {
         self.read.energy - self.ideal.energy
     }
-    /// After how many whole reads the copying is earned back, by energy; `None`: never.
+    /// Number of whole reads after which copying has paid off, by energy; `None`: never.
     pub fn pays_after(&self) -> Option<u64> {
         let saved = self.saved().0;
         (saved > 0).then(|| self.treatment.energy.0.div_ceil(saved))
     }
 }
 
-/// Files summed up.
+/// Totals of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Files.
     pub files: u64,
-    /// Of them with more extents than needed.
+    /// Files with more extents than needed.
     pub fragmented: u64,
-    /// Of them with their contents in the inode.
+    /// Files with their contents in the inode.
     pub inline: u64,
-    /// Bytes, by their sizes.
+    /// Sum of file sizes, in bytes.
     pub bytes: u64,
     /// Blocks with an address.
     pub blocks: u64,
     /// Extents.
     pub extents: u64,
-    /// The fewest extents.
+    /// Sum of the fewest possible extents.
     pub min_extents: u64,
     /// Deltas.
     pub deltas: u64,
-    /// Bytes of room for deltas in inodes.
+    /// Free bytes for deltas in inodes.
     pub delta_room: u64,
-    /// Prices.
+    /// Sum of the costs.
     pub priced: Priced,
 }
 
@@ -118,7 +118,7 @@ impl Sum {
                 priced: *priced,
             };
     }
-    /// The degree of fragmentation of all together; `None` without an extent.
+    /// The degree of fragmentation of all files together; `None` without an extent.
     pub fn dof(&self) -> Option<f64> {
         (self.min_extents > 0).then(|| self.extents as f64 / self.min_extents as f64)
     }
@@ -128,32 +128,32 @@ impl Sum {
     }
 }
 
-/// What to say first.
+/// The summary that is printed first.
 #[derive(Debug, Clone)]
 pub struct Verdict {
-    /// Regular files.
+    /// All regular files.
     pub all: Sum,
     /// By class, in the order of [`Class::ALL`].
     pub classes: [Sum; 4],
-    /// Prices, by the files' order.
+    /// Costs, in the order of the files.
     pub priced: Vec<Priced>,
     /// Regular files with excess extents, by index, the most excess first.
     pub worst: Vec<usize>,
-    /// How many of the worst hold most of the excess ([`MOST`] of it, or a little more).
+    /// How many of the worst files hold most of the excess (at least [`MOST`]).
     pub few: usize,
-    /// The excess of those.
+    /// The excess of these files.
     pub few_excess: u64,
-    /// What copying those costs and saves.
+    /// What copying these files costs and saves.
     pub few_priced: Priced,
 }
 
-/// How much of the excess the worst files of a verdict hold, in percent.
+/// Share of the excess that the worst files of a verdict hold, in percent.
 pub const MOST: u64 = 90;
 
 impl Verdict {
-    /// Of a volume's files. `window` is that of [`Options`](crate::Options).
-    pub fn of(files: &[File], prices: &Prices, window: u64) -> Self {
-        let priced: Vec<Priced> = files.iter().map(|f| Priced::of(f, prices, window)).collect();
+    /// The verdict on a volume's files. `window` is that of [`Options`](crate::Options).
+    pub fn new(files: &[File], prices: &Prices, window: u64) -> Self {
+        let priced: Vec<Priced> = files.iter().map(|f| Priced::for_file(f, prices, window)).collect();
         let (mut all, mut classes) = (Sum::default(), [Sum::default(); 4]);
         let mut worst = Vec::new();
         for (i, (file, price)) in files.iter().zip(&priced).enumerate().filter(|(_, (f, _))| f.kind == Kind::File) {

@@ -1,11 +1,11 @@
-//! Files that Linux compressed lie as it says, as far as it says it, and as `dump.f2fs` says.
+//! Files that Linux compressed have the layout that `FIEMAP` and `dump.f2fs` report.
 //!
-//! `FIEMAP` tells where each cluster begins and how many blocks it stands for, not how many it is stored in; so `filefrag`
-//! counts an extent for each cluster, where `inspect` counts runs of addresses as they are read. `dump.f2fs` tells each
-//! address, but not for which block. Together they say everything, and that is compared.
+//! `FIEMAP` reports where each cluster begins and how many blocks it represents, not how many are stored. So `filefrag`
+//! counts an extent per cluster, and `inspect` counts runs of addresses as they are read. `dump.f2fs` prints each
+//! address, but not its file block. The two together are complete, and the test compares with both.
 //!
-//! The running kernel needs F2FS compression, which Debian's user-mode-linux lacks (`scripts/install-tools kernel`); an image
-//! that such a kernel made comes with the source.
+//! The running kernel needs F2FS compression, which Debian's user-mode-linux lacks (`scripts/install-tools kernel`); an
+//! image written by such a kernel comes with the source.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,8 +17,8 @@ use judges::oracle::kernel::Kernel;
 use judges::oracle::linux::Linux;
 use judges::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
 
-/// Files compressed by each algorithm in clusters of 16 KiB and more: with noise between, overwritten, with whole clusters
-/// missing, cut, torn by each other, and with their room released.
+/// Files compressed by each algorithm in clusters of 16 KiB and more: mixed with noise, overwritten, with missing
+/// clusters, truncated, interleaved with each other, and released.
 const SCRIPT: &str = r#"
 call() { perl -e 'open my $f, $ARGV[2], $ARGV[1] or die; my $n = pack("Q", 0); ioctl $f, hex $ARGV[0], $n or die "$ARGV[0] $ARGV[1]: $!\n"; print unpack("Q", $n), "\n"' $1 $2 $3; }
 cd /
@@ -54,26 +54,26 @@ stat -f -c '%b %f' . > $OUT/statfs
 cd /; umount $MNT
 "#;
 
-/// What Linux says of a file.
+/// What Linux reports about a file.
 #[derive(Default)]
-struct Told {
-    /// Blocks that count for it, its inode apart.
+struct Reported {
+    /// Its blocks without the inode.
     blocks: u64,
     /// Blocks that compression saves.
     saved: u64,
-    /// First file block, first address, blocks that it stands for, whether it is compressed.
+    /// First file block, first address, blocks represented, whether compressed.
     rows: Vec<(u64, u64, u64, bool)>,
 }
 
-/// `= inode sectors saved` before what `filefrag -v` prints of each file.
-fn told(text: &str) -> BTreeMap<u32, Told> {
-    let mut all: BTreeMap<u32, Told> = BTreeMap::new();
+/// Parses `= inode sectors saved` followed by `filefrag -v` output, for each file.
+fn parse_report(text: &str) -> BTreeMap<u32, Reported> {
+    let mut all: BTreeMap<u32, Reported> = BTreeMap::new();
     let mut ino = 0;
     for line in text.lines() {
         if let Some(head) = line.strip_prefix("= ") {
             let numbers: Vec<u64> = head.split(' ').map(|n| n.parse().unwrap()).collect();
             ino = numbers[0] as u32;
-            all.insert(ino, Told { blocks: numbers[1] / 8, saved: numbers[2], rows: Vec::new() });
+            all.insert(ino, Reported { blocks: numbers[1] / 8, saved: numbers[2], rows: Vec::new() });
         }
         let fields: Vec<&str> = line.split(':').map(str::trim).collect();
         if fields[0].parse::<u32>().is_err() || fields.len() < 4 {
@@ -96,14 +96,14 @@ fn look(image: &Path) -> Volume {
     let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
     let (c, f) = (seen.counts, report.counts);
     assert_eq!((c.dirs, c.files, c.nodes, c.blocks), (f.dirs, f.files, f.nodes, f.blocks));
-    // Each block in use is marked in the segments' table, but for those that are reserved or stand for a cluster.
+    // Each used block is marked in the segment table, except reserved blocks and cluster marks.
     let apart: u64 = seen.files.iter().map(|f| f.layout.reserved + if f.released { 0 } else { f.layout.marks }).sum();
     let marked: u64 = seen.segments.iter().map(|(_, s)| u64::from(s.valid)).sum();
     assert_eq!(c.blocks, marked + apart);
     seen
 }
 
-/// Addresses of a file in its order, as `dump.f2fs` prints them; `None` where it gives up at a hole.
+/// Addresses of a file in file order, as `dump.f2fs` prints them; `None` where it gives up at a hole.
 fn dumped(image: &Path, file: &File) -> Option<Vec<u64>> {
     let text = match dump(image, &["-M", "-i", &format!("{:#x}", file.ino.0)]) {
         Ok(output) => output.text,
@@ -113,7 +113,7 @@ fn dumped(image: &Path, file: &File) -> Option<Vec<u64>> {
     let mut all = Vec::new();
     for word in text.split_whitespace() {
         let (from, to) = word.split_once('-').unwrap_or((word, word));
-        // Marks and what has no address are shown as 0; other words are none of its business.
+        // Marks and missing addresses are printed as 0; other words are ignored.
         if let (Ok(from @ 1..), Ok(to)) = (from.parse::<u64>(), to.parse::<u64>()) {
             all.extend(from..=to);
         }
@@ -125,16 +125,16 @@ fn ours(file: &File) -> Vec<u64> {
     file.extents.iter().flat_map(|e| e.addr..e.addr + e.blocks).collect()
 }
 
-/// Extents as what Linux and `dump.f2fs` say together: runs of `addresses`, ended by a stretch of the file that no row
-/// stands for. Returns first file block, address, blocks, and how many stretches there are.
+/// The extents that Linux and `dump.f2fs` together imply: runs of `addresses`, ended by file blocks without a row.
+/// Returns (first file block, address, blocks) for each, and the number of stretches.
 ///
-/// A cluster that lies in two places has two rows, of which only the last stands for more blocks than there are.
+/// A cluster in two places has two rows; only the last row represents more blocks than are stored.
 fn expected(rows: &[(u64, u64, u64, bool)], cluster: u64, addresses: &[u64]) -> (Vec<(u64, u64, u64)>, usize) {
     let (mut out, mut stretches): (Vec<(u64, u64, u64)>, _) = (Vec::new(), 0);
     let (mut at, mut end) = (0, None);
     for (n, &(from, addr, blocks, compressed)) in rows.iter().enumerate() {
         let stored = match rows.get(n + 1).filter(|_| compressed) {
-            // A compressed cluster has the addresses up to where the next row begins.
+            // A compressed cluster owns the addresses up to the first of the next row.
             Some(next) => addresses[at + 1..].iter().position(|a| *a == next.1).unwrap() as u64 + 1,
             None if compressed => (addresses.len() - at) as u64,
             None => blocks,
@@ -159,7 +159,7 @@ fn expected(rows: &[(u64, u64, u64, bool)], cluster: u64, addresses: &[u64]) -> 
 }
 
 #[test]
-fn a_running_linux_says_the_same_of_what_it_compressed() {
+fn a_running_linux_reports_the_same_about_its_compressed_files() {
     let linux = match Linux::complete() {
         Ok(linux) => linux,
         Err(why) => return testlog::missing(why),
@@ -185,46 +185,49 @@ fn a_running_linux_says_the_same_of_what_it_compressed() {
     let seen = look(&image);
     let statfs: Vec<u64> = text("statfs").split_whitespace().map(|n| n.parse().unwrap()).collect();
     assert_eq!(seen.checkpoint.as_ref().unwrap().user_blocks - statfs[1], seen.counts.blocks, "statfs");
-    let theirs = told(&text("extents"));
+    let theirs = parse_report(&text("extents"));
     assert_eq!(theirs.len(), 60);
-    let (mut clusters, mut fewer, mut torn, mut released) = (0, 0, 0, 0);
-    for (ino, told) in &theirs {
+    let (mut clusters, mut fewer, mut fragmented, mut released) = (0, 0, 0, 0);
+    for (ino, reported) in &theirs {
         let file = seen.files.iter().find(|f| f.ino.0 == *ino).unwrap();
         let name = seen.path(file).text().into_owned();
         let cluster = 1 << name[..name.rfind('/').unwrap()].rsplit(',').next().unwrap().parse::<u32>().unwrap();
         assert!(file.compressed && file.kind == Kind::File, "{name}");
-        assert_eq!(file.used(), told.blocks + 1, "{name}: blocks");
-        // Of a cluster without its room nothing but marks says what it saves.
+        assert_eq!(file.used(), reported.blocks + 1, "{name}: blocks");
+        // In a released cluster only its marks show what compression saved.
         match file.released {
-            false => assert_eq!(file.layout.marks + file.layout.reserved, told.saved, "{name}: saved"),
-            true => assert_eq!((file.layout.reserved, told.saved), (0, 0), "{name}"),
+            false => assert_eq!(file.layout.marks + file.layout.reserved, reported.saved, "{name}: saved"),
+            true => assert_eq!((file.layout.reserved, reported.saved), (0, 0), "{name}"),
         }
         let addresses = ours(file);
         match dumped(&image, file) {
             Some(theirs) => assert_eq!(addresses, theirs, "{name}: addresses"),
-            // Linux's rows still say where each cluster begins, and how many blocks there are in all.
+            // Linux's rows still show where each cluster begins, and how many blocks there are in all.
             None => assert!(["holed", "far", "cut", "released"].iter().any(|n| name.ends_with(n)), "{name}"),
         }
-        let (extents, stretches) = expected(&told.rows, cluster, &addresses);
+        let (extents, stretches) = expected(&reported.rows, cluster, &addresses);
         let ours: Vec<_> = file.extents.iter().map(|e| (e.from, e.addr, e.blocks)).collect();
-        assert_eq!(ours, extents, "{name}: {:?}", told.rows);
+        assert_eq!(ours, extents, "{name}: {:?}", reported.rows);
         assert_eq!(
             (file.layout.extents as usize, file.layout.min_extents as usize),
             (extents.len(), stretches),
             "{name}"
         );
-        let begin = told.rows.iter().filter(|r| r.3 && r.0 % cluster == 0).count() as u64;
+        let begin = reported.rows.iter().filter(|r| r.3 && r.0 % cluster == 0).count() as u64;
         assert_eq!(file.layout.marks, begin, "{name}: clusters");
         clusters += file.layout.marks;
-        fewer += usize::from(extents.len() < told.rows.len());
-        torn += usize::from(extents.len() > stretches);
+        fewer += usize::from(extents.len() < reported.rows.len());
+        fragmented += usize::from(extents.len() > stretches);
         released += usize::from(file.released);
     }
-    assert!(clusters > 500 && fewer > 20 && torn > 10 && released == 6, "{clusters} {fewer} {torn} {released}");
+    assert!(
+        clusters > 500 && fewer > 20 && fragmented > 10 && released == 6,
+        "{clusters} {fewer} {fragmented} {released}"
+    );
 }
 
 #[test]
-fn of_an_image_that_linux_made_each_address_is_that_of_dump_f2fs() {
+fn each_address_in_an_image_written_by_linux_equals_dump_f2fs() {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/compressed.img.zst");
     let mut bytes = vec![0; 56 << 20];
     let packed = std::fs::read(packed).unwrap();
@@ -234,7 +237,7 @@ fn of_an_image_that_linux_made_each_address_is_that_of_dump_f2fs() {
     std::fs::write(&image, bytes).unwrap();
     let seen = look(&image);
     let compressed = seen.files.iter().filter(|f| f.compressed && f.kind == Kind::File && !f.inline);
-    // `holed` and `far`, of which it gives up, are left to the other test.
+    // `dump.f2fs` gives up on `holed` and `far`; the other test covers them.
     let (mut files, mut marks) = (0, 0);
     for file in compressed {
         let Some(theirs) = dumped(&image, file) else { continue };

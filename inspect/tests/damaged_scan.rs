@@ -1,4 +1,4 @@
-//! Whatever bits a medium flips: no panic, no endless loop, and what the superblock proves is still told.
+//! Flipped bits cause no panic and no endless loop, and what the superblock proves is still reported.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn look(dev: &dyn BlockDevice) -> Result<Volume, InspectError> {
     let options = Options { extents: true, ..Options::default() };
     let volume = Volume::read(dev, &options, &mut Progress::new(&mut |_| true))?;
     let profile = device::energy::profile::Profile::find("kirin9000-ufs31").unwrap();
-    let verdict = Verdict::of(&volume.files, &Prices::of(&profile), options.window);
+    let verdict = Verdict::new(&volume.files, &Prices::from_profile(&profile), options.window);
     assert_eq!(verdict.priced.len(), volume.files.len());
     let all: usize = volume.files.iter().map(|f| volume.path(f).bytes.len()).sum();
     assert!(all > 0 || volume.files.is_empty());
@@ -27,7 +27,7 @@ fn look(dev: &dyn BlockDevice) -> Result<Volume, InspectError> {
 }
 
 #[test]
-fn flipped_bits_neither_panic_nor_hang_and_most_of_the_volume_is_told() {
+fn flipped_bits_neither_panic_nor_hang_and_most_of_the_volume_is_reported() {
     let delta = mkfs::Options::modern().features | Features::DELTA | Features::COMPRESSION;
     for (features, seed) in [(mkfs::Options::default().features, 1), (delta, 2)] {
         let base = populated::volume(&mkfs::Options { features, ..mkfs::Options::default() });
@@ -90,8 +90,8 @@ fn a_wrong_segment_table_hides_no_file() {
 }
 
 #[test]
-fn old_versions_of_nodes_that_the_segment_table_calls_valid_are_nobodys() {
-    // What is freed stays on this device, as on one that knows no discard.
+fn old_versions_of_nodes_marked_valid_belong_to_no_file() {
+    // This device keeps freed blocks, like one without discard.
     let dev = Arc::new(Memory::new(damage::BLOCKS));
     mkfs::format(&*dev, &*damage::clock(), &mkfs::Options::default()).unwrap();
     let options = MountOptions { discard: false, ..MountOptions::default() };
@@ -126,7 +126,7 @@ fn old_versions_of_nodes_that_the_segment_table_calls_valid_are_nobodys() {
 }
 
 #[test]
-fn an_image_that_ends_early_tells_what_is_there() {
+fn an_image_that_ends_early_gives_its_readable_part() {
     let base = populated::unmounted(&mkfs::Options::default());
     let before = look(&base).unwrap();
     let blocks = u64::from(before.superblock.main.0) + 4 * 512;

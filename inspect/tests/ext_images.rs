@@ -1,5 +1,5 @@
-//! Files of ext2, ext3 and ext4 lie as `filefrag` and `debugfs` say, and what is free is what `dumpe2fs`
-//! lists. Damaged images end in an answer.
+//! Files of ext2, ext3 and ext4 have the layout that `filefrag` and `debugfs` report, and the free space that
+//! `dumpe2fs` lists. Damaged images end in a result or an error.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use inspect::{Options, Progress};
 use judges::oracle::kernel::Kernel;
 use judges::oracle::tools::locate;
 
-/// Files that grow side by side, with holes, reserved blocks, several names, and some that are gone.
+/// Files that grow side by side, with holes, reserved blocks, several names; some are deleted.
 const SCRIPT: &str = r#"
 mkdir -p deep/er/still media
 zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
@@ -47,7 +47,7 @@ fn read(dev: Arc<dyn BlockDevice>) -> Result<Tree, inspect::InspectError> {
     ext::read(dev, &options, &mut Progress::new(&mut |_| true))
 }
 
-/// Reads an image that is sound. Its progress ends where it said that it would.
+/// Reads an undamaged image. Progress ends at the announced total.
 fn image(path: &Path) -> Tree {
     let dev = open_image(path, Access::ReadOnly).unwrap();
     assert!(ext::is_ext(&*dev));
@@ -75,7 +75,7 @@ fn listed_free(path: &Path) -> Vec<(u64, u64)> {
     all
 }
 
-/// What is free of whole blocks of 4 KiB, by bitmap, is what is listed in blocks of so many bytes.
+/// Free 4 KiB blocks by bitmap equal those that `dumpe2fs` lists in blocks of `unit` bytes.
 fn free_is_equal(path: &Path, tree: &Tree, unit: u64) {
     let (sit, space) = tree.segments.as_ref().unwrap();
     let mut theirs = vec![0_u64; (tree.bytes / 4096) as usize];
@@ -84,7 +84,7 @@ fn free_is_equal(path: &Path, tree: &Tree, unit: u64) {
             if let Some(bytes) = theirs.get_mut((n * unit / 4096) as usize) {
                 *bytes += unit.min(4096);
             }
-            // Larger blocks are several.
+            // A larger block covers several.
             (1..unit / 4096).for_each(|k| theirs[(n * unit / 4096 + k) as usize] += 4096);
         }
     }
@@ -98,7 +98,7 @@ fn free_is_equal(path: &Path, tree: &Tree, unit: u64) {
 }
 
 #[test]
-fn extents_are_those_that_linux_tells_of_the_mounted_volume() {
+fn extents_equal_those_that_linux_reports_for_the_mounted_volume() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v.img");
     fs::File::create(&path).unwrap().set_len(300 << 20).unwrap();
@@ -141,7 +141,7 @@ fn extents_are_those_that_linux_tells_of_the_mounted_volume() {
     free_is_equal(&path, &tree, 4096);
 }
 
-/// Runs of data blocks of an inode as `debugfs` prints them, in its own blocks.
+/// Runs of data blocks of an inode as `debugfs` prints them, in the image's own blocks.
 fn debugfs_runs(path: &Path, ino: u32) -> usize {
     let text = tool("debugfs", &["-R", &format!("stat <{ino}>"), path.to_str().unwrap()]);
     let list = text.split("BLOCKS:").nth(1).or_else(|| text.split("EXTENTS:").nth(1)).unwrap_or_default();
@@ -166,7 +166,7 @@ fn debugfs_runs(path: &Path, ino: u32) -> usize {
 }
 
 #[test]
-fn older_kinds_and_other_sizes_of_blocks_are_told_as_debugfs_tells_them() {
+fn older_kinds_and_other_block_sizes_agree_with_debugfs() {
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("tree");
     fs::create_dir_all(from.join("a/b")).unwrap();
@@ -200,7 +200,7 @@ fn older_kinds_and_other_sizes_of_blocks_are_told_as_debugfs_tells_them() {
             most = most.max(theirs);
             assert_eq!(file.extents.len(), theirs);
         }
-        // Indirect blocks lie between the blocks of larger files.
+        // In larger files, indirect blocks lie between data blocks.
         assert!(kind == "ext4" || most > 1, "{kind} {unit}: nothing was torn");
         free_is_equal(&path, &tree, unit);
     }
@@ -223,12 +223,12 @@ fn any_bytes_end_in_an_answer() {
         let at = path.to_str().unwrap();
         tool("mke2fs", &["-q", "-F", "-t", "ext4", "-O", features, "-b", "1024", "-d", from.to_str().unwrap(), at]);
         let whole = fs::read(&path).unwrap();
-        // Where there is something.
+        // Bytes that are not zero.
         let used: Vec<usize> = (0..whole.len()).filter(|&i| whole[i] != 0).take(200_000).collect();
         for _ in 0..250 {
             let mut bytes = whole.clone();
             for _ in 0..=rng.index(12) {
-                // Half of the damage where the tables are.
+                // Half of the damage hits the tables.
                 let reach = if rng.index(2) == 0 { 6000 } else { used.len() };
                 let at = used[rng.index(reach.min(used.len()))];
                 bytes[at] = [0, 0xff, 0x7f, bytes[at] ^ 1, bytes[at].wrapping_add(1)][rng.index(5)];

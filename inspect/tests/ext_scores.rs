@@ -1,11 +1,12 @@
-//! What `e4defrag -c` prints of a file follows, to the last digit, from what `inspect` says of it: extents now and at best,
-//! bytes in an extent, and the score. Where the words mean something else, the difference is counted and nothing else:
+//! The output of `e4defrag -c` follows, to the last digit, from the results of `inspect`: extents now and at best,
+//! bytes per extent, and the score. Where a word has another meaning, exactly that difference is counted:
 //!
-//! * Its *now* counts records of the file's extent tree; `inspect` counts runs of addresses. A record ends at 32,768 blocks
-//!   or where the next was added, though the blocks go on; and records of reserved blocks count there.
-//! * Its *best* knows no holes and no reserved blocks, and thinks that every (flexible) group of blocks costs an extent:
-//!   blocks by blocks of a group, rounded up. `inspect` says one for each stretch.
-//! * Its *score* is 8 for each percent of `(now - best) / blocks`, from ten percent on 80 and a fifth of the percents.
+//! * Its *now* counts records of the file's extent tree; `inspect` counts runs of addresses. A record ends at 32,768
+//!   blocks or where a later write was added, even if the addresses go on; records of reserved blocks count too.
+//! * Its *best* ignores holes and reserved blocks, and assumes one extent per (flexible) block group: blocks divided by
+//!   blocks per group, rounded up. `inspect` assumes one per stretch.
+//! * Its *score* is 8 for each percent of `(now - best) / blocks`; from ten percent on it is 80 plus a fifth of the
+//!   percents.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,7 @@ use inspect::{File, Options, Progress};
 use judges::oracle::kernel::Kernel;
 use judges::oracle::tools::locate;
 
-/// Files torn by each other, by holes and by overwriting what was reserved, and large ones.
+/// Large files, and files fragmented by each other, by holes, and by overwriting reserved blocks.
 const SCRIPT: &str = r#"
 mkdir -p deep/er/with-a-name-that-takes-the-line-to-itself media
 zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
@@ -43,25 +44,25 @@ for f in $(find . -xdev -type f); do
 done > $OUT/told 2>&1
 "#;
 
-/// What Linux's tools print of one file.
+/// What Linux's tools print about one file.
 #[derive(Default, Debug)]
-struct Told {
+struct Reported {
     /// Records of the extent tree, by `filefrag`.
     records: u64,
-    /// Of them, those of reserved blocks, and those that go on where the one before ends.
+    /// Records of reserved blocks, and records that continue the previous one.
     reserved: u64,
     goes_on: u64,
-    /// `e4defrag -c`: now, best, KB in an extent, score.
+    /// `e4defrag -c`: now, best, KB per extent, score.
     now: Option<[u64; 4]>,
 }
 
-fn told(text: &str) -> BTreeMap<u32, Told> {
-    let mut all: BTreeMap<u32, Told> = BTreeMap::new();
+fn parse_report(text: &str) -> BTreeMap<u32, Reported> {
+    let mut all: BTreeMap<u32, Reported> = BTreeMap::new();
     let (mut ino, mut end) = (0, None);
     for line in text.lines() {
         if let Some(head) = line.strip_prefix("= ") {
             (ino, end) = (head.parse().unwrap(), None);
-            all.insert(ino, Told::default());
+            all.insert(ino, Reported::default());
             continue;
         }
         let Some(of) = all.get_mut(&ino) else { continue };
@@ -91,10 +92,10 @@ fn told(text: &str) -> BTreeMap<u32, Told> {
     all
 }
 
-/// What `e4defrag -c` must print of a file, by its own definitions.
-fn defined(file: &File, told: &Told, blocks_in_group: u64) -> [u64; 4] {
+/// What `e4defrag -c` must print for a file, by its own definitions.
+fn defined(file: &File, reported: &Reported, blocks_in_group: u64) -> [u64; 4] {
     let blocks = file.layout.blocks + file.layout.reserved;
-    let now = u64::from(file.layout.extents) + told.goes_on + told.reserved;
+    let now = u64::from(file.layout.extents) + reported.goes_on + reported.reserved;
     let best = (blocks - 1) / blocks_in_group + 1;
     let percents = (now - best) as f32 * 100.0 / blocks as f32;
     let score = if percents > 10.0 { 80.0 + 20.0 * percents / 100.0 } else { 8.0 * percents };
@@ -106,8 +107,9 @@ fn image(path: &Path) -> Tree {
     ext::read(dev, &Options::default(), &mut Progress::new(&mut |_| true)).unwrap()
 }
 
-/// Makes a volume with groups of so many blocks, lets Linux fill it, and compares. Returns files by what is told of them.
-fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
+/// Creates a volume with this number of blocks per group, lets Linux fill it, and compares. Returns each file with what
+/// the tools print.
+fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Reported)> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("v.img");
     fs::File::create(&path).unwrap().set_len(600 << 20).unwrap();
@@ -117,49 +119,49 @@ fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
     let kernel = Kernel::new().fs_type("ext4").program("filefrag", locate("filefrag", "e2fsprogs"));
     let run = kernel.program("e4defrag", locate("e4defrag", "e2fsprogs")).run(&path, SCRIPT).expect_ok();
     let text = fs::read_to_string(run.out().join("told")).unwrap();
-    let (tree, mut theirs) = (image(&path), told(&text));
+    let (tree, mut theirs) = (image(&path), parse_report(&text));
     assert_eq!(tree.damage, [""; 0]);
     let mut out = Vec::new();
     for file in tree.files {
         let name = String::from_utf8_lossy(&file.name).into_owned();
-        let told = theirs.remove(&file.ino.0).unwrap_or_else(|| panic!("{name}"));
-        assert_eq!(u64::from(file.layout.extents) + told.goes_on + told.reserved, told.records, "{name}");
-        match told.now {
-            Some(printed) => assert_eq!(printed, defined(&file, &told, blocks_in_group), "{name}: {told:?}"),
-            // Of a file without a block it says that it "can't be defragmented".
+        let reported = theirs.remove(&file.ino.0).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(u64::from(file.layout.extents) + reported.goes_on + reported.reserved, reported.records, "{name}");
+        match reported.now {
+            Some(printed) => assert_eq!(printed, defined(&file, &reported, blocks_in_group), "{name}: {reported:?}"),
+            // For a file without a block it prints "can't be defragmented".
             None => assert_eq!((file.layout.extents, file.layout.blocks), (0, 0), "{name}"),
         }
-        out.push((file, told));
+        out.push((file, reported));
     }
     assert!(theirs.is_empty(), "{theirs:?}");
     out
 }
 
-fn named<'a>(all: &'a [(File, Told)], name: &str) -> (&'a File, &'a Told, [u64; 4]) {
-    let (file, told) = all.iter().find(|(f, _)| *f.name == *name.as_bytes()).unwrap();
-    (file, told, told.now.unwrap())
+fn named<'a>(all: &'a [(File, Reported)], name: &str) -> (&'a File, &'a Reported, [u64; 4]) {
+    let (file, reported) = all.iter().find(|(f, _)| *f.name == *name.as_bytes()).unwrap();
+    (file, reported, reported.now.unwrap())
 }
 
 #[test]
-fn what_e4defrag_prints_follows_from_what_inspect_says() {
+fn output_of_e4defrag_follows_from_that_of_inspect() {
     let all = compared(&[], 32_768 << 4);
     assert!(all.len() > 35 && all.iter().filter(|(_, t)| t.now.is_none()).count() == 1);
-    // Torn by its log: nothing but runs of addresses counts, for both.
-    let (database, told, now) = named(&all, "msg.db-wal");
-    assert_eq!((now[0], told.records), (database.layout.extents.into(), database.layout.extents.into()));
+    // Fragmented by its log: both tools count only runs of addresses.
+    let (database, reported, now) = named(&all, "msg.db-wal");
+    assert_eq!((now[0], reported.records), (database.layout.extents.into(), database.layout.extents.into()));
     assert!(now[0] > 5 && now[3] > 0, "{now:?}");
-    // A stretch for each hole, where e4defrag wants one extent.
+    // One stretch per hole; e4defrag counts one extent.
     let (second, _, now) = named(&all, "every-second");
     assert_eq!((second.layout.min_extents, now[1]), (46, 1));
     assert!(now[3] > 80, "{now:?}");
-    // Reserved blocks are no extent here.
+    // `inspect` does not count reserved blocks as an extent.
     let (reserved, _, now) = named(&all, "reserved-too");
     assert!(reserved.layout.extents == 0 && now[0] >= 2, "{now:?}");
-    let (part, told, _) = named(&all, "used-in-part");
-    assert!(part.layout.extents == 2 && told.reserved >= 3, "{told:?}");
+    let (part, reported, _) = named(&all, "used-in-part");
+    assert!(part.layout.extents == 2 && reported.reserved >= 3, "{reported:?}");
     // Records end at 32,768 blocks.
-    let (large, told, now) = named(&all, "large");
-    assert!(now[0] > 1 && told.records - u64::from(large.layout.extents) == told.goes_on, "{told:?}");
+    let (large, reported, now) = named(&all, "large");
+    assert!(now[0] > 1 && reported.records - u64::from(large.layout.extents) == reported.goes_on, "{reported:?}");
 }
 
 #[test]

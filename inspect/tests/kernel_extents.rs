@@ -1,4 +1,5 @@
-//! Files that Linux wrote lie as `filefrag` said when they were mounted, and as `dump.f2fs` says of the image.
+//! Files that Linux wrote have the layout that `filefrag` reported while they were mounted, and that `dump.f2fs`
+//! prints.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +11,7 @@ use inspect::{File, Options, Progress, Volume};
 use judges::oracle::kernel::Kernel;
 use judges::oracle::tools::{Mkfs, assert_fsck_clean, dump, locate};
 
-/// Files that grow side by side, with holes, in inodes, preallocated, renamed over each other, and some that are gone.
+/// Files that grow side by side, with holes, inline, preallocated, renamed over each other; some are deleted.
 const SCRIPT: &str = r#"
 mkdir -p data/com.example.chat/databases media deep/er/still
 zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
@@ -36,7 +37,7 @@ for f in $(find . -xdev -type f); do echo "= $(stat -c %i $f)"; filefrag -v -b40
 stat -f -c '%b %f' . > $OUT/statfs
 "#;
 
-/// Extents by inode as `filefrag -v` prints them, neighbours put together.
+/// Extents by inode as `filefrag -v` prints them, neighbours merged.
 fn filefrag(text: &str) -> BTreeMap<u32, Vec<(u64, u32, u32)>> {
     let mut all: BTreeMap<u32, Vec<(u64, u32, u32)>> = BTreeMap::new();
     let mut ino = 0;
@@ -80,7 +81,7 @@ fn of_linux(mkfs: &Mkfs, image: &Path) -> Volume {
     let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
     let (c, f) = (seen.counts, report.counts);
     assert_eq!((c.dirs, c.files, c.nodes, c.blocks), (f.dirs, f.files, f.nodes, f.blocks));
-    // What the mounted volume said: all blocks, free ones.
+    // From the mounted volume: all blocks, free blocks.
     let statfs: Vec<u64> = text("statfs").split_whitespace().map(|n| n.parse().unwrap()).collect();
     let user = seen.checkpoint.as_ref().unwrap().user_blocks;
     assert!(statfs[1] <= statfs[0], "{statfs:?}");
@@ -116,7 +117,7 @@ fn extents_counts_and_paths_are_those_of_linux() {
         assert!(database.layout.extents > 20 && database.layout.min_extents == 1, "{:?}", database.layout);
         let holes = &named(b"holes").layout;
         assert_eq!((holes.blocks, holes.min_extents, holes.holes), (11, 3, 2));
-        // Linux renews an inode's name when it gets a second one.
+        // Linux updates an inode's name when it gets a second one.
         let twice = seen.files.iter().find(|f| f.links == 2 && f.kind == Kind::File).unwrap();
         assert!(named(b"inline").inline && twice.layout.blocks == 6000 && !seen.path(twice).is_sure);
         let reserved = seen.files.iter().filter(|f| f.kind == Kind::File).map(|f| f.layout.reserved).sum::<u64>();
@@ -126,13 +127,14 @@ fn extents_counts_and_paths_are_those_of_linux() {
     }
 }
 
-/// Every block that `dump.f2fs` shows of a file is in one of its extents, in this order, and there are no others.
+/// Every block that `dump.f2fs` prints for a file is in one of its extents, in this order, and the extents have no
+/// others.
 fn dumped(image: &Path, file: &File) {
     let text = dump(image, &["-M", "-i", &format!("{:#x}", file.ino.0)]).unwrap().text;
     let mut theirs = Vec::new();
     for word in text.split_whitespace() {
         let (from, to) = word.split_once('-').unwrap_or((word, word));
-        // Holes are shown as 0; other words are none of its business.
+        // Holes are printed as 0; other words are ignored.
         if let (Ok(from @ 1..), Ok(to)) = (from.parse::<u32>(), to.parse::<u32>()) {
             theirs.extend(from..=to);
         }

@@ -1,4 +1,4 @@
-//! Is the closed form what the simulated device books for the same requests?
+//! Does the closed formula give what the simulated device books for the same requests?
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::energy::{Bill, Energy, Meter, Nanos, Operation, Power};
@@ -17,7 +17,7 @@ fn simulated(profile: &Profile, extents: &[(u64, u64)]) -> (Cost, Work) {
     let meter = Meter::new(profile.host.prices());
     let mut work = Work::default();
     let on = model.power_cycle(Nanos(1 << 40), &mut Bill::default());
-    // A disk begins to turn; of a flash device the map stays cold.
+    // A disk spins up; the map of a flash device stays cold.
     let mut now = model.serve(on, Ask::Read { at: Lba(0), blocks: 0 }, Tag::default(), &mut Bill::default());
     if matches!(profile.device, DeviceSpec::Disk(_)) {
         now = model.serve(now, Ask::Read { at: Lba(0), blocks: 1 }, Tag::default(), &mut Bill::default());
@@ -48,7 +48,7 @@ fn off(ours: u64, theirs: u64) -> f64 {
     (ours as f64 - theirs as f64).abs() / theirs as f64
 }
 
-/// Extents of so many blocks, at random places in order or out of it.
+/// Extents of `blocks` blocks, at random positions.
 fn scattered(seed: u64, count: u64, blocks: u64) -> Vec<(u64, u64)> {
     let mut rng = Rng::new(seed);
     let room = BLOCKS / count;
@@ -60,7 +60,7 @@ fn scattered(seed: u64, count: u64, blocks: u64) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn reads_on_flash_cost_what_the_simulation_says() {
+fn reads_on_flash_cost_the_same_as_in_the_simulation() {
     for name in [
         "kirin9000-ufs31",
         "oneplus8t-ufs31",
@@ -72,7 +72,7 @@ fn reads_on_flash_cost_what_the_simulation_says() {
     ] {
         let profile = Profile::find(name).unwrap();
         assert!(matches!(profile.device, DeviceSpec::Flash(_)));
-        let prices = Prices::of(&profile);
+        let prices = Prices::from_profile(&profile);
         for extents in [
             vec![(5000, 1)],
             vec![(4096, 8192)],
@@ -87,13 +87,13 @@ fn reads_on_flash_cost_what_the_simulation_says() {
             let shape = (extents.len(), extents[0].1);
             println!("{name} {shape:?}: energy {:.1} %, time {:.1} %", energy * 100.0, time * 100.0);
             let DeviceSpec::Flash(flash) = &profile.device else { continue };
-            // What a busy device draws is as near as the time is.
+            // The busy power depends on time, so its error is that of the time.
             let within = if flash.busy.is_some() { 0.15 } else { 0.05 };
             assert!(energy < within && time < 0.15, "{name} {shape:?}: {ours:?}, simulated {theirs:?}");
             if work.map_pages > flash.map.cached_pages.value {
-                continue; // How often pages of the map come again is an estimate.
+                continue; // The number of repeated map fetches is an estimate.
             }
-            // Without what the board and a busy device spend over time, to the rounding of a picojoule.
+            // Without board and busy power over time, equal up to the rounding of a picojoule.
             let board = profile.host.prices().board;
             let busy = flash.busy.as_ref().map_or(Power(0), |q| q.value);
             let rest = |c: &Cost| c.energy.0 as i64 - board.over(c.time).0 as i64 - busy.over(c.time).0 as i64;
@@ -105,10 +105,10 @@ fn reads_on_flash_cost_what_the_simulation_says() {
 }
 
 #[test]
-fn reads_on_a_disk_cost_about_what_the_simulation_says() {
+fn reads_on_a_disk_cost_about_the_same_as_in_the_simulation() {
     for name in ["microdrive", "laptop-disk-4200", "hitachi-5k320", "constellation-es3-4tb"] {
         let profile = Profile::find(name).unwrap();
-        let prices = Prices::of(&profile);
+        let prices = Prices::from_profile(&profile);
         let (theirs, work) = simulated(&profile, &scattered(1, 300, 4));
         let ours = prices.read(&work);
         let (energy, time) = (off(ours.energy.0, theirs.energy.0), off(ours.time.0, theirs.time.0));
@@ -120,7 +120,7 @@ fn reads_on_a_disk_cost_about_what_the_simulation_says() {
 #[test]
 fn fewer_extents_never_cost_more() {
     let profile = Profile::find("kirin9000-ufs31").unwrap();
-    let prices = Prices::of(&profile);
+    let prices = Prices::from_profile(&profile);
     let work = |extents| Work { blocks: 4096, requests: 32.max(extents), places: extents, map_pages: 4, map_turns: 4 };
     let costs: Vec<Energy> = [1, 32, 100, 4096].map(|n| prices.read(&work(n)).energy).into();
     assert!(costs.is_sorted() && costs[3] > costs[0].times(2), "{costs:?}");

@@ -1,4 +1,4 @@
-//! What the scan counts is what our checker, the file system and `victim` count, who read in other ways.
+//! The scan's counts equal those of our checker, the file system and `victim`, which read in other ways.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ fn inspected(dev: &dyn BlockDevice) -> Volume {
 }
 
 fn mounted(dev: &Memory) -> Arc<f2fs::Volume> {
-    // What fsync wrote after the checkpoint is no part of it.
+    // Files fsynced after the checkpoint are not part of it.
     let options = MountOptions { read_only: true, roll_forward: RollForward::Leave, ..MountOptions::default() };
     f2fs::Volume::mount(Arc::new(dev.fork()), damage::clock(), options).unwrap()
 }
 
-/// Asks the checker, the file system and the policies' view of segments.
+/// Compares with the checker, the file system and the policies' view of segments.
 fn agree(dev: &Memory) -> Volume {
     let seen = inspected(dev);
     assert_eq!(seen.findings, []);
@@ -45,25 +45,25 @@ fn agree(dev: &Memory) -> Volume {
     seen
 }
 
-/// f of each segment as the policies reckon it.
+/// f of each segment as the policies compute it.
 fn segments(dev: &Memory, seen: &Volume) {
     let mut found = Findings::default();
     let sb = begin::superblock(dev, &mut found).unwrap();
     let pack = begin::pack(dev, &sb, &mut found).unwrap();
     let (sit, _) = tables::read(dev, &sb, &pack, &mut found, &mut Progress::new(&mut |_| true)).unwrap();
-    let (mut valid, mut torn) = (0, 0.0);
+    let (mut valid, mut fragmentation) = (0, 0.0);
     for (_, segment) in sit.iter() {
         let theirs = Fragmentation::scan(&segment.map).factor.value();
-        // Theirs is rounded down; ours is a sum of fractions.
-        assert_eq!((space::torn(segment) + 1e-6) as u32, theirs);
+        // Their result is rounded down; ours is a sum of fractions.
+        assert_eq!((space::fragmentation(segment) + 1e-6) as u32, theirs);
         valid += u64::from(segment.valid);
-        torn += if segment.valid > 0 { space::torn(segment) } else { 0.0 };
+        fragmentation += if segment.valid > 0 { space::fragmentation(segment) } else { 0.0 };
     }
     assert_eq!(valid, seen.space.valid());
-    assert!((torn - seen.space.torn() * seen.space.used() as f64).abs() < 1e-3);
+    assert!((fragmentation - seen.space.mean_fragmentation() * seen.space.used() as f64).abs() < 1e-3);
 }
 
-/// Every name that the file system shows is that of the scan, if that is sure of it.
+/// Every name in the file system equals that of the scan, unless the scan is unsure.
 fn paths(seen: &Volume, vol: &f2fs::Volume, dir: vfs::Ino, path: &[u8]) {
     let mut entries = Vec::new();
     let all = &mut |e: vfs::DirEntry<'_>| {
@@ -117,7 +117,7 @@ fn volumes_with_one_of_everything_are_counted_alike() {
 }
 
 #[test]
-fn a_worn_volume_is_counted_alike() {
+fn an_aged_volume_is_counted_alike() {
     let budget = 60 << 20;
     let dev = filled(128 * 256, &options(Features::empty()), |vol| {
         for round in 0..12 {
@@ -127,25 +127,25 @@ fn a_worn_volume_is_counted_alike() {
     });
     let seen = agree(&dev);
     assert!(seen.files.iter().any(|f| f.excess() > 0), "nothing is fragmented");
-    assert!(seen.space.pieces[0] > 0 && seen.space.torn() > 0.0);
+    assert!(seen.space.pieces[0] > 0 && seen.space.mean_fragmentation() > 0.0);
 }
 
 #[test]
-fn what_was_not_unmounted_is_told_as_of_its_checkpoint() {
-    // It holds an inode without a name, and files that fsync wrote after the checkpoint.
+fn a_volume_that_was_not_unmounted_is_read_as_of_its_checkpoint() {
+    // It holds an inode without a name, and files fsynced after the checkpoint.
     let seen = agree(&populated::volume(&mkfs::Options::default()));
     assert!(seen.files.iter().any(|f| f.links == 0) && !seen.files.iter().any(|f| &*f.name == b"entry_synced"));
 }
 
 #[test]
-fn deltas_are_counted_as_the_file_system_counts_them_and_told_by_their_bases() {
+fn deltas_are_counted_like_the_file_system_does_and_described_by_their_bases() {
     let dev = populated::volume(&options(Features::DELTA));
     let seen = agree(&dev);
     let (files, deltas) = seen.files.iter().fold((0, 0), |(n, all), f| (n + u64::from(f.deltas > 0), all + f.deltas));
     let theirs = mounted(&dev).count_deltas().unwrap();
     assert!(theirs.deltas >= 10, "{theirs:?}");
     assert_eq!((files, u64::from(deltas)), (theirs.inodes, theirs.deltas));
-    // Settling folds every delta: afterwards none is told.
+    // Settling folds every delta: none is left.
     let plain = Arc::new(dev.fork());
     f2fs::delta::settle(plain.clone(), damage::clock(), &mut |_, _| {}).unwrap();
     let after = inspected(&*plain);
@@ -201,7 +201,7 @@ fn a_file_of_extents_and_holes_is_in_its_fewest_extents() {
 }
 
 #[test]
-fn a_superblock_that_is_gone_and_a_pack_that_is_torn_are_said() {
+fn a_missing_superblock_and_an_incomplete_pack_are_reported() {
     let dev = populated::volume(&mkfs::Options::default());
     dev.write(device::Lba(0), &[0; 4096], Tag::default()).unwrap();
     let seen = inspected(&dev);

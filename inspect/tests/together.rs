@@ -1,4 +1,4 @@
-//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+//! All tests of this crate in one program, which links once and keeps all cores busy; each file is a module.
 
 mod compressed_files;
 mod damaged_scan;

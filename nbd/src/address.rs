@@ -1,20 +1,20 @@
-//! Where does a server listen, and what do clients call the place?
+//! Where does a server listen, and by which URI do clients reach it?
 
 use std::fmt::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A place to listen at: `unix:PATH` or `tcp:HOST:PORT`.
+/// A listening address: `unix:PATH` or `tcp:HOST:PORT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A socket in the file system.
+    /// A Unix socket.
     Unix(PathBuf),
-    /// A host (name, number, or `[number]` of IPv6) and a port.
+    /// A host (name, IPv4 address, or IPv6 address in brackets) and a port.
     Tcp(String),
 }
 
-/// A text that is no address.
+/// A text that is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}: not an address; write unix:PATH or tcp:HOST:PORT")]
 pub struct AddressError(String);
@@ -28,7 +28,7 @@ impl FromStr for Address {
             ("unix", path) if !path.is_empty() => Ok(Address::Unix(path.into())),
             ("tcp", place) => {
                 let (host, port) = place.rsplit_once(':').ok_or_else(refused)?;
-                // Port 0 is any port, which nobody would know.
+                // Port 0 means any port, which no client would know.
                 let port = port.parse::<u16>().ok().filter(|p| *p > 0).ok_or_else(refused)?;
                 let bare = !host.contains(':') || (host.starts_with('[') && host.ends_with(']'));
                 if host.is_empty() || !bare { Err(refused()) } else { Ok(Address::Tcp(format!("{host}:{port}"))) }
@@ -39,7 +39,7 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// The same place from whatever directory.
+    /// The same address, independent of the current directory.
     pub fn absolute(self) -> std::io::Result<Self> {
         Ok(match self {
             Address::Unix(path) => Address::Unix(std::path::absolute(path)?),
@@ -47,7 +47,7 @@ impl Address {
         })
     }
 
-    /// The file a client connects to, if it is one.
+    /// The socket's file, if it is a Unix socket.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Address::Unix(path) => Some(path),
@@ -55,7 +55,7 @@ impl Address {
         }
     }
 
-    /// What clients call it (the NBD project's `doc/uri.md`).
+    /// URI for clients (the NBD project's `doc/uri.md`).
     pub fn uri(&self) -> String {
         match self {
             Address::Unix(path) => {
@@ -65,7 +65,7 @@ impl Address {
                         b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b'~' => {
                             out.push(char::from(*byte));
                         }
-                        // A string takes everything.
+                        // Writing to a string cannot fail.
                         other => drop(write!(out, "%{other:02X}")),
                     }
                 }

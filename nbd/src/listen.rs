@@ -1,15 +1,15 @@
-//! Who is a client, and when does it all end?
+//! Which clients are connected, and how does the server end?
 //!
-//! Every connection has a thread of its own. Who connects and says nothing keeps nobody out: there is a time by which a client
-//! has settled what it wants, and if many dawdle, the one that came first makes room. Later a client may be silent between two
-//! requests for as long as it likes, and keeps its place; in the middle of one it may not.
+//! Every connection has its own thread. A client that connects and stays silent blocks no other: it must finish
+//! negotiation within a time limit, and if many are slow, the oldest is disconnected. Later a client may be silent
+//! between two requests for as long as it likes, and keeps its slot, but not in the middle of a request.
 //!
-//! The server ends by a [`Stop`]: nobody new is let in, requests under
-//! way are answered, then connections are closed; who does not take the answer within 5 seconds is cut off.
+//! A [`Stop`] ends the server: it accepts no new clients, answers requests in progress, then closes the connections;
+//! clients that do not read the answer within 5 seconds are cut off.
 //!
-//! A Unix socket is its user's alone. Its file is there for as long as the [`Listener`] is, which may be longer
-//! than it serves: whoever waits for the file to go knows that everything is done. A file left behind by a
-//! server that was killed is replaced; one that somebody listens at is not.
+//! A Unix socket is accessible only to its user. Its file exists as long as the [`Listener`], which may be longer than
+//! the server runs: when the file is gone, everything is done. A file left behind by a killed server is replaced; one
+//! with a listening server is not.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -34,18 +34,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::address::Address;
 use crate::session::{self, Export, Next, SessionError};
 
-/// Clients with requests at once. Each may hold one request's data.
+/// Clients that may send requests at the same time. Each may hold one request's data.
 const CLIENTS: usize = 32;
 
-/// Clients at once that still settle what they want.
+/// Clients that may negotiate at the same time.
 const SETTLING: usize = 32;
 
-/// How long clients may take.
+/// Time limits for clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// From the connection to the first request, all in all.
+    /// From the connection to the first request, in total.
     pub handshake: Duration,
-    /// For the next byte, once a request has begun, and to take the next byte of an answer.
+    /// For the next byte of a request that has begun, and for the client to read the next byte of an answer.
     pub transfer: Duration,
 }
 
@@ -55,49 +55,49 @@ impl Default for Patience {
     }
 }
 
-/// How long clients have to take the last answer.
+/// Time for clients to read the last answer.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long to wait when nobody can be let in for want of something.
+/// Pause before accepting again when a resource has run out.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Why there is no server.
+/// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ListenError {
-    /// Nobody can listen there.
+    /// The address cannot be bound.
     #[error("{place}: {error}")]
     Bind {
-        /// The place.
+        /// The address.
         place: Address,
-        /// What the host says.
+        /// The system's error.
         error: io::Error,
     },
-    /// Somebody does already.
+    /// Another server listens there.
     #[error("{}: another server listens there already", .0.display())]
     Taken(PathBuf),
-    /// There is something else.
+    /// The file exists and is not a socket.
     #[error("{}: exists and is not a socket", .0.display())]
     NoSocket(PathBuf),
-    /// Waiting for clients or for the end failed.
+    /// Waiting for clients or for the stop failed.
     #[error("waiting for clients: {0}")]
     Wait(#[from] io::Error),
 }
 
-/// What ends a server.
+/// Ends a server.
 pub struct Stop {
     asked: UnixStream,
     ask: UnixStream,
 }
 
 impl Stop {
-    /// Nothing has happened yet.
+    /// A stop that has not been requested yet.
     pub fn new() -> io::Result<Self> {
         let (asked, ask) = UnixStream::pair()?;
         Ok(Stop { asked, ask })
     }
 
-    /// From now on SIGINT, SIGTERM and SIGHUP end it.
+    /// From now on SIGINT, SIGTERM and SIGHUP end the server.
     pub fn on_signals(&self) -> io::Result<()> {
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::low_level::pipe::register(signal, self.ask.try_clone()?)?;
@@ -105,7 +105,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Ends it.
+    /// Ends the server.
     pub fn now(&self) -> io::Result<()> {
         (&self.ask).write_all(&[0])
     }
@@ -131,9 +131,9 @@ impl Socket {
             Socket::Unix(s) => Stream::Unix(s.accept()?.0),
             Socket::Tcp(s) => {
                 let stream = s.accept()?.0;
-                // Answers are whole; waiting for more to send helps nobody.
+                // Answers are written whole, so there is nothing to gain from a delay.
                 stream.set_nodelay(true)?;
-                // A machine that is gone says nothing: its place is free two minutes later.
+                // A dead machine sends nothing: its slot is freed after two minutes.
                 set_socket_keepalive(&stream, true)?;
                 set_tcp_keepidle(&stream, Duration::from_secs(60))?;
                 set_tcp_keepintvl(&stream, Duration::from_secs(10))?;
@@ -144,7 +144,7 @@ impl Socket {
     }
 }
 
-/// A client.
+/// A client's connection.
 enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -166,7 +166,7 @@ impl Stream {
     }
 
     fn shutdown(&self, how: Shutdown) {
-        // Who has gone already needs no farewell.
+        // The client may be gone already.
         let _ = match self {
             Stream::Unix(s) => s.shutdown(how),
             Stream::Tcp(s) => s.shutdown(how),
@@ -174,16 +174,16 @@ impl Stream {
     }
 }
 
-/// A client whose time to settle what it wants runs out at a moment.
+/// A client with a deadline for its negotiation.
 struct Timed<'s> {
     stream: &'s Stream,
-    /// Time since the client came.
+    /// Time since the client connected.
     clock: RealClock,
     until: Cell<Option<Duration>>,
 }
 
 impl Timed<'_> {
-    /// Lets the next read or write take no longer than is left.
+    /// Limits the next read or write to the remaining time.
     fn hurry(&self) -> io::Result<()> {
         match self.until.get().map(|until| until.saturating_sub(self.clock.monotonic())) {
             None => Ok(()),
@@ -216,14 +216,14 @@ impl Write for &Timed<'_> {
     }
 }
 
-/// A client that is connected.
+/// A connected client.
 struct Connected {
     stream: Stream,
-    /// It has settled what it wants.
+    /// True after its negotiation.
     settled: bool,
 }
 
-/// Everybody who is connected, in the order in which they came.
+/// All connected clients, in the order of arrival.
 #[derive(Default)]
 struct Clients {
     connected: Mutex<BTreeMap<u64, Connected>>,
@@ -232,7 +232,7 @@ struct Clients {
     patience: Patience,
 }
 
-/// Takes a client off the list, however its thread ends.
+/// Removes a client from the list, however its thread ends.
 struct Leaving {
     clients: Arc<Clients>,
     number: u64,
@@ -275,7 +275,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Gives a client that has settled what it wants a place until it leaves.
+    /// Gives a client a slot after its negotiation, until it leaves.
     fn admit(&self, number: u64) -> Result<(), String> {
         let mut connected = self.connected.lock();
         if connected.values().filter(|client| client.settled).count() >= CLIENTS {
@@ -286,7 +286,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Ends all conversations, politely first.
+    /// Ends all sessions: first only their input, so that answers can leave; after the grace period their output too.
     fn dismiss(&self) {
         self.ending.store(true, Ordering::Relaxed);
         let clock = RealClock::new();
@@ -307,7 +307,7 @@ impl Clients {
     }
 }
 
-/// A conversation with one client.
+/// The session with one client.
 fn serve(stream: &Stream, export: &Export, clients: &Clients, number: u64) -> Result<(), SessionError> {
     let until = Cell::new(Some(clients.patience.handshake));
     let timed = Timed { stream, clock: RealClock::new(), until };
@@ -320,16 +320,16 @@ fn serve(stream: &Stream, export: &Export, clients: &Clients, number: u64) -> Re
     session::transmission(&mut input, &mut output, export, || clients.ending.load(Ordering::Relaxed))
 }
 
-/// A place that clients can connect to.
+/// A socket that clients can connect to.
 pub struct Listener {
     socket: Socket,
-    /// The socket's file, with what tells it from another of that name.
+    /// The socket's file, with its device and inode number.
     file: Option<(PathBuf, u64, u64)>,
     patience: Patience,
 }
 
 impl Listener {
-    /// Takes the place. Who connects from now on waits until somebody [serves](Self::serve).
+    /// Binds the address. Clients that connect from now on wait for [`serve`](Self::serve).
     pub fn bind(place: &Address) -> Result<Self, ListenError> {
         let failed = |error| ListenError::Bind { place: place.clone(), error };
         let (socket, file) = match place {
@@ -356,13 +356,13 @@ impl Listener {
         Ok(Listener { socket, file, patience: Patience::default() })
     }
 
-    /// The same with other times for clients.
+    /// The same with other time limits.
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Serves until it is stopped; then everybody has been dismissed.
+    /// Serves until stopped; then all sessions have ended.
     pub fn serve(&self, export: Export, stop: &Stop) -> Result<(), ListenError> {
         let (export, clients) = (Arc::new(export), Arc::new(Clients { patience: self.patience, ..Clients::default() }));
         let ended = self.let_in(&export, &clients, stop);
@@ -384,7 +384,7 @@ impl Listener {
                 }
                 match self.socket.accept() {
                     Ok(stream) => break stream,
-                    // Who wanted in has gone again.
+                    // The client has already gone.
                     Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
                     Err(e) => {
                         log::warn!("cannot accept a client: {e}");
@@ -410,7 +410,7 @@ impl Drop for Listener {
     }
 }
 
-/// Removes a socket nobody listens at.
+/// Removes a socket without a listening server.
 fn remove_stale(path: &Path, failed: impl Fn(io::Error) -> ListenError) -> Result<(), ListenError> {
     if !fs::symlink_metadata(path).map_err(&failed)?.file_type().is_socket() {
         return Err(ListenError::NoSocket(path.to_owned()));

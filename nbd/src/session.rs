@@ -1,10 +1,9 @@
-//! What may one client ask, and what does it get?
+//! What may one client request, and how is it answered?
 //!
-//! A session is a [`handshake`] and then a [`transmission`], over anything that reads and writes. Requests are
-//! done one after the other, in the order they arrive; clients who want them at once open several connections.
+//! A session is a [`handshake`] and then a [`transmission`], over any reader and writer. Requests run one after the
+//! other, in order of arrival; clients that want parallel requests open several connections.
 //!
-//! What a client can make a session hold is one request's data, at most
-//! [`REQUEST_LIMIT`].
+//! A session holds at most one request's data, up to [`REQUEST_LIMIT`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -17,47 +16,48 @@ use crate::word::{
     Wanted, WordError,
 };
 
-/// A buffer larger than this is given back after its request.
+/// A buffer larger than this is freed after its request.
 const KEPT: usize = 1 << 20;
 
-/// The one disk of a server. Its name is the empty one, the protocol's default.
+/// The server's only disk. Its export name is empty, the protocol's default.
 pub struct Export {
     /// The device.
     pub gauge: Arc<Gauge>,
-    /// What it is, for people.
+    /// Description for people.
     pub description: String,
 }
 
-/// Why a session ended that the client did not end.
+/// Why a session ended without the client's request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The client does not speak the protocol.
+    /// The client violates the protocol.
     #[error(transparent)]
     Word(#[from] WordError),
-    /// It wants an export that is not there, in words that cannot be answered.
+    /// It selects an unknown export with an option that has no error reply.
     #[error("no export {0:?}")]
     NoExport(String),
-    /// There is no place for it.
+    /// There is no slot for it.
     #[error("rejected: {0}")]
     NoPlace(String),
-    /// It broke off, or waited for too long.
+    /// The connection broke, or a time limit passed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
 type Result<T> = std::result::Result<T, SessionError>;
 
-/// What a handshake leads to.
+/// What follows a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Requests.
     Transmission,
-    /// Nothing: the client has what it wanted.
+    /// Nothing: the client is done.
     End,
 }
 
-/// Some bytes, or none if the other side ended just before them. Where it may be `idle`, no time runs out before the first byte.
+/// The next bytes, or none if the other side closed just before them. If it may be `idle`, there is no time limit for
+/// the first byte.
 fn next<const N: usize>(input: &mut impl Read, idle: bool) -> io::Result<Option<[u8; N]>> {
     let mut bytes = [0; N];
     let mut filled = 0;
@@ -74,7 +74,7 @@ fn next<const N: usize>(input: &mut impl Read, idle: bool) -> io::Result<Option<
     Ok(Some(bytes))
 }
 
-/// Fills `buf` with exactly `length` bytes. It grows as they come: a length alone costs nothing.
+/// Fills `buf` with exactly `length` bytes. It grows as they arrive: a length alone takes no memory.
 fn data(input: &mut impl Read, length: u32, buf: &mut Vec<u8>) -> io::Result<()> {
     buf.clear();
     match input.take(length.into()).read_to_end(buf)? == length as usize {
@@ -83,11 +83,11 @@ fn data(input: &mut impl Read, length: u32, buf: &mut Vec<u8>) -> io::Result<()>
     }
 }
 
-/// What may be asked of the export.
+/// Flags of the export's capabilities.
 fn offered(export: &Export) -> Transmission {
     use Transmission as T;
-    // Everything goes to one device that keeps nothing back for one connection: a flush on any of them is a
-    // flush of what was answered on all.
+    // All connections share one device and no connection has its own cache: a flush on any of them flushes everything
+    // answered on all.
     let always = T::HAS_FLAGS | T::CAN_MULTI_CONN;
     if export.gauge.disk().read_only() {
         always | T::READ_ONLY
@@ -96,8 +96,7 @@ fn offered(export: &Export) -> Transmission {
     }
 }
 
-/// Settles with a client what it wants. `admit` is asked for a place when it wants to go on to requests, and says why there is
-/// none.
+/// Negotiates with a client. `admit` gives it a slot when it wants to send requests, or returns why there is none.
 pub fn handshake(
     input: &mut impl Read,
     output: &mut impl Write,
@@ -114,7 +113,7 @@ pub fn handshake(
         let mut answer = |answer, data: &[u8]| output.write_all(&word::option_reply(head.number, answer, data));
         match head.choice() {
             Choice::ExportName if buf.is_empty() => {
-                // This option has no answer that refuses.
+                // This option has no error reply.
                 admit().map_err(SessionError::NoPlace)?;
                 let fact = word::export(export.gauge.disk().bytes(), offered(export));
                 let padding = if flags.contains(Handshake::NO_ZEROES) { 0 } else { 124 };
@@ -127,7 +126,7 @@ pub fn handshake(
                 return Ok(Next::End);
             }
             Choice::List if buf.is_empty() => {
-                // One export, whose name has no bytes.
+                // One export, with an empty name.
                 answer(Answer::Server, &0_u32.to_be_bytes())?;
                 answer(Answer::Ack, &[])?;
             }
@@ -143,10 +142,10 @@ pub fn handshake(
                         return Err(SessionError::NoPlace(why));
                     }
                     answer(Answer::Info, &word::export(export.gauge.disk().bytes(), offered(export)))?;
-                    if wanted.asks(Fact::Description) {
+                    if wanted.includes(Fact::Description) {
                         answer(Answer::Info, &word::description(&export.description))?;
                     }
-                    if wanted.asks(Fact::BlockSize) {
+                    if wanted.includes(Fact::BlockSize) {
                         answer(Answer::Info, &word::block_size())?;
                     }
                     answer(Answer::Ack, &[])?;
@@ -161,8 +160,8 @@ pub fn handshake(
     Ok(Next::End)
 }
 
-/// Does what a client asks until it ends, or `stop` says so between two requests. Between them it may be silent for ever, as a
-/// mounted disk is that nobody uses; if `input` runs out of time within one, that ends the session.
+/// Handles a client's requests until it disconnects, or `stop` returns true between two requests. Between them it may
+/// be silent for any time, like an unused mounted disk; if `input` times out within a request, the session ends.
 pub fn transmission(
     input: &mut impl Read,
     output: &mut impl Write,
@@ -186,7 +185,7 @@ pub fn transmission(
         let result = match request.command {
             Command::Read | Command::Write if too_long => Err(Errno::Invalid),
             Command::Read => {
-                // The answer and the data leave as one.
+                // The answer and the data are sent together.
                 buf.clear();
                 buf.extend(word::reply(request.cookie, Ok(())));
                 read(export, &request, &mut buf)
@@ -204,7 +203,7 @@ pub fn transmission(
     Ok(())
 }
 
-/// Takes data nobody wants.
+/// Skips unwanted data.
 fn skip(input: &mut impl Read, length: u32) -> io::Result<()> {
     match io::copy(&mut input.take(length.into()), &mut io::sink())? == u64::from(length) {
         true => Ok(()),
@@ -212,10 +211,10 @@ fn skip(input: &mut impl Read, length: u32) -> io::Result<()> {
     }
 }
 
-/// Appends what is read.
+/// Appends the data to `out`.
 fn read(export: &Export, request: &Request, out: &mut Vec<u8>) -> std::result::Result<(), Errno> {
     let (disk, length) = (export.gauge.disk(), request.length as usize);
-    // A read needs no durability; asking for it is no error.
+    // FUA has no meaning for a read and is no error.
     if !(request.flags - Flags::FUA).is_empty() || !disk.holds(request.offset, length as u64) {
         return Err(Errno::Invalid);
     }
@@ -224,7 +223,7 @@ fn read(export: &Export, request: &Request, out: &mut Vec<u8>) -> std::result::R
     disk.read(request.offset, &mut out[head..]).map(drop).map_err(failed)
 }
 
-/// Everything that is answered without data.
+/// Runs every request that returns no data.
 fn change(export: &Export, request: &Request, payload: &[u8]) -> std::result::Result<(), Errno> {
     let (disk, at, length) = (export.gauge.disk(), request.offset, u64::from(request.length));
     let known = match request.command {
@@ -251,7 +250,7 @@ fn change(export: &Export, request: &Request, payload: &[u8]) -> std::result::Re
     if request.flags.contains(Flags::FUA) { disk.flush().map_err(failed) } else { Ok(()) }
 }
 
-/// A failure in the protocol's numbers, and for whoever reads the log in words.
+/// Converts a failure to an NBD error number and logs its text.
 fn failed(error: DeviceError) -> Errno {
     match error {
         DeviceError::ReadOnly { .. } => Errno::Permission,

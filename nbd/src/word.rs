@@ -1,50 +1,49 @@
 //! What do the protocol's bytes mean?
 //!
-//! The fixed newstyle handshake and simple replies, as `doc/proto.md` of the NBD project describes them; all
-//! numbers are big-endian. No I/O here, and no panic on any bytes.
+//! The fixed newstyle handshake and simple replies, as the NBD project's `doc/proto.md` describes them; all numbers are
+//! big-endian. No I/O here, and no bytes cause a panic.
 
 use bitflags::bitflags;
 
-/// The longest data of an option that is listened to. The longest sensible one is a name of 4,096 bytes and a few
-/// numbers.
+/// The longest accepted option data. The longest sensible data is a name of 4,096 bytes and a few numbers.
 pub const OPTION_LIMIT: u32 = 1 << 13;
 
-/// The most bytes one request may read or write: what clients that do not ask may rely on.
+/// The largest read or write in bytes: the limit that clients may assume without asking.
 pub const REQUEST_LIMIT: u32 = 1 << 25;
 
-/// What a client sends that ends the conversation.
+/// A client's message that ends the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WordError {
-    /// Not the number that starts an option.
+    /// Not the magic number of an option.
     #[error("{found:#018x} at the start of an option")]
     NoOption {
-        /// What stands there.
+        /// The number found.
         found: u64,
     },
-    /// Not the number that starts a request.
+    /// Not the magic number of a request.
     #[error("{found:#010x} at the start of a request")]
     NoRequest {
-        /// What stands there.
+        /// The number found.
         found: u32,
     },
-    /// Flags nobody offered.
+    /// Flags that were not offered.
     #[error("client flags {found:#x}, of which only 3 were offered")]
     Flags {
-        /// All of them.
+        /// All flags sent.
         found: u32,
     },
     /// Data of an option beyond [`OPTION_LIMIT`].
     #[error("{length} bytes of data with option {option}; the limit is {OPTION_LIMIT}")]
     LongOption {
-        /// The option.
+        /// The option's number.
         option: u32,
         /// The length it claims.
         length: u32,
     },
 }
 
-/// A big-endian number at a place inside.
+/// The big-endian number at an offset.
 macro_rules! number {
     ($kind:ty, $bytes:expr, $at:expr) => {{
         let mut raw = [0; size_of::<$kind>()];
@@ -59,7 +58,7 @@ const NEWSTYLE: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 
 bitflags! {
-    /// What both sides say of the handshake before it.
+    /// Handshake flags of both sides.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Handshake: u16 {
         /// Options are answered.
@@ -69,7 +68,7 @@ bitflags! {
     }
 }
 
-/// The server's first words.
+/// The server's first message.
 pub fn greeting() -> [u8; 18] {
     let mut out = [0; 18];
     out[..8].copy_from_slice(b"NBDMAGIC");
@@ -78,40 +77,40 @@ pub fn greeting() -> [u8; 18] {
     out
 }
 
-/// The client's first words.
+/// The client's first message.
 pub fn client_flags(bytes: [u8; 4]) -> Result<Handshake, WordError> {
     let found = u32::from_be_bytes(bytes);
     u16::try_from(found).ok().and_then(Handshake::from_bits).ok_or(WordError::Flags { found })
 }
 
-/// What a client wants to settle.
+/// The option that a client sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// This export, without an answer that could refuse it.
+    /// Select this export; there is no error reply.
     ExportName,
-    /// Nothing any more.
+    /// End the session.
     Abort,
-    /// The names of the exports.
+    /// List the exports.
     List,
-    /// What an export is like.
+    /// Describe an export.
     Info,
-    /// This export.
+    /// Select this export.
     Go,
-    /// Something this server does not do.
+    /// Not supported by this server.
     Other,
 }
 
 /// An option without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionHead {
-    /// The number as it was sent; the answer repeats it.
+    /// The number as sent; the answer repeats it.
     pub number: u32,
-    /// Bytes of data that follow, at most [`OPTION_LIMIT`].
+    /// Length of the data that follows, at most [`OPTION_LIMIT`].
     pub length: u32,
 }
 
 impl OptionHead {
-    /// Reads one.
+    /// Decodes an option.
     pub fn decode(bytes: [u8; 16]) -> Result<Self, WordError> {
         let found = number!(u64, bytes, 0);
         if found != NEWSTYLE {
@@ -124,7 +123,7 @@ impl OptionHead {
         Ok(OptionHead { number: option, length })
     }
 
-    /// What is wanted.
+    /// The option's meaning.
     pub fn choice(self) -> Choice {
         match self.number {
             1 => Choice::ExportName,
@@ -142,12 +141,12 @@ impl OptionHead {
 pub struct Wanted<'d> {
     /// The export's name.
     pub name: &'d [u8],
-    /// Numbers of two bytes each: what the client wants to know.
+    /// Requested information types, two bytes each.
     facts: &'d [u8],
 }
 
 impl<'d> Wanted<'d> {
-    /// Reads it; nothing if the lengths inside are not those of the data.
+    /// Decodes the data; `None` if the lengths inside do not match.
     pub fn decode(data: &'d [u8]) -> Option<Self> {
         let (length, rest) = data.split_first_chunk::<4>()?;
         let (name, rest) = rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
@@ -155,24 +154,24 @@ impl<'d> Wanted<'d> {
         (facts.len() == 2 * usize::from(u16::from_be_bytes(*count))).then_some(Wanted { name, facts })
     }
 
-    /// Whether a fact is wanted.
-    pub fn asks(&self, fact: Fact) -> bool {
+    /// Whether the client requests this information.
+    pub fn includes(&self, fact: Fact) -> bool {
         self.facts.chunks_exact(2).any(|n| n == (fact as u16).to_be_bytes())
     }
 }
 
-/// What is said of an export.
+/// Information about an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fact {
-    /// Its size and flags; said unasked.
+    /// Its size and flags; always sent.
     Export = 0,
-    /// A text for people.
+    /// A description for people.
     Description = 2,
-    /// The least, the best and the largest request.
+    /// The smallest, preferred and largest request.
     BlockSize = 3,
 }
 
-/// How an option is answered.
+/// Reply types for options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Answer {
@@ -182,17 +181,17 @@ pub enum Answer {
     Server = 2,
     /// A [`Fact`].
     Info = 3,
-    /// No such option here.
+    /// Option not supported.
     Unsupported = (1 << 31) + 1,
-    /// Not now: all places are taken.
+    /// Not now: all slots are taken.
     Policy = (1 << 31) + 2,
-    /// The option's data make no sense.
+    /// The option's data is invalid.
     Invalid = (1 << 31) + 3,
-    /// No such export.
+    /// Unknown export.
     Unknown = (1 << 31) + 6,
 }
 
-/// An answer to an option. `data` must be shorter than 4 GiB.
+/// The reply to an option. `data` must be shorter than 4 GiB.
 pub fn option_reply(option: u32, answer: Answer, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(20 + data.len());
     out.extend(OPTION_REPLY.to_be_bytes());
@@ -203,7 +202,7 @@ pub fn option_reply(option: u32, answer: Answer, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The data of [`Fact::Export`], and without its first two bytes the answer to `EXPORT_NAME`.
+/// The data of [`Fact::Export`]; without its first two bytes, the answer to `EXPORT_NAME`.
 pub fn export(size: u64, flags: Transmission) -> [u8; 12] {
     let mut out = [0; 12];
     out[..2].copy_from_slice(&(Fact::Export as u16).to_be_bytes());
@@ -217,7 +216,7 @@ pub fn description(text: &str) -> Vec<u8> {
     [&(Fact::Description as u16).to_be_bytes(), text.as_bytes()].concat()
 }
 
-/// The data of [`Fact::BlockSize`]. Any byte can be asked for; whole blocks cost least.
+/// The data of [`Fact::BlockSize`]. Requests may have any byte offset; whole blocks cost least.
 pub fn block_size() -> [u8; 14] {
     let mut out = [0; 14];
     out[..2].copy_from_slice(&(Fact::BlockSize as u16).to_be_bytes());
@@ -230,74 +229,74 @@ pub fn block_size() -> [u8; 14] {
 // ---- requests
 
 bitflags! {
-    /// What may be asked of an export.
+    /// Capabilities of an export.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Transmission: u16 {
-        /// The other bits mean something.
+        /// The other bits are valid.
         const HAS_FLAGS = 1;
-        /// Nothing can be changed.
+        /// The export is read-only.
         const READ_ONLY = 1 << 1;
-        /// `FLUSH` is there.
+        /// `FLUSH` is supported.
         const SEND_FLUSH = 1 << 2;
-        /// [`Flags::FUA`] is there.
+        /// [`Flags::FUA`] is supported.
         const SEND_FUA = 1 << 3;
-        /// `TRIM` is there.
+        /// `TRIM` is supported.
         const SEND_TRIM = 1 << 5;
-        /// `WRITE_ZEROES` is there.
+        /// `WRITE_ZEROES` is supported.
         const SEND_WRITE_ZEROES = 1 << 6;
-        /// A flush on one connection is one for all.
+        /// A flush on one connection covers all connections.
         const CAN_MULTI_CONN = 1 << 8;
     }
 
-    /// How a request is to be done.
+    /// Flags of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Flags: u16 {
-        /// Durable before it is answered.
+        /// Make it durable before the answer.
         const FUA = 1;
-        /// Zeroes that need no space later.
+        /// Allocate space for the zeroes.
         const NO_HOLE = 1 << 1;
     }
 }
 
-/// What is asked.
+/// Type of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
-    /// Bytes.
+    /// Read bytes.
     Read,
-    /// To store bytes, which follow the request.
+    /// Write the bytes that follow the request.
     Write,
-    /// To end.
+    /// End the session.
     Disconnect,
-    /// To make durable what was written.
+    /// Make everything written durable.
     Flush,
-    /// To forget bytes.
+    /// Discard bytes.
     Trim,
-    /// To store zeroes.
+    /// Write zeroes.
     WriteZeroes,
-    /// Something this server does not do.
+    /// Not supported by this server.
     Other,
 }
 
 /// A request without its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// How.
+    /// Flags.
     pub flags: Flags,
-    /// What.
+    /// Type.
     pub command: Command,
-    /// The client's name for the request.
+    /// The client's identifier of the request.
     pub cookie: [u8; 8],
-    /// Where, in bytes.
+    /// Offset in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// Length in bytes.
     pub length: u32,
 }
 
 impl Request {
-    /// Bytes of one.
+    /// Size in bytes.
     pub const SIZE: usize = 28;
 
-    /// Reads one.
+    /// Decodes a request.
     pub fn decode(bytes: [u8; Self::SIZE]) -> Result<Self, WordError> {
         let found = number!(u32, bytes, 0);
         if found != 0x2560_9513 {
@@ -323,20 +322,20 @@ impl Request {
     }
 }
 
-/// Why a request failed, in the protocol's numbers.
+/// NBD error numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errno {
     /// The export is read-only.
     Permission = 1,
     /// The device failed.
     Io = 5,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid = 22,
-    /// It passes the end.
+    /// The request exceeds the export.
     NoSpace = 28,
 }
 
-/// The answer to a request; what was read follows it.
+/// The header of a reply; read data follows it.
 pub fn reply(cookie: [u8; 8], result: Result<(), Errno>) -> [u8; 16] {
     let mut out = [0; 16];
     out[..4].copy_from_slice(&0x6744_6698_u32.to_be_bytes());

@@ -1,4 +1,4 @@
-//! A server and clients that know exactly what they send.
+//! A server answers clients that are byte-exact.
 
 #[allow(dead_code)]
 use std::fs;
@@ -55,7 +55,7 @@ impl Server {
         self.dir.path().join("socket")
     }
 
-    /// How often each was asked of the device.
+    /// Number of device requests by type.
     fn counts(&self) -> [u64; 4] {
         let ledger = self.gauge.report().ledger;
         [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard]
@@ -72,7 +72,7 @@ impl Server {
 struct Client(UnixStream);
 
 impl Client {
-    /// Says hello.
+    /// Connects and sends the client's flags.
     fn connect(socket: &Path, flags: u32) -> Self {
         let mut client = Client(UnixStream::connect(socket).unwrap());
         assert_eq!(client.take(18), *b"NBDMAGICIHAVEOPT\0\x03");
@@ -80,7 +80,7 @@ impl Client {
         client
     }
 
-    /// Says hello and goes to requests.
+    /// Connects, negotiates and continues with requests.
     fn ready(socket: &Path) -> Self {
         let mut client = Self::connect(socket, 3);
         client.option(7, &[0, 0, 0, 0, 0, 0]);
@@ -120,7 +120,7 @@ impl Client {
         self.0.write_all(&out).unwrap();
     }
 
-    /// The error number and, if there is none, as many bytes.
+    /// The error number, or `length` bytes of data.
     fn reply(&mut self, length: u32) -> Result<Vec<u8>, u32> {
         let head = self.take(16);
         assert_eq!((&head[..4], &head[8..]), (&[0x67, 0x44, 0x66, 0x98][..], &b"a cookie"[..]));
@@ -141,7 +141,7 @@ impl Client {
     }
 
     fn closed(&mut self) {
-        // Unread words of ours make it a reset.
+        // Unread bytes from us turn the close into a reset.
         match self.0.read(&mut [0]) {
             Ok(n) => assert_eq!(n, 0),
             Err(e) => assert_eq!(e.kind(), ErrorKind::ConnectionReset),
@@ -150,7 +150,7 @@ impl Client {
 }
 
 #[test]
-fn a_client_learns_what_the_disk_is_and_what_it_cannot_do() {
+fn a_client_learns_size_and_capabilities_of_the_disk() {
     let server = Server::start();
     let mut client = Client::connect(&server.socket(), 3);
     client.option(3, &[]);
@@ -196,7 +196,7 @@ fn a_client_learns_what_the_disk_is_and_what_it_cannot_do() {
 }
 
 #[test]
-fn every_request_costs_what_it_asks_for() {
+fn every_request_has_its_own_cost() {
     let server = Server::start();
     let mut client = Client::ready(&server.socket());
     let block = BLOCK as u64;
@@ -236,7 +236,7 @@ fn every_request_costs_what_it_asks_for() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_and_the_next_request_is_served() {
+fn an_impossible_request_is_refused_and_the_next_one_is_served() {
     const INVALID: Result<Vec<u8>, u32> = Err(22);
     const NO_SPACE: Result<Vec<u8>, u32> = Err(28);
     let server = Server::start();
@@ -257,7 +257,7 @@ fn what_cannot_be_done_is_refused_and_the_next_request_is_served() {
         assert_eq!(client.ask(unknown, 0, 0, 0), INVALID, "{unknown}");
     }
     assert_eq!(server.counts(), [0; 4], "what is refused costs nothing");
-    // More than a request may carry: taken, not kept.
+    // Longer than a request may be: read and dropped.
     let long = (1 << 25) + 1;
     client.send(WRITE, 0, 0, long, &[]);
     client.0.write_all(&vec![9; long as usize]).unwrap();
@@ -267,7 +267,7 @@ fn what_cannot_be_done_is_refused_and_the_next_request_is_served() {
 }
 
 #[test]
-fn a_bad_client_is_cut_off_and_the_others_go_on() {
+fn a_bad_client_is_cut_off_and_other_clients_go_on() {
     let server = Server::start();
     let mut good = Client::ready(&server.socket());
     let bad: [&dyn Fn() -> Client; 5] = [
@@ -279,7 +279,7 @@ fn a_bad_client_is_cut_off_and_the_others_go_on() {
             c
         },
         &|| {
-            // A gigabyte of data with an option.
+            // An option with a gigabyte of data.
             let mut c = Client::connect(&server.socket(), 3);
             c.0.write_all(b"IHAVEOPT\0\0\0\x07\x40\0\0\0").unwrap();
             c
@@ -294,7 +294,7 @@ fn a_bad_client_is_cut_off_and_the_others_go_on() {
         bad().closed();
         assert_eq!(good.ask(READ, 0, 0, 1), Ok(vec![0]));
     }
-    // Some break off in the middle of a word, of data, of an answer.
+    // Clients that disconnect in the middle of a message, of data, of an answer.
     let mut c = Client::ready(&server.socket());
     c.send(WRITE, 0, 0, 1000, &[1; 999]);
     drop(c);
@@ -309,7 +309,7 @@ fn a_bad_client_is_cut_off_and_the_others_go_on() {
 }
 
 #[test]
-fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
+fn clients_beyond_the_limit_are_refused_until_one_leaves() {
     let server = Server::start();
     let mut clients: Vec<Client> = (0..32).map(|_| Client::ready(&server.socket())).collect();
     let mut more = Client::connect(&server.socket(), 3);
@@ -319,7 +319,7 @@ fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
     assert_eq!(refused, (1 << 31) + 2, "{why}");
     assert!(why.contains("32 clients are connected") && why.contains("disconnect one"), "{why}");
     more.closed();
-    // An old client, to which nothing can be said.
+    // An old client, to which no error can be reported.
     let mut old = Client::connect(&server.socket(), 3);
     old.option(1, &[]);
     old.closed();
@@ -327,16 +327,16 @@ fn more_clients_than_there_is_room_for_are_sent_away_until_one_leaves() {
     let mut last = clients.pop().unwrap();
     last.send(DISCONNECT, 0, 0, 0, &[]);
     last.closed();
-    // Off the list before it is closed.
+    // The client leaves the list before its connection is closed.
     assert_eq!(Client::ready(&server.socket()).ask(READ, 0, 0, 1), Ok(vec![0]));
     server.end();
 }
 
-/// Times that a test can wait for, and that a busy machine keeps.
+/// Time limits short enough for a test, and long enough for a busy machine.
 const SHORT: Patience = Patience { handshake: Duration::from_millis(700), transfer: Duration::from_millis(700) };
 
 #[test]
-fn silent_clients_keep_nobody_out() {
+fn silent_clients_block_no_other_client() {
     let server = Server::start();
     let silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(server.socket()).unwrap()).collect();
     assert_eq!(Client::ready(&server.socket()).ask(READ, 0, 0, 1), Ok(vec![0]));
@@ -349,7 +349,7 @@ fn the_time_to_settle_runs_out_though_a_byte_comes_now_and_then() {
     let server = Server::patient(SHORT);
     let mut slow = Client::connect(&server.socket(), 3);
     slow.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    // A long option, of which a byte comes each time.
+    // A long option that arrives byte by byte.
     slow.0.write_all(&[&b"IHAVEOPT"[..], &[0, 0, 0, 99], &[0, 0, 0x10, 0]].concat()).unwrap();
     let ended = (0..100).any(|_| {
         let gone = slow.0.write_all(&[0]).is_err();
@@ -379,7 +379,7 @@ fn a_client_may_be_silent_between_requests_and_not_within_one() {
 fn a_client_that_takes_no_answer_is_cut_off() {
     let server = Server::patient(SHORT);
     let mut deaf = Client::ready(&server.socket());
-    // More answers than a socket holds, of which none is read.
+    // More answers than a socket buffers, and the client reads none.
     deaf.0.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     for _ in 0..1000 {
         let mut out = vec![0x25, 0x60, 0x95, 0x13, 0, 0, 0, 0];
@@ -394,7 +394,7 @@ fn a_client_that_takes_no_answer_is_cut_off() {
             }
         }
     }
-    // What was answered until then, and then the end.
+    // The answers until then, followed by the end of the stream.
     let mut left = Vec::new();
     let _ = deaf.0.read_to_end(&mut left);
     assert!(left.len() < 1000 * BYTES as usize, "all was answered");
@@ -402,7 +402,7 @@ fn a_client_that_takes_no_answer_is_cut_off() {
 }
 
 #[test]
-fn what_one_connection_wrote_another_reads() {
+fn one_connection_reads_the_data_of_another() {
     let server = Server::start();
     let (mut one, mut two) = (Client::ready(&server.socket()), Client::ready(&server.socket()));
     one.write(0, 100, b"hello").unwrap();
@@ -410,7 +410,7 @@ fn what_one_connection_wrote_another_reads() {
     let threads: Vec<_> = (0..4u8)
         .map(|n| {
             let mut client = Client::ready(&server.socket());
-            // All in the same blocks, each in parts of its own.
+            // All threads write to the same blocks, each to its own part.
             thread::spawn(move || {
                 for at in 0..64u64 {
                     client.write(0, at * 512 + u64::from(n) * 128, &[n + 1; 128]).unwrap();
@@ -427,7 +427,7 @@ fn what_one_connection_wrote_another_reads() {
 }
 
 #[test]
-fn a_server_ends_though_clients_stay_and_say_nothing() {
+fn a_server_ends_although_silent_clients_stay() {
     let server = Server::start();
     let silent = UnixStream::connect(server.socket()).unwrap();
     let mut ready = Client::ready(&server.socket());
@@ -439,11 +439,11 @@ fn a_server_ends_though_clients_stay_and_say_nothing() {
 }
 
 #[test]
-fn a_socket_belongs_to_its_user_and_is_replaced_only_if_nobody_listens() {
+fn a_socket_belongs_to_its_user_and_is_replaced_only_without_a_listener() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     let place = Address::Unix(path.clone());
-    // Left behind by a server that was killed.
+    // Left behind by a killed server.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let listener = Listener::bind(&place).unwrap();
@@ -457,7 +457,7 @@ fn a_socket_belongs_to_its_user_and_is_replaced_only_if_nobody_listens() {
     assert_eq!(fs::read(&path).unwrap(), b"precious");
     fs::remove_file(&path).unwrap();
 
-    // Somebody put a socket of their own in its place: not ours to remove.
+    // Another program replaced the socket: the listener must not remove it.
     let listener = Listener::bind(&place).unwrap();
     fs::remove_file(&path).unwrap();
     let theirs = UnixListener::bind(&path).unwrap();

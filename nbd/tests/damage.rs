@@ -1,4 +1,4 @@
-//! Whatever bytes a client sends, it is answered in whole words or not at all.
+//! Whatever bytes a client sends, the server sends whole messages or nothing.
 
 // Its other tests use more of it.
 #[allow(dead_code)]
@@ -6,7 +6,7 @@ use device::rng::Rng;
 
 use crate::drivers;
 
-/// A conversation in which everything is asked once.
+/// A session with every kind of request.
 fn sensible() -> Vec<u8> {
     let mut out = vec![0, 0, 0, 3];
     let mut option = |number: u32, data: &[u8]| {

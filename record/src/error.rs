@@ -1,54 +1,54 @@
-//! What can be wrong with a recording.
+//! What can be wrong with a recording?
 
 use crate::Kind;
 
-/// A recording that cannot be made or read.
+/// A recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
-    /// The host failed.
+    /// I/O on the host failed.
     #[error("at byte {at}: {source}")]
     Io {
-        /// Where in the recording.
+        /// Offset in the recording.
         at: u64,
-        /// What the host said.
+        /// The host's error.
         source: std::io::Error,
     },
-    /// Something else.
+    /// Another kind of file.
     #[error("not a recording: it does not begin with \"JouleRec\"")]
     NotARecording,
-    /// Made by a later version.
+    /// Written by a later version.
     #[error("version {found} of the format; this program reads versions up to {known}")]
     Version {
-        /// The version it has.
+        /// The version found.
         found: u16,
-        /// The last version that can be read.
+        /// The last supported version.
         known: u16,
     },
-    /// A recording of something else than asked for.
+    /// A recording of another kind than expected.
     #[error("a recording of {found}, but one of {asked} is needed")]
     Kind {
-        /// What it is of.
+        /// The kind found.
         found: Kind,
-        /// What was asked for.
+        /// The kind expected.
         asked: Kind,
     },
-    /// Bytes that no writer wrote.
+    /// Bytes that no writer produces.
     #[error("damaged at byte {at}: {what}; the {records} records before it are intact")]
     Damaged {
-        /// Where in the recording.
+        /// Offset in the recording.
         at: u64,
-        /// What is wrong there.
+        /// What is wrong.
         what: &'static str,
-        /// How many records were read before.
+        /// Records read before it.
         records: u64,
     },
-    /// It has no end: whoever wrote it was interrupted.
+    /// The end is missing: the writer was interrupted.
     #[error("cut short at byte {at}: the end is missing after {records} intact records")]
     CutShort {
-        /// Where it stops.
+        /// Where it ends.
         at: u64,
-        /// How many records were read before.
+        /// Records read before it.
         records: u64,
     },
 }

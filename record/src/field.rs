@@ -1,12 +1,12 @@
-//! How is one value written in few bytes?
+//! How is a value encoded in few bytes?
 //!
-//! Numbers are LEB128: seven bits a byte, low ones first, the top bit says that more follow. Signed
-//! numbers are folded first (0, -1, 1, -2, ... become 0, 1, 2, 3, ...).
+//! Numbers are LEB128: seven bits per byte, low ones first; the top bit is set if more bytes follow. Signed numbers are
+//! first mapped to unsigned ones (0, -1, 1, -2, ... become 0, 1, 2, 3, ...).
 
-/// Bytes that are no such value, and why.
+/// Why bytes are not a valid encoding.
 pub(crate) type Broken = &'static str;
 
-/// What is left to read of a chunk.
+/// The unread rest of a chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
@@ -50,7 +50,7 @@ impl<'a> Input<'a> {
     }
 }
 
-pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn encode_number(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -58,11 +58,11 @@ pub(crate) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64) {
-    put_number(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
+pub(crate) fn encode_signed(out: &mut Vec<u8>, value: i64) {
+    encode_number(out, ((value << 1) ^ (value >> 63)).cast_unsigned());
 }
 
-/// The way from `from` to `to`, around the end of 64 bits if that is shorter.
+/// The signed distance from `from` to `to`, modulo 2^64.
 pub(crate) fn step(from: u64, to: u64) -> i64 {
     to.wrapping_sub(from).cast_signed()
 }
@@ -74,15 +74,15 @@ pub(crate) fn stepped(from: u64, by: i64) -> u64 {
 
 /// A value in a recording.
 pub(crate) trait Field: Sized {
-    fn put(&self, out: &mut Vec<u8>);
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken>;
+    fn encode(&self, out: &mut Vec<u8>);
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken>;
 }
 
 impl Field for u64 {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_number(out, *self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(out, *self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         input.number()
     }
 }
@@ -90,10 +90,10 @@ impl Field for u64 {
 macro_rules! small {
     ($($t:ty),*) => {$(
         impl Field for $t {
-            fn put(&self, out: &mut Vec<u8>) {
-                put_number(out, u64::from(*self));
+            fn encode(&self, out: &mut Vec<u8>) {
+                encode_number(out, u64::from(*self));
             }
-            fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+            fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
                 <$t>::try_from(input.number()?).map_err(|_| "a number too large for its place")
             }
         }
@@ -102,19 +102,19 @@ macro_rules! small {
 small!(u8, u16, u32);
 
 impl Field for i64 {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_signed(out, *self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_signed(out, *self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         input.signed()
     }
 }
 
 impl Field for bool {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         match input.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -124,39 +124,39 @@ impl Field for bool {
 }
 
 impl Field for Vec<u8> {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_number(out, self.len() as u64);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(out, self.len() as u64);
         out.extend_from_slice(self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
         let n = usize::try_from(input.number()?).map_err(|_| "a text longer than its chunk")?;
         Ok(input.bytes(n)?.to_vec())
     }
 }
 
 impl Field for String {
-    fn put(&self, out: &mut Vec<u8>) {
-        put_text(out, self);
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_text(out, self);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        String::from_utf8(Vec::get(input)?).map_err(|_| "a text that is no UTF-8")
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        String::from_utf8(Vec::decode(input)?).map_err(|_| "a text that is no UTF-8")
     }
 }
 
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
-    put_number(out, text.len() as u64);
+pub(crate) fn encode_text(out: &mut Vec<u8>, text: &str) {
+    encode_number(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
 impl<T: Field> Field for Option<T> {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.is_some().put(out);
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.is_some().encode(out);
         if let Some(value) = self {
-            value.put(out);
+            value.encode(out);
         }
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        Ok(if bool::get(input)? { Some(T::get(input)?) } else { None })
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        Ok(if bool::decode(input)? { Some(T::decode(input)?) } else { None })
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
     fn numbers_come_back_and_small_ones_are_short() {
         for n in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
             let mut out = Vec::new();
-            put_number(&mut out, n);
+            encode_number(&mut out, n);
             assert_eq!(out.len(), ((64 - n.leading_zeros()).max(1) as usize).div_ceil(7));
             assert_eq!(Input::new(&out).number(), Ok(n));
         }
         for n in [0, -1, 1, i64::MIN, i64::MAX] {
             let mut out = Vec::new();
-            put_signed(&mut out, n);
+            encode_signed(&mut out, n);
             assert_eq!(Input::new(&out).signed(), Ok(n));
         }
         for (a, b) in [(0, u64::MAX), (u64::MAX, 0), (5, 3)] {
@@ -189,7 +189,7 @@ mod tests {
         assert!(Input::new(&[0xff; 10]).number().is_err());
         let past = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2];
         assert!(Input::new(&past).number().is_err());
-        assert!(u8::get(&mut Input::new(&[0x80, 2])).is_err());
-        assert!(Vec::<u8>::get(&mut Input::new(&[5, 1, 2])).is_err());
+        assert!(u8::decode(&mut Input::new(&[0x80, 2])).is_err());
+        assert!(Vec::<u8>::decode(&mut Input::new(&[5, 1, 2])).is_err());
     }
 }

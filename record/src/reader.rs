@@ -1,4 +1,4 @@
-//! How is a recording read, however it was damaged?
+//! How is a recording read, even if damaged?
 
 use std::io::{self, Read};
 
@@ -9,20 +9,20 @@ use crate::{CHUNK_HEAD, Kind, MAGIC, MAX_CHUNK, MAX_SUBJECT, PLAIN, RecordError,
 /// Bytes before the subject: magic, version, kind, length.
 const HEAD: usize = 16;
 
-/// Reads a recording chunk by chunk; holds one. An open reader knows what the recording is of; the records are
+/// Reads a recording chunk by chunk, and holds one chunk. An open reader knows the recording's kind; the records are
 /// read by [`blocks::Events`](crate::blocks::Events) or [`calls::Events`](crate::calls::Events).
 pub struct Reader {
     input: Box<dyn Read + Send>,
     kind: Kind,
     version: u16,
     subject: Vec<u8>,
-    /// Where the next byte of `input` lies in the recording.
+    /// Offset of the next byte of `input` in the recording.
     at: u64,
-    /// Where the chunk begins in the recording.
+    /// Offset of the chunk in the recording.
     start: u64,
-    /// The chunk with its head, its payload as it was before it was compressed.
+    /// The chunk's header and decompressed payload.
     chunk: Vec<u8>,
-    /// The next byte of it to decode.
+    /// Position of the next byte to decode.
     next: usize,
     left: u32,
     records: u64,
@@ -30,7 +30,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads the beginning.
+    /// Reads the recording's header.
     pub fn new(input: impl Read + Send + 'static) -> Result<Self, RecordError> {
         let mut input: Box<dyn Read + Send> = Box::new(input);
         let mut head = vec![0; HEAD];
@@ -72,17 +72,17 @@ impl Reader {
         Ok(Reader { input, kind, version, subject, at, start: at, chunk, next, left, records, ended })
     }
 
-    /// What it is a recording of.
+    /// The recording's kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Whether it has the contents of what was written.
+    /// True if it has written contents.
     pub fn has_contents(&self) -> bool {
         self.version == WITH_CONTENTS
     }
 
-    /// What the writer said of its subject, if the recording is of this kind.
+    /// Decodes the header of the subject, if the recording is of this kind.
     pub(crate) fn subject<T>(
         &self,
         asked: Kind,
@@ -97,8 +97,8 @@ impl Reader {
         if input.left() > 0 { Err(damaged("more about the subject than there is to say")) } else { Ok(subject) }
     }
 
-    /// The next record, decoded by `decode`, which is told whether it is the first of its chunk. After an
-    /// error there is nothing more.
+    /// The next record, decoded by `decode`, whose flag is true for the first of a chunk. After an error the reader
+    /// returns nothing more.
     pub(crate) fn next<T>(
         &mut self,
         decode: impl FnOnce(&mut Input<'_>, bool) -> Result<T, Broken>,
@@ -128,7 +128,7 @@ impl Reader {
         }
     }
 
-    /// The records read so far make no sense together; there is nothing more.
+    /// The records read so far contradict each other; the reader returns nothing more.
     pub(crate) fn senseless(&mut self, what: Broken) -> RecordError {
         self.broken(self.next, what)
     }
@@ -139,8 +139,8 @@ impl Reader {
         self.damaged(in_chunk, what)
     }
 
-    /// Something is wrong with the chunk. The byte is that of the file; where payloads are compressed, no byte of the
-    /// file stands for one of a record, and the chunk's first is named.
+    /// An error in the chunk, with its offset in the file. In compressed payloads a record's bytes have no offset in
+    /// the file, so the chunk's first byte is reported.
     fn damaged(&self, in_chunk: usize, what: Broken) -> RecordError {
         let in_chunk = if self.has_contents() && in_chunk > CHUNK_HEAD { 0 } else { in_chunk };
         RecordError::Damaged { at: self.start + in_chunk as u64, what, records: self.records }
@@ -171,7 +171,7 @@ impl Reader {
             return Err(self.damaged(8, "a chunk is missing or there twice"));
         }
         if records > 0 && self.has_contents() {
-            // Whatever the frame says of itself, no more comes out of it than a payload may have.
+            // The output limit holds whatever size the frame declares.
             let payload = zstd::bulk::decompress(&self.chunk[CHUNK_HEAD..], MAX_CHUNK as usize);
             let payload = payload.map_err(|_| self.damaged(CHUNK_HEAD, "a chunk's compression"))?;
             self.chunk.truncate(CHUNK_HEAD);
@@ -207,7 +207,7 @@ impl Reader {
     }
 }
 
-/// Reads until `buf` is full or there is no more; says how much it was.
+/// Reads until `buf` is full or the input ends; returns the number of bytes.
 fn fill(input: &mut dyn Read, buf: &mut [u8], at: u64) -> Result<usize, RecordError> {
     let mut got = 0;
     while got < buf.len() {

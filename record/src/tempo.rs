@@ -1,19 +1,18 @@
-//! How much time passes between what is replayed?
+//! How much time passes between replayed records?
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock, VirtualClock};
 
-/// When a replay goes on to the next record.
+/// When a replay proceeds to the next record.
 #[derive(Debug, Clone)]
 pub enum Tempo {
-    /// At once.
+    /// Immediately.
     BackToBack,
-    /// Not before the time that had passed when it was recorded has passed on this clock, which is moved
-    /// forward for it.
+    /// When the recorded time has passed on this clock; the replay advances the clock.
     Virtual(Arc<VirtualClock>),
-    /// The same by the host's clock: it sleeps.
+    /// The same by the host's clock: the replay sleeps.
     Real(Arc<RealClock>),
 }
 
@@ -26,13 +25,13 @@ impl Tempo {
         }
     }
 
-    /// A replay that starts now.
+    /// Starts a replay now.
     pub fn start(&self) -> Started<'_> {
         Started { tempo: self, began: self.now(), first: None }
     }
 }
 
-/// A replay under way: what arrives first is due when it started.
+/// A running replay: its first record is due at the start.
 pub struct Started<'a> {
     tempo: &'a Tempo,
     began: Duration,
@@ -40,8 +39,8 @@ pub struct Started<'a> {
 }
 
 impl Started<'_> {
-    /// Waits until a record that arrived at `arrival` nanoseconds is due; returns when that was by the clock,
-    /// or `None` where nothing is waited for.
+    /// Waits until a record with this `arrival` (in nanoseconds) is due. Returns that time, or `None` if the tempo
+    /// never waits.
     pub fn due(&mut self, arrival: u64) -> Option<Duration> {
         let first = *self.first.get_or_insert(arrival);
         let at = self.began.saturating_add(Duration::from_nanos(arrival.saturating_sub(first)));

@@ -1,18 +1,18 @@
-//! How does a recording get into a file while it is made?
+//! How is a recording written while it is made?
 
 use std::io::{self, Write};
 
 use crate::{CHUNK_HEAD, Kind, MAGIC, PLAIN, WITH_CONTENTS};
 
-/// A chunk is written once it has so many bytes.
+/// A chunk is written when it has this many bytes.
 const FULL: usize = 48 << 10;
-/// The same where contents are recorded: the more, the better they compress. One more record of the longest kind
-/// ([`PART`](crate::calls::PART) bytes of contents) and what an incompressible payload grows by still fit.
+/// The same with contents: larger chunks compress better. One more record of the longest kind
+/// ([`PART`](crate::calls::PART) bytes of contents) and the growth of an incompressible payload still fit.
 const FULL_WITH_CONTENTS: usize = 640 << 10;
-/// zstd's own default: a program that is recorded waits while a chunk is compressed.
+/// zstd's default: the recorded program waits while a chunk is compressed.
 const LEVEL: i32 = 3;
 
-/// Writes a recording as it comes; holds at most one chunk.
+/// Writes a recording incrementally; holds at most one chunk.
 pub struct Writer {
     out: Box<dyn Write + Send>,
     chunk: Vec<u8>,
@@ -20,28 +20,28 @@ pub struct Writer {
     compressed: bool,
     in_chunk: u32,
     records: u64,
-    /// Why nothing is written any more.
+    /// The error that stopped the writing.
     failed: Option<io::Error>,
     ended: bool,
 }
 
 impl Writer {
-    /// Begins a recording of a subject; what `subject` says is the business of the kind.
+    /// Begins a recording; the encoding of `subject` depends on the kind.
     pub(crate) fn new(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
-        Writer::of(out, kind, subject, false)
+        Writer::begin(out, kind, subject, false)
     }
 
     /// The same for records with contents.
     pub(crate) fn with_contents(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
-        Writer::of(out, kind, subject, true)
+        Writer::begin(out, kind, subject, true)
     }
 
-    fn of(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8], compressed: bool) -> io::Result<Self> {
+    fn begin(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8], compressed: bool) -> io::Result<Self> {
         let mut head = Vec::with_capacity(20 + subject.len());
         head.extend_from_slice(&MAGIC);
         head.extend_from_slice(&if compressed { WITH_CONTENTS } else { PLAIN }.to_le_bytes());
         head.extend_from_slice(&kind.number().to_le_bytes());
-        // Subjects are a few numbers.
+        // Subjects are short.
         head.extend_from_slice(&(subject.len() as u32).to_le_bytes());
         head.extend_from_slice(subject);
         let crc = crc32fast::hash(&head);
@@ -51,8 +51,8 @@ impl Writer {
         Ok(Writer { out, chunk, compressed, in_chunk: 0, records: 0, failed: None, ended: false })
     }
 
-    /// Adds a record, written by `record` to the end of what it is given. It is told whether it is the
-    /// first of its chunk, where nothing may refer to the record before.
+    /// Adds a record, which `record` appends to its buffer. The flag is true for the first record of a chunk, which
+    /// must not refer to the record before.
     pub(crate) fn add(&mut self, record: impl FnOnce(&mut Vec<u8>, bool)) {
         if self.failed.is_some() || self.ended {
             return;
@@ -65,7 +65,7 @@ impl Writer {
         }
     }
 
-    /// How many records there are.
+    /// Number of records.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
@@ -96,7 +96,7 @@ impl Writer {
         self.in_chunk = 0;
     }
 
-    /// Writes the end; more records are ignored. The first failure since the beginning is reported here.
+    /// Writes the end; later records are ignored. Returns the first write error since the beginning.
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         if !self.ended {
             if self.in_chunk > 0 && self.failed.is_none() {
@@ -119,12 +119,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Nobody is left to tell; a recording without its end says so itself.
+        // An error cannot be reported here; the missing end shows it.
         let _ = self.finish();
     }
 }
 
-/// Over a chunk but for the place of the checksum.
+/// Checksum of a chunk without the checksum field.
 pub(crate) fn checksum(chunk: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&chunk[..CHUNK_HEAD - 4]);

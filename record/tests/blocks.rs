@@ -1,4 +1,4 @@
-//! Requests to a device, recorded, read and made again.
+//! Requests to a device are recorded, read and replayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::default()))
 }
 
-/// Random requests, some of which fail, each at its time; what a reader must find.
+/// Records random requests, some of which fail, at distinct times; also returns what a reader must find.
 fn record(requests: u64) -> (Sink, Vec<Event>) {
     let (sink, clock) = (Sink::default(), clock());
     let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock.clone(), CAUSES).expect("memory is never full");
@@ -31,7 +31,7 @@ fn record(requests: u64) -> (Sink, Vec<Event>) {
         let arrival = u64::try_from(clock.monotonic().as_nanos()).unwrap();
         let tag = Tag { cause: rng.below(3) as u8, owner: rng.below(2) * 77_000 };
         let blocks = 1 + rng.below(4);
-        // Half of them go on where the last ended; one may pass the end and fail.
+        // Half of them continue where the last one ended; one may pass the end and fail.
         let at = Lba(if rng.chance(1, 2) { next } else { rng.below(BLOCKS) });
         next = at.0 + blocks;
         let data = vec![rng.below(3) as u8; blocks as usize * BLOCK];
@@ -64,7 +64,7 @@ fn crc32fast_of(data: &[u8]) -> u32 {
 }
 
 #[test]
-fn what_was_asked_is_what_is_read() {
+fn recorded_requests_are_read_back() {
     let (sink, expected) = record(20_000);
     let events = Events::new(sink.reader()).expect("a recording of a device");
     assert_eq!(events.blocks(), BLOCKS);
@@ -93,8 +93,8 @@ fn a_replay_makes_the_same_requests_at_the_same_times() {
     assert_eq!(done.span, expected[expected.len() - 1].arrival - expected[0].arrival);
     dev.finish().expect("memory is never full");
 
-    // The time before the first request is nobody's. Contents are generated: another fingerprint, the same for
-    // the same.
+    // The time before the first request is not replayed. Contents are generated: other fingerprints, but equal for
+    // equal ones.
     let first = expected[0].arrival;
     let mut generated = std::collections::BTreeMap::new();
     let second = Events::new(again.reader()).expect("a recording of a device").map(|e| e.expect("whole"));
@@ -113,7 +113,7 @@ fn a_replay_makes_the_same_requests_at_the_same_times() {
 }
 
 #[test]
-fn a_long_request_is_made_in_parts_of_one_sequence() {
+fn a_long_request_is_split_into_parts_of_one_sequence() {
     let sink = Sink::default();
     let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock(), CAUSES).expect("memory is never full");
     let data = vec![1; 600 * BLOCK];

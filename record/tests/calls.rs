@@ -1,4 +1,4 @@
-//! Calls to a file system, recorded, read and made again on others.
+//! Calls to a file system are recorded, read and replayed on others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-fn on(fs: &dyn FileSystem, sink: &Sink) -> Replayed {
+fn replay_on(fs: &dyn FileSystem, sink: &Sink) -> Replayed {
     let events = Events::new(sink.reader()).expect("a recording of a file system");
     let (done, whole) = replay(events.root(), events, fs, &Tempo::BackToBack, |_| {});
     whole.expect("whole");
@@ -30,7 +30,7 @@ fn volume() -> Arc<Volume> {
     let (dev, clock) = (Arc::new(Counting::new(Memory::new(64 << 8))), clock());
     mkfs::format(&dev, &*clock, &mkfs::Options::modern()).expect("formats");
     let volume = Volume::mount(dev, clock, MountOptions::default()).expect("mounts");
-    // As empty as memory is.
+    // As empty as a memory file system.
     volume.rmdir(volume.root(), b"lost+found").expect("made with the volume");
     volume
 }
@@ -39,7 +39,7 @@ fn listing(fs: &dyn FileSystem) -> String {
     of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
 }
 
-/// Without what contents generated in place of others change.
+/// Removes what generated contents change.
 fn without_contents(listing: &str) -> String {
     let word = |w: &&str| !w.starts_with("hash=") && !w.starts_with("user.") && !w.starts_with("trusted.");
     listing.lines().map(|l| l.split(' ').filter(word).collect::<Vec<_>>().join(" ") + "\n").collect()
@@ -58,14 +58,14 @@ fn the_zoo_replayed_is_the_same_tree_with_other_contents() {
     let original = listing(fs.inner());
 
     let memory = MemFs::new(1 << 40);
-    let done = on(&memory, &sink);
+    let done = replay_on(&memory, &sink);
     assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
     assert!(done.calls > 1000 && done.written > 1 << 20, "{done:?}");
     let again = listing(&memory);
     assert_same(("recorded", &without_contents(&original)), ("replayed", &without_contents(&again)));
     assert_ne!(original, again, "contents are not recorded");
     let third = MemFs::new(1 << 40);
-    on(&third, &sink);
+    replay_on(&third, &sink);
     assert_same(("replayed", &again), ("replayed again", &listing(&third)));
 }
 
@@ -116,7 +116,7 @@ fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise(
         fs.symlink(Caller::default(), dir, b"to", b"file").expect("made");
         fs.link(file, root, &[b'l', b'0' + round]).expect("linked");
         if round % 3 == 0 {
-            // Its number is free again once it is forgotten.
+            // After the forget its number is free again.
             fs.unlink(dir, b"file").expect("there");
             fs.unlink(root, &[b'l', b'0' + round]).expect("there");
         }
@@ -127,7 +127,7 @@ fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise(
     assert_eq!(fs.lookup(root, b"nothing").map(drop), Err(vfs::Error::NotFound));
     let mut names = 0;
     let mut cookie = 0;
-    // In parts of seven, as a program with a small buffer would.
+    // Seven names at a time, like a program with a small buffer.
     loop {
         let mut taken = 0;
         fs.readdir(root, cookie, &mut |entry| {
@@ -150,14 +150,14 @@ fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise(
     let original = listing(fs.inner());
 
     let memory = MemFs::new(1 << 30);
-    let done = on(&memory, &sink);
+    let done = replay_on(&memory, &sink);
     assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
     assert_same(
         ("recorded on F2FS", &without_contents(&original)),
         ("replayed in memory", &without_contents(&listing(&memory))),
     );
     let other = volume();
-    let done = on(&*other, &sink);
+    let done = replay_on(&*other, &sink);
     assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
     assert_same(("replayed in memory", &listing(&memory)), ("replayed on F2FS", &listing(&*other)));
     other.unmount().expect("clean");
@@ -177,7 +177,7 @@ fn calls_are_read_as_they_were_made() {
     fs.tick().expect("nothing to do");
     drop(fs);
     let events: Vec<Event> = Events::new(sink.reader()).expect("of a file system").map(|e| e.expect("whole")).collect();
-    let value = Contents::of(b"value");
+    let value = Contents::fingerprint(b"value");
     let expected = [
         (
             5_000_000,
@@ -186,7 +186,12 @@ fn calls_are_read_as_they_were_made() {
         ),
         (
             6_000_000,
-            Call::Write { ino: root, offset: 1 << 40, contents: Contents::of(b"abc"), flags: WriteFlags::FROM_CACHE },
+            Call::Write {
+                ino: root,
+                offset: 1 << 40,
+                contents: Contents::fingerprint(b"abc"),
+                flags: WriteFlags::FROM_CACHE,
+            },
             Err(Failure::IsDirectory),
         ),
         (6_000_000, Call::Setxattr { ino, name: b"user.x".to_vec(), value, flags: XattrFlags::CREATE }, Ok(0)),
@@ -207,7 +212,7 @@ fn calls_are_read_as_they_were_made() {
 }
 
 #[test]
-fn what_ends_otherwise_is_counted_and_what_has_no_inode_left_out() {
+fn calls_with_another_result_are_counted_and_calls_without_an_inode_skipped() {
     let sink = Sink::default();
     let inner = Arc::new(MemFs::new(1 << 20));
     let before = inner.mknod(Caller::default(), inner.root(), b"before", &regular()).expect("made").attr.ino;
@@ -221,7 +226,7 @@ fn what_ends_otherwise_is_counted_and_what_has_no_inode_left_out() {
 
     let other = MemFs::new(1 << 20);
     other.mknod(Caller::default(), other.root(), b"new", &regular()).expect("made");
-    let done = on(&other, &sink);
+    let done = replay_on(&other, &sink);
     assert_eq!((done.calls, done.left_out, done.diverged), (2, 2, 2));
     let first = Divergence { record: 1, call: "Lookup", then: Ok(before.0), now: Err(Failure::NotFound) };
     assert_eq!(done.first_divergence, Some(first));
@@ -252,7 +257,7 @@ fn two_listings_of_one_directory_go_on_side_by_side() {
             fs.readdir(root, from, list).expect("a listing");
         }
     }
-    // From the middle of a listing, as a kernel does that had no room for all of its names.
+    // From the middle of a listing, like a kernel without room for all names.
     let (mut taken, mut middle) = (0, 0);
     let list = &mut |entry: vfs::DirEntry<'_>| {
         taken += 1;
@@ -264,7 +269,7 @@ fn two_listings_of_one_directory_go_on_side_by_side() {
     fs.readdir(root, 0, list).expect("a listing");
     fs.readdir(root, middle, &mut |_| Flow::Continue).expect("a listing");
     drop(fs);
-    let done = on(&*volume(), &sink);
+    let done = replay_on(&*volume(), &sink);
     assert_eq!((done.diverged, done.left_out, done.calls), (0, 0, 32), "{done:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Whatever happened to a recording, reading it ends in an answer that says where.
+//! However a recording is damaged, reading it ends, and an error gives the offset.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use vfs::FileSystem;
 use crate::drivers;
 use crate::sink::{Sink, counted};
 
-/// A recording of `n` requests and, if there are thousands, several chunks.
+/// A recording of `n` requests; thousands make several chunks.
 fn recording(n: u64) -> Vec<u8> {
     let sink = Sink::default();
     let clock = Arc::new(VirtualClock::new(Time::default()));
@@ -40,13 +40,13 @@ fn calls_recording() -> Vec<u8> {
     sink.bytes()
 }
 
-/// How many records are read, and the error after them.
+/// Number of records read, and the error after them.
 fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
     counted(Reader::new(Cursor::new(bytes.to_vec())).and_then(Events::new))
 }
 
 #[test]
-fn every_changed_byte_is_found_and_no_record_is_made_up() {
+fn every_changed_byte_is_detected_and_no_record_is_invented() {
     let good = recording(300);
     assert!(read(&good).1.is_none());
     for at in 0..good.len() {
@@ -54,7 +54,7 @@ fn every_changed_byte_is_found_and_no_record_is_made_up() {
         bad[at] ^= 1 << (at % 8);
         let (whole, error) = read(&bad);
         let error = error.unwrap_or_else(|| panic!("byte {at} was changed and nobody noticed"));
-        // The chunk is checked before its records are handed out.
+        // A chunk is checked before its records are returned.
         assert!(whole == 0 || whole == 300, "byte {at}: {whole} records, {error}");
         if let RecordError::Damaged { at: place, .. } | RecordError::CutShort { at: place, .. } = error {
             assert!(place <= good.len() as u64, "byte {at}: {error}");
@@ -63,7 +63,7 @@ fn every_changed_byte_is_found_and_no_record_is_made_up() {
 }
 
 #[test]
-fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
+fn a_recording_that_stops_anywhere_gives_complete_records_and_the_place() {
     let good = recording(12_000);
     let mut rng = Rng::new(2);
     let mut most = 0;
@@ -85,9 +85,9 @@ fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
 }
 
 #[test]
-fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
+fn a_missing_or_duplicate_chunk_is_detected() {
     let good = recording(12_000);
-    // Chunks one after the other: the length is in the first four bytes, the head takes twenty.
+    // Consecutive chunks: the first four bytes hold the length, the header has twenty.
     let mut chunks = Vec::new();
     let mut at = 16 + 3 + 4;
     while at < good.len() {
@@ -111,7 +111,7 @@ fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
 }
 
 #[test]
-fn other_files_are_told_from_recordings() {
+fn other_files_are_distinguished_from_recordings() {
     for bytes in [&b""[..], b"Joule", b"an ext4 volume, perhaps", &[0; 4096]] {
         assert!(matches!(read(bytes).1, Some(RecordError::NotARecording)), "{bytes:?}");
     }

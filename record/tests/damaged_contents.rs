@@ -1,4 +1,4 @@
-//! Whatever happened to a recording with contents, reading it ends in an answer that says where.
+//! However a recording with contents is damaged, reading it ends, and an error gives the offset.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::drivers;
 use crate::old_tree::{CHUNK_HEAD, change, chunks, clock, find, noise, old_tree, recorder, write};
 use crate::sink::{Sink, counted};
 
-/// A recording with several chunks of everything.
+/// A recording with several chunks of all kinds of records.
 fn recording() -> Vec<u8> {
     let (sink, mut rng) = (Sink::default(), Rng::new(5));
     let old = Arc::new(MemFs::new(1 << 30));
@@ -25,13 +25,13 @@ fn recording() -> Vec<u8> {
     sink.bytes()
 }
 
-/// How many records are read, and the error after them.
+/// Number of records read, and the error after them.
 fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
     counted(Reader::new(Cursor::new(bytes.to_vec())).and_then(Events::new))
 }
 
 #[test]
-fn damage_is_found_and_what_comes_before_it_read() {
+fn damage_is_detected_and_earlier_records_are_read() {
     let good = recording();
     let (all, error) = read(&good);
     assert!(error.is_none() && all > 100, "{all} {error:?}");
@@ -45,7 +45,7 @@ fn damage_is_found_and_what_comes_before_it_read() {
         let error = error.unwrap_or_else(|| panic!("byte {at} was changed and nobody noticed"));
         assert!(whole < all);
         if let RecordError::Damaged { at: place, .. } = error {
-            // The chunk it is in, or the beginning.
+            // The damaged chunk, or the header.
             let chunk = ends.iter().find(|(from, length)| (*from..from + CHUNK_HEAD + length).contains(&at));
             assert!(
                 chunk.is_none_or(|(from, length)| (*from..from + CHUNK_HEAD + length).contains(&(place as usize))),
@@ -62,7 +62,7 @@ fn damage_is_found_and_what_comes_before_it_read() {
     }
 }
 
-/// A chunk with a right checksum around a payload.
+/// A chunk with a valid checksum around a payload.
 fn chunk(payload: &[u8], records: u32, first: u64) -> Vec<u8> {
     let mut head = Vec::new();
     head.extend_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -83,7 +83,7 @@ fn a_forged_recording_gets_no_memory_and_no_sense() {
     let end = |records| chunk(&[], 0, records);
     let packed = |bytes: &[u8]| zstd::bulk::compress(bytes, 3).expect("memory");
     let part = |n: usize| {
-        // Part, at 0, took 0, n bytes (three of LEB128), answers 0.
+        // A part: at 0, took 0, n bytes (three of LEB128), result 0.
         let length = [(n & 127) as u8 | 128, (n >> 7 & 127) as u8 | 128, (n >> 14) as u8];
         [&[30, 0, 0][..], &length, &vec![b'p'; n], &[0]].concat()
     };
@@ -108,14 +108,14 @@ fn a_forged_recording_gets_no_memory_and_no_sense() {
         let error = error.unwrap_or_else(|| panic!("{name} was read")).to_string();
         assert!(whole == 0 && error.contains(says), "{name}: {error}");
     }
-    // A recording without contents has no word for them.
+    // A recording without contents has no records for them.
     let sink = Sink::default();
     drop(Recorder::new(Arc::new(MemFs::new(1 << 20)), sink.clone(), clock()).expect("memory is never full"));
     let plain = sink.bytes();
     let body = [chunk(&part(1 << 14), 1, 0), end(1)].concat();
     let error = read(&[&plain[..plain.len() - CHUNK_HEAD], &body].concat()).1.expect("refused").to_string();
     assert!(error.contains("unknown call"), "{error}");
-    // What later versions write is refused in one line.
+    // A later version is refused with an error.
     let mut later = good.clone();
     later[8] = 3;
     let error = read(&later).1.expect("refused").to_string();

@@ -1,4 +1,4 @@
-//! Recordings with contents: what was written and what was there before come back byte for byte.
+//! Recordings with contents restore written data and old state byte for byte.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,8 +20,8 @@ fn events(sink: &Sink) -> Events {
     Events::new(sink.reader()).expect("a recording of a file system")
 }
 
-/// Prepares `fs` by the recording and makes its calls.
-fn on(fs: &dyn FileSystem, sink: &Sink) -> (Prepared, Replayed) {
+/// Prepares `fs` from the recording and replays its calls.
+fn prepare_and_replay(fs: &dyn FileSystem, sink: &Sink) -> (Prepared, Replayed) {
     let all = events(sink);
     let (prepared, whole) = prepare(all.root(), all, fs, || ()).expect("room for it");
     whole.expect("whole");
@@ -36,7 +36,7 @@ fn volume(options: &mkfs::Options) -> Arc<Volume> {
     let (dev, clock) = (Arc::new(Counting::new(Memory::new(64 << 8))), clock());
     mkfs::format(&dev, &*clock, options).expect("formats");
     let volume = Volume::mount(dev, clock, MountOptions::default()).expect("mounts");
-    // As empty as memory is.
+    // As empty as a memory file system.
     volume.rmdir(volume.root(), b"lost+found").expect("made with the volume");
     volume
 }
@@ -59,14 +59,14 @@ fn the_zoo_replayed_is_the_same_tree_byte_for_byte() {
     fs.finish().expect("memory is never full");
     let original = listing(fs.inner());
     let memory = MemFs::new(1 << 40);
-    let (prepared, done) = on(&memory, &sink);
+    let (prepared, done) = prepare_and_replay(&memory, &sink);
     assert_eq!((prepared, done.generated), (Prepared::default(), 0));
     assert!(done.written > 1 << 20, "{done:?}");
     assert_same(("recorded", &original), ("replayed", &listing(&memory)));
 }
 
 #[test]
-fn what_was_there_before_is_there_again_on_every_file_system() {
+fn old_files_are_restored_on_every_file_system() {
     for (options, deltas) in [(mkfs::Options::modern(), false), (with_deltas(), true)] {
         let sink = Sink::default();
         let old = volume(&options);
@@ -77,29 +77,29 @@ fn what_was_there_before_is_there_again_on_every_file_system() {
         let original = listing(fs.inner());
 
         let memory = MemFs::new(1 << 40);
-        let (prepared, done) = on(&memory, &sink);
-        // One file is emptied before anything is written: what it held does not matter, and is not recorded.
+        let (prepared, done) = prepare_and_replay(&memory, &sink);
+        // One file is emptied before its first write: its old contents do not matter, and are not recorded.
         assert!(prepared.files > 15 && prepared.recorded > 500_000 && prepared.generated > 0, "{prepared:?}");
         assert_eq!(done.generated, 0);
         assert_same(("recorded", &original), ("replayed in memory", &listing(&memory)));
 
         let other = volume(&options);
-        on(&*other, &sink);
+        prepare_and_replay(&*other, &sink);
         assert_same(("recorded", &original), ("replayed on F2FS", &listing(&*other)));
         assert_eq!(other.counters.deltas.load(Relaxed) > 0, deltas);
         other.unmount().expect("clean");
 
-        // On a copy of what was there, nothing is made before.
+        // On a copy of the old state, nothing needs to be created.
         let copy = volume(&options);
         old_tree(&*copy, &mut Rng::new(5));
-        let (prepared, _) = on(&*copy, &sink);
+        let (prepared, _) = prepare_and_replay(&*copy, &sink);
         assert_eq!(prepared, Prepared::default());
         assert_same(("recorded", &original), ("replayed on a copy", &listing(&*copy)));
     }
 }
 
 #[test]
-fn a_program_made_up_at_random_leaves_the_same_bytes_wherever_its_recording_begins() {
+fn a_random_program_leaves_the_same_bytes_wherever_its_recording_begins() {
     let mut deltas = 0;
     for seed in 0..if std::env::var_os("JOULEFS_DEEP").is_some() { 60 } else { 12 } {
         let (mut rng, sink) = (Rng::new(seed), Sink::default());
@@ -110,9 +110,9 @@ fn a_program_made_up_at_random_leaves_the_same_bytes_wherever_its_recording_begi
         fs.finish().expect("memory is never full");
         let original = listing(fs.inner());
         let other = volume(&with_deltas());
-        // Of files that no recorded call changes, the recording has only the length: they are looked up by name here, so
-        // that they are there, and changed by one byte.
-        let (_, done) = on(&*other, &sink);
+        // For files that no recorded call changes, the recording has only the length. So each file is looked up here,
+        // and changed by one byte.
+        let (_, done) = prepare_and_replay(&*other, &sink);
         assert_eq!(done.generated, 0);
         assert_same(("recorded", &original), ("replayed", &listing(&*other)));
         deltas += other.counters.deltas.load(Relaxed);
@@ -121,7 +121,7 @@ fn a_program_made_up_at_random_leaves_the_same_bytes_wherever_its_recording_begi
 }
 
 #[test]
-fn threads_that_change_one_old_file_at_once_leave_it_as_it_is_replayed() {
+fn concurrent_changes_of_an_old_file_replay_to_the_same_contents() {
     let (sink, old) = (Sink::default(), volume(&with_deltas()));
     let (files, threads) = (24_u64, 6_u64);
     for n in 0..files {
@@ -136,7 +136,7 @@ fn threads_that_change_one_old_file_at_once_leave_it_as_it_is_replayed() {
             let fs = &fs;
             scope.spawn(move || {
                 for n in 0..files {
-                    // Each has a part of every file, and new files beside, which the others look for.
+                    // Each thread writes its part of every file, and creates files that the other threads look up.
                     let ino = find(fs, &format!("f{n}"));
                     write(fs, ino, thread * 3000 + n * 7, &[b'a' + thread as u8; 50]);
                     let name = |of: u64| format!("new{of}-{n}").into_bytes();
@@ -156,17 +156,17 @@ fn threads_that_change_one_old_file_at_once_leave_it_as_it_is_replayed() {
     });
     fs.finish().expect("memory is never full");
     let other = volume(&with_deltas());
-    let (prepared, done) = on(&*other, &sink);
+    let (prepared, done) = prepare_and_replay(&*other, &sink);
     assert_eq!((prepared.files, prepared.recorded, done.generated), (files, files * 20_000, 0));
     assert_same(("recorded", &listing(fs.inner())), ("replayed", &listing(&*other)));
 }
 
-/// Small changes to a few files, which are made, changed, renamed and removed.
+/// Small changes to a few files, which are created, changed, renamed and removed.
 fn nudge(fs: &dyn FileSystem, rng: &mut Rng, steps: u32) {
     let root = fs.root();
     let name = |n: u64| format!("n{n}").into_bytes();
     for n in 0..8 {
-        // Each is found once, and changed.
+        // Each is looked up once, and changed.
         if let Ok(entry) = fs.lookup(root, &name(n)) {
             write(fs, entry.attr.ino, 3, b"x");
             fs.forget(entry.attr.ino, 1);
@@ -186,7 +186,7 @@ fn nudge(fs: &dyn FileSystem, rng: &mut Rng, steps: u32) {
             0 => fs.unlink(root, &name(n)).expect("there"),
             1 => {
                 let to = name(rng.below(8));
-                // The kernel looks at both names first.
+                // The kernel first looks up both names.
                 if let Ok(there) = fs.lookup(root, &to) {
                     fs.forget(there.attr.ino, 1);
                 }
@@ -216,7 +216,7 @@ fn long_contents_are_split_below_the_limit_of_a_chunk_and_come_back_in_one_piece
     let mut written = Vec::new();
     let part = 256 << 10;
     for length in [0, 1, part - 1, part, part + 1, 640 << 10, (1 << 20) - 1, 1 << 20, (5 << 20) + 77, 3] {
-        // What does not compress is the longest.
+        // Incompressible data is the longest.
         let bytes = noise(&mut rng, length);
         write(&fs, ino, 7, &bytes);
         written.push(bytes);
@@ -237,19 +237,19 @@ fn long_contents_are_split_below_the_limit_of_a_chunk_and_come_back_in_one_piece
 }
 
 #[test]
-fn contents_that_are_too_long_are_recorded_by_length_and_a_replay_says_so() {
+fn contents_that_are_too_long_are_recorded_by_length_and_counted_in_a_replay() {
     let sink = Sink::default();
     let fs = recorder(Arc::new(MemFs::new(1 << 30)), &sink);
     let ino = fs.mknod(Caller::default(), fs.root(), b"a", &regular()).expect("made").attr.ino;
     write(&fs, ino, 0, &vec![1; 64 << 20]);
     write(&fs, ino, 0, &vec![2; (64 << 20) + 1]);
     drop(fs);
-    let (_, done) = on(&MemFs::new(1 << 30), &sink);
+    let (_, done) = prepare_and_replay(&MemFs::new(1 << 30), &sink);
     assert_eq!((done.written, done.generated), ((128 << 20) + 1, (64 << 20) + 1));
 }
 
 #[test]
-fn without_being_asked_for_no_contents_are_in_a_recording_and_its_version_is_the_old_one() {
+fn without_a_request_a_recording_has_no_contents_and_the_old_version() {
     let secret = b"nobody but the user's own files have this";
     let record = |contents: bool| {
         let sink = Sink::default();
@@ -273,7 +273,7 @@ fn without_being_asked_for_no_contents_are_in_a_recording_and_its_version_is_the
     let sink = record(true);
     let whole = sink.bytes();
     assert_eq!(whole[8..10], [2, 0]);
-    // Whoever looks at its beginning is told.
+    // The notice at the beginning warns readers.
     assert!(String::from_utf8_lossy(&whole[..200]).contains("contains the contents of the files"));
     let held = |event: Event| match event.call {
         Call::WasContents { bytes, .. } | Call::Write { contents: Contents::Given(bytes), .. } => bytes == secret,

@@ -1,41 +1,41 @@
-//! What did each owner cost, of all that a phase has?
+//! How much energy did a phase spend on each owner?
 //!
-//! A result names the owners that cost most ([`crate::result`]); this has every one, and how long requests took where a
-//! recording of them was replayed. It is in memory alone, for the rows that notebooks read: as text it would be many times as
-//! long as all the rest of a result.
+//! A result lists only the most expensive owners ([`crate::result`]). An account has all of them, and latencies if a
+//! recording was replayed. It exists only in memory, for the tables that notebooks read: as text it would be many times
+//! longer than the rest of a result.
 
 use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger};
 use trace::replay::blocks::Latency;
 
-/// What a component spent for an owner and a cause.
+/// Energy of a component for an owner and a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amount {
-    /// For whom; 0 is nobody in particular.
+    /// The owner; 0 for none.
     pub owner: u64,
-    /// Why.
+    /// The cause.
     pub cause: u8,
-    /// Who.
+    /// The component.
     pub component: Component,
-    /// How much.
+    /// The energy.
     pub energy: Energy,
 }
 
 /// The account of a phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Account {
-    /// In order of owner, cause and component; each once, and none of nothing. Empty where owners are not ours.
+    /// Sorted by owner, cause and component, without duplicates and zeroes. Empty if owners are unknown.
     amounts: Vec<Amount>,
-    /// The paths of those owners that are known.
+    /// Paths of owners, as far as known.
     pub names: BTreeMap<u64, String>,
-    /// How long requests or calls took, by kind, where they were recorded.
+    /// Latencies of recorded requests or calls, by type.
     pub latencies: Vec<Latency>,
 }
 
 impl Account {
-    /// Of everything in a ledger.
-    pub fn of(ledger: &Ledger) -> Self {
+    /// The account of a whole ledger.
+    pub fn from_ledger(ledger: &Ledger) -> Self {
         let amounts = ledger.amounts().map(|(purpose, part, energy)| Amount {
             owner: purpose.owner,
             cause: purpose.cause,
@@ -50,19 +50,19 @@ impl Account {
         self.amounts.chunk_by(|a, b| a.owner == b.owner).map(|of| of[0].owner)
     }
 
-    /// Says that nobody knows for whom it was.
+    /// Marks the owners as unknown.
     pub fn forget_owners(&mut self) {
         self.amounts.clear();
         self.names.clear();
     }
 
-    /// Its amounts; none where owners are not known.
+    /// The amounts; none if owners are unknown.
     pub fn amounts(&self) -> &[Amount] {
         &self.amounts
     }
 }
 
-/// In order of owner, cause and component; those of the same become one.
+/// Sorts by owner, cause and component, and adds up equal ones.
 pub(crate) fn added(amounts: impl Iterator<Item = Amount>) -> Vec<Amount> {
     let mut all: Vec<Amount> = amounts.filter(|a| a.energy != Energy::ZERO).collect();
     all.sort_unstable_by_key(|a| (a.owner, a.cause, a.component as u8));

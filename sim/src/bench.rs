@@ -1,5 +1,4 @@
-//! What stands on the table: a device with its meter and clock, a volume on it, and how a stretch of
-//! work on it is measured.
+//! How is work measured on a simulated device with meter, clock and volume?
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,26 +29,26 @@ use crate::witness::{Seen, Witness};
 type Metered = Simulated<Arc<dyn BlockDevice>>;
 type Stack = Host<Witness<Counting<Arc<Metered>>>>;
 
-/// Moments kept of how a phase's energy adds up.
+/// Number of energy samples per phase.
 const SAMPLES: u64 = 64;
 
-/// A simulated device with a clock of its own and, once formatted, a volume.
+/// A simulated device with its own clock and, after formatting, a volume.
 pub struct Bench {
     kind: Kind,
     clock: Arc<VirtualClock>,
     device: Arc<Metered>,
     counting: Arc<Stack>,
-    /// What the host keeps in memory, if it keeps anything, and what it was asked for.
+    /// The host's page cache, if any, and a count of the requests to it.
     memory: Option<Arc<Counting<PageCache<Arc<Stack>, Arc<dyn BlockDevice>>>>>,
     options: MountOptions,
-    /// What operations cost on the device.
+    /// Costs of operations on the device.
     prices: Prices,
     delta_costs: Costs,
     compress_costs: f2fs::compress::costs::Costs,
     mounted: Option<(Mounted, Arc<dyn Volume>)>,
 }
 
-/// Everything counted up to a moment.
+/// All counters at one moment.
 struct Reading {
     ledger: Ledger,
     counts: CountSnapshot,
@@ -57,7 +56,7 @@ struct Reading {
     at: Nanos,
 }
 
-/// Told of every step of a measured stretch of work.
+/// Called for every step of measured work.
 pub struct Recorder<'a> {
     bench: &'a Bench,
     from: &'a Reading,
@@ -68,20 +67,20 @@ pub struct Recorder<'a> {
 }
 
 impl Bench {
-    /// A device of a profile, of so many blocks, for F2FS, whose contents are made by
-    /// [`device::generate`] or else take the memory they take.
+    /// A device with this profile and this many blocks, for F2FS. Contents from [`device::generate`] take no memory;
+    /// others do.
     pub fn new(profile: &Profile, blocks: u64) -> Result<Self, SimError> {
-        Self::of(Kind::F2fs, profile, blocks)
+        Self::with_kind(Kind::F2fs, profile, blocks)
     }
 
-    /// The same for whichever file system.
-    pub fn of(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
+    /// The same for any file system.
+    pub fn with_kind(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, SimError> {
         let clock = aging::clock();
         let model = model::build(profile, blocks).map_err(|e| SimError::Parameters(e.to_string()))?;
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
-        let carries = Contents::of(&kind.reasons());
+        let carries = Contents::from_reasons(&kind.reasons());
         let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()), carries), carries));
         let prices = prices::of(profile);
         let delta_costs = Costs::of(profile);
@@ -99,7 +98,7 @@ impl Bench {
         })
     }
 
-    /// The device as a file system sees it.
+    /// The device as the file system sees it.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         match &self.memory {
             Some(memory) => memory.clone(),
@@ -107,34 +106,34 @@ impl Bench {
         }
     }
 
-    /// What was written, as it lies on the device.
+    /// The contents of the device.
     pub fn contents(&self) -> Arc<dyn BlockDevice> {
         self.device.contents().clone()
     }
 
-    /// From now on the host keeps so many blocks in memory that were read or written last.
+    /// From now on the host caches this many recently used blocks.
     pub fn keep_in_memory(&mut self, blocks: usize) {
         let cache = PageCache::new(self.counting.clone(), self.contents(), blocks);
         self.memory = Some(Arc::new(Counting::new(cache)));
     }
 
-    /// What the host was asked for by cause, whether it had it or not, and what of it the device was.
+    /// Requests by cause: those to the host's cache, and those that reached the device.
     pub fn asked(&self) -> (CountSnapshot, CountSnapshot) {
         let device = self.counting.inner().inner().snapshot();
         (self.memory.as_ref().map_or_else(|| device.clone(), |memory| memory.snapshot()), device)
     }
 
-    /// The clock everything runs by.
+    /// The clock.
     pub fn clock(&self) -> &Arc<VirtualClock> {
         &self.clock
     }
 
-    /// From now on requests of file contents are of at most so many blocks.
+    /// From now on requests of file contents have at most this many blocks.
     pub fn cut_requests_at(&self, blocks: Option<u64>) {
         self.counting.cut_at(blocks);
     }
 
-    /// What `work` asks of the device for contents of files, in order, and what it returns.
+    /// Runs `work`; returns its result and, in order, the requests for file contents that it made to the device.
     pub fn watch<T>(&self, work: impl FnOnce() -> Result<T, SimError>) -> Result<(T, Vec<Seen>), SimError> {
         self.counting.inner().begin();
         let out = work();
@@ -142,17 +141,17 @@ impl Bench {
         Ok((out?, seen))
     }
 
-    /// Switches a device without a volume off and on: nothing is in its memory afterwards.
+    /// Power-cycles a device without a volume, which clears its memory.
     pub fn switch_off_and_on(&self) -> Result<(), SimError> {
         Ok(self.device.power_cycle(Tag::default())?)
     }
 
-    /// Makes a volume and mounts it; `seed` gives it its identity.
+    /// Creates a volume with an identity drawn from `seed`, and mounts it.
     pub fn format(&mut self, seed: u64, options: impl Into<MountOptions>) -> Result<(), SimError> {
         self.format_with(seed, mkfs::Options::default().features, options)
     }
 
-    /// The same with these features, if it is F2FS.
+    /// The same with these features (F2FS only).
     pub fn format_with(
         &mut self,
         seed: u64,
@@ -164,14 +163,13 @@ impl Bench {
         self.mount()
     }
 
-    /// Brings the volume into the state of a recipe and measures what that took. The device ages with it:
-    /// everything is written through it, and it says how long that takes.
+    /// Ages the volume by a recipe and measures that. The device ages too: all writes pass through it, and its time is
+    /// used.
     pub fn age(&self, recipe: &str, seed: u64, progress: &Progress<'_>) -> Result<(Phase, Histogram), SimError> {
         self.age_around(recipe, seed, progress, &mut |_| Ok(()))
     }
 
-    /// The same, and does `something` when the first recipe of those that `recipe` comes after is carried out, as on a phone that
-    /// was just set up.
+    /// The same, but runs `something` after the first of the recipe's predecessors, as on a phone that was just set up.
     pub fn age_around(
         &self,
         recipe: &str,
@@ -193,7 +191,7 @@ impl Bench {
                         step += usize::from(!last.is_empty());
                         last.clone_from(&p.what);
                     }
-                    part.part(step, steps).at(p.done as f64 / p.total.max(1) as f64);
+                    part.part(step, steps).report(p.done as f64 / p.total.max(1) as f64);
                 })?;
                 written = done.bytes_written;
                 if n == 0 {
@@ -212,7 +210,7 @@ impl Bench {
         Ok((phase, Histogram::of_free_space(&free, "aged")))
     }
 
-    /// From now on the volume is mounted like this. It is unmounted and mounted as by [`restart`](Self::restart).
+    /// From now on the volume is mounted with these options. It is remounted as by [`restart`](Self::restart).
     pub fn mount_as(&mut self, options: impl Into<MountOptions>) -> Result<(), SimError> {
         self.options = self.of_this_device(options.into());
         self.restart(false)
@@ -237,8 +235,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Unmounts and mounts: nothing is in the host's memory afterwards. With `device`, the device was
-    /// switched off and on meanwhile, as when the phone is restarted: nothing is in its memory either.
+    /// Unmounts and mounts, which clears the host's memory. With `device`, the device is power-cycled too, like a phone
+    /// that restarts.
     pub fn restart(&mut self, device: bool) -> Result<(), SimError> {
         if let Some((_, volume)) = self.mounted.take() {
             volume.unmount()?;
@@ -252,7 +250,8 @@ impl Bench {
         self.mount()
     }
 
-    /// A program computes for so long and asks for nothing: its processor is busy, the board is awake, the device waits.
+    /// Simulates a program that computes and makes no requests: its processor is busy, the board is awake, the device
+    /// waits.
     pub fn think(&self, time: Nanos) {
         self.device.compute(time, Tag::default());
     }
@@ -262,18 +261,18 @@ impl Bench {
         self.mounted.as_ref().map(|(_, volume)| volume).ok_or(SimError::NoVolume)
     }
 
-    /// The volume, of which something is asked that only F2FS has.
+    /// The volume, for functions that only F2FS has.
     pub fn f2fs(&self) -> Result<&Arc<f2fs::Volume>, SimError> {
         let (mounted, _) = self.mounted.as_ref().ok_or(SimError::NoVolume)?;
         mounted.f2fs().ok_or(SimError::OnlyF2fs(self.kind))
     }
 
-    /// Its file system.
+    /// The file system.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The file of a name in the root, made if it is not there. It is referred to until the next restart.
+    /// A file in the root, created if missing. It stays referenced until the next restart.
     pub fn file(&self, name: &str) -> Result<Ino, SimError> {
         let fs = self.volume()?;
         match fs.lookup(fs.root(), name.as_bytes()) {
@@ -286,8 +285,7 @@ impl Bench {
         }
     }
 
-    /// Writes a file whole, in order, with what [`device::generate`] makes of `seed`, and makes it
-    /// durable.
+    /// Writes a whole file in order, with contents from [`device::generate`] and `seed`, and fsyncs it.
     pub fn write_whole(&self, ino: Ino, bytes: u64, seed: u64) -> Result<(), SimError> {
         let fs = self.volume()?;
         let mut piece = vec![0; 1 << 20];
@@ -307,9 +305,8 @@ impl Bench {
         }
     }
 
-    /// Measures `work`, which takes about so many `steps` and returns the bytes it asked for or gave.
-    /// What it did is on the phase, whatever memory still keeps back: work that means to pay for its
-    /// writes makes them durable.
+    /// Measures `work`, which takes about this many `steps` and returns the bytes it requested or processed. Data still
+    /// in memory is not counted: work that should pay for its writes must sync them.
     pub fn measure(
         &self,
         name: &str,
@@ -343,8 +340,7 @@ impl Bench {
         Ok(phase)
     }
 
-    /// The names of those owners whose inodes are in memory: looking for others would be work that is not
-    /// the experiment's.
+    /// Names of owners whose inodes are in memory: looking up others would add work to the measurement.
     fn names(&self, owners: impl Iterator<Item = u64>) -> BTreeMap<u64, String> {
         let Some((_, volume)) = &self.mounted else { return BTreeMap::new() };
         let named = |owner| match volume.owner_of(owner, Look::InMemory) {
@@ -357,7 +353,7 @@ impl Bench {
 }
 
 impl Recorder<'_> {
-    /// One step is done: what is due by the clock is done too, and now and then the meter is read.
+    /// Marks a step as done: runs due background work, and samples the meter at intervals.
     pub fn step(&mut self) -> Result<(), SimError> {
         if let Some((_, volume)) = &self.bench.mounted {
             volume.tick()?;
@@ -366,12 +362,12 @@ impl Recorder<'_> {
         let every = (self.steps / SAMPLES).max(1);
         if self.done.is_multiple_of(every) {
             self.sample();
-            self.progress.at(self.done as f64 / self.steps.max(1) as f64);
+            self.progress.report(self.done as f64 / self.steps.max(1) as f64);
         }
         Ok(())
     }
 
-    /// Nobody asks anything for so long, but for what the volume does by the clock; a step.
+    /// Idles for this long, except for due background work; counts as a step.
     pub fn wait(&mut self, how_long: Duration) -> Result<(), SimError> {
         self.bench.clock.advance(how_long);
         self.step()
@@ -388,7 +384,7 @@ impl Recorder<'_> {
     }
 }
 
-/// Blocks in so many mebibytes.
+/// Blocks in this many mebibytes.
 pub fn blocks_of_mib(mib: u64) -> u64 {
     mib.saturating_mul((1 << 20) / BLOCK as u64)
 }

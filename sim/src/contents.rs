@@ -1,16 +1,16 @@
 //! Which requests carry contents of files?
 //!
-//! The file system that makes them says so of each of its causes.
+//! The file system declares this for each of its causes.
 
 use vfs::Reason;
 
-/// The causes whose requests carry contents.
+/// The causes whose requests carry file contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contents([u64; 4]);
 
 impl Contents {
-    /// Of a file system with these reasons for its requests.
-    pub fn of(reasons: &[Reason]) -> Self {
+    /// The causes of a file system with these reasons.
+    pub fn from_reasons(reasons: &[Reason]) -> Self {
         let mut bits = [0; 4];
         for reason in reasons.iter().filter(|r| r.contents) {
             bits[usize::from(reason.number) / 64] |= 1 << (reason.number % 64);
@@ -18,7 +18,7 @@ impl Contents {
         Contents(bits)
     }
 
-    /// Whether requests of this cause do.
+    /// Whether requests with this cause carry file contents.
     pub fn has(&self, cause: u8) -> bool {
         self.0[usize::from(cause) / 64] & (1 << (cause % 64)) != 0
     }
@@ -31,9 +31,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exactly_the_causes_that_say_so_carry_contents() {
+    fn exactly_the_declared_causes_carry_contents() {
         for kind in Kind::ALL {
-            let (reasons, contents) = (kind.reasons(), Contents::of(&kind.reasons()));
+            let (reasons, contents) = (kind.reasons(), Contents::from_reasons(&kind.reasons()));
             assert!(reasons.iter().any(|r| r.contents) && reasons.iter().any(|r| !r.contents), "{kind}");
             for cause in 0..=u8::MAX {
                 let says = reasons.iter().any(|r| r.number == cause && r.contents);

@@ -1,62 +1,62 @@
-//! What can go wrong when something is simulated.
+//! What can go wrong in a simulation?
 
 use device::energy::profile::ProfileError;
 use volume::{Kind, MakeError, MountError, OptionError};
 
 use crate::aging::AgeError;
 
-/// A simulation that failed.
+/// Why a simulation failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimError {
-    /// The device's profile is not what it should be.
+    /// The device's profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
     /// The device cannot be simulated.
     #[error(transparent)]
     Model(#[from] device::model::TooLarge),
-    /// The parameters are not what the kind of work asks for.
+    /// The parameters do not suit the kind of work.
     #[error("parameters: {0}")]
     Parameters(String),
-    /// The volume cannot be made.
+    /// The volume cannot be created.
     #[error(transparent)]
     Mkfs(#[from] MakeError),
-    /// The volume cannot be brought into the state asked for.
+    /// The volume cannot be aged.
     #[error(transparent)]
     Age(#[from] AgeError),
     /// The volume cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("file system: {0}")]
     Fs(#[from] vfs::Error),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] device::DeviceError),
-    /// An option that a volume is to be mounted with.
+    /// A mount option is invalid.
     #[error("options: {0}")]
     Option(#[from] OptionError),
-    /// Work that asks a volume of something that another file system has not.
+    /// The work needs a function that only F2FS has.
     #[error("a {0} volume: this work needs F2FS")]
     OnlyF2fs(Kind),
-    /// Work on a volume before there is one.
+    /// There is no volume yet.
     #[error("no volume was made on the device")]
     NoVolume,
-    /// A file does not hold what was written into it.
+    /// A file does not hold what was written.
     #[error("{file}: does not contain what was written, from byte {at} on")]
     Contents {
         /// The file.
         file: String,
-        /// Where what was read begins.
+        /// Offset of the read.
         at: u64,
     },
-    /// The work that was measured failed for a reason of its own.
+    /// The measured work failed for its own reason.
     #[error(transparent)]
     Work(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl SimError {
-    /// Parameters or a device that no work can be done with, whatever the machine it is to be done on.
+    /// True if the error is in the parameters or the device, independent of the machine.
     pub fn is_of_parameters(&self) -> bool {
         match self {
             SimError::Parameters(_) | SimError::Model(_) | SimError::Option(_) | SimError::OnlyF2fs(_) => true,

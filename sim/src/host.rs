@@ -1,8 +1,8 @@
-//! How large are the requests a host makes?
+//! How large are a host's requests?
 //!
-//! A file system hands over runs as long as they lie together; a host cuts them: a program that writes
-//! 4 KiB directly makes requests of 4 KiB wherever they land. [`Host`] cuts requests of file contents;
-//! the file system's own go through as they are.
+//! A file system passes on contiguous runs as one request; a host splits them: a program that writes 4 KiB directly
+//! makes requests of 4 KiB wherever they land. [`Host`] splits requests of file contents, and passes on the file
+//! system's own unchanged.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +11,7 @@ use device::{BLOCK, BlockDevice, Lba, Result, Tag};
 
 use crate::contents::Contents;
 
-/// A device whose host makes requests of at most so many blocks of file contents.
+/// A device whose host limits requests of file contents to a number of blocks.
 pub struct Host<D> {
     inner: D,
     contents: Contents,
@@ -19,22 +19,22 @@ pub struct Host<D> {
 }
 
 impl<D: BlockDevice> Host<D> {
-    /// A host that cuts nothing.
+    /// A host without a limit.
     pub fn new(inner: D, contents: Contents) -> Self {
         Host { inner, contents, most: AtomicU64::new(u64::MAX) }
     }
 
-    /// The device below.
+    /// The device underneath.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// From now on requests of file contents have at most so many blocks; without a number they are not cut.
+    /// From now on requests of file contents have at most this many blocks; `None` removes the limit.
     pub fn cut_at(&self, blocks: Option<u64>) {
         self.most.store(blocks.map_or(u64::MAX, |b| b.max(1)), Relaxed);
     }
 
-    /// Bytes of the longest request, if requests of this tag are cut.
+    /// Largest request in bytes for this tag, if limited.
     fn longest(&self, tag: Tag) -> Option<usize> {
         let most = self.most.load(Relaxed);
         let cut = self.contents.has(tag.cause) && most != u64::MAX;
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn contents_are_cut_and_arrive_whole_and_nodes_are_not_cut() {
-        let host = Host::new(Counting::new(Memory::new(64)), Contents::of(&Cause::reasons()));
+        let host = Host::new(Counting::new(Memory::new(64)), Contents::from_reasons(&Cause::reasons()));
         host.cut_at(Some(3));
         let data: Vec<u8> = (0..8 * BLOCK).map(|i| (i / BLOCK) as u8 + 1).collect();
         let parts: Vec<&[u8]> = data.chunks(2 * BLOCK).collect();

@@ -1,18 +1,18 @@
-//! What does it cost to do this work on that device, from this state of the volume?
+//! What does this work cost on that device, starting from this state of the volume?
 //!
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it; [`typed`]: segments with
 //!   holes of given sizes.
-//! * [`mod@bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device;
-//!   [`contents`]: which carry contents of files; [`progress`]: how far work is.
-//! * [`traces`]: recordings, on simulated devices and volumes.
-//! * [`result`]: what was spent, and how long it took; [`account`]: for each owner; [`flame`]: by directory, file, cause and
-//!   component, as stacks and as a picture; [`words`]: sizes and times as people read them.
-//! * [`mod@file_calls`]: reads and writes of one file, and what they cost; [`prices`]: what requests cost by such a table.
+//! * [`mod@bench`]: device, meter, clock and volume; [`host`]: request sizes; [`witness`]: requests that reach the
+//!   device; [`contents`]: requests that carry file contents; [`progress`]: progress of a job.
+//! * [`traces`]: replay of recordings on simulated devices and volumes.
+//! * [`result`]: energy and time spent; [`account`]: by owner; [`flame`]: by directory, file, cause and component, as
+//!   stacks and as a picture; [`words`]: sizes and times as text.
+//! * [`error`]: why a simulation failed.
 //! * [`fit`]: a profile's prices from measured rows; [`differential`]: what each component spent, from measured runs.
 //! * [`recording`]: what is in a recording, as a page; [`mod@page`] and [`plots`]: its frame and its plots.
 //! * [`error`]: why it failed.
 //!
-//! Left out: what is compared with what, and with which published numbers (`lab`).
+//! Left out: comparisons of policies and with published numbers (`lab`).
 #![forbid(unsafe_code)]
 
 pub mod account;
@@ -36,5 +36,5 @@ pub mod typed;
 pub mod witness;
 pub mod words;
 
-/// What options, plans and results call cleaning in the background that does not take place.
+/// Name of "no background cleaning" in options, plans and results.
 pub const NOBODY: &str = "none";

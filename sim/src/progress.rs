@@ -1,7 +1,6 @@
-//! How far a job is.
+//! How far is a job?
 
-/// How far a job is, for a display. Parts of the job tell their own way through
-/// [`Progress::part`].
+/// The progress of a job, for a display. A part of the job reports through [`Progress::part`].
 pub struct Progress<'a> {
     tell: &'a (dyn Fn(f64) + Sync),
     from: f64,
@@ -9,19 +8,19 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// From nothing to all of a job.
+    /// The progress of a whole job.
     pub fn new(tell: &'a (dyn Fn(f64) + Sync)) -> Self {
         Progress { tell, from: 0.0, span: 1.0 }
     }
 
-    /// Part `n` of `of` equal ones.
+    /// The progress of part `n` of `of` equal parts.
     pub fn part(&self, n: usize, of: usize) -> Progress<'a> {
         let span = self.span / of.max(1) as f64;
         Progress { tell: self.tell, from: self.from + span * n as f64, span }
     }
 
-    /// So much of it is done, 0 to 1.
-    pub fn at(&self, share: f64) {
+    /// Reports the share that is done, 0 to 1.
+    pub fn report(&self, share: f64) {
         (self.tell)(self.from + self.span * share.clamp(0.0, 1.0));
     }
 }

@@ -80,7 +80,7 @@ fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, PlotError> {
             .into_iter()
             .map(|pages| {
                 let sizes = [pages * s.geometry.page_bytes, pages.saturating_mul(s.covers_bytes)].map(bytes);
-                let counts = curves.iter().flat_map(|(_, c)| [c.at(pages).reads, c.at(pages).writes]);
+                let counts = curves.iter().flat_map(|(_, c)| [c.costs_at(pages).reads, c.costs_at(pages).writes]);
                 std::iter::once(pages.to_string()).chain(sizes).chain(counts.map(|n| n.to_string())).collect()
             })
             .collect();

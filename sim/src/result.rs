@@ -1,6 +1,6 @@
-//! What came out of a stretch of work: what was spent, by whom and for what, and how long it took.
+//! What did a piece of work cost: how much energy, for which owner and cause, and how long did it take?
 //!
-//! Results hold whole picojoules and nanoseconds, and nothing of the machine or the moment they were made.
+//! Results hold whole picojoules and nanoseconds, and nothing about the machine or the time of the run.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +15,16 @@ use crate::account::{self, Account, Amount};
 /// Counts by class.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// Of what.
+    /// Subject.
     pub name: String,
-    /// What is counted.
+    /// Unit of the counts.
     pub unit: String,
     /// Classes and counts, in order.
     pub bars: Vec<(String, u64)>,
 }
 
 impl Histogram {
-    /// Pieces of free space by size, as bars.
+    /// A histogram of free-space pieces by size.
     pub fn of_free_space(free: &FreeFragments, when: &str) -> Self {
         let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
         Histogram {
@@ -46,52 +46,52 @@ pub struct Measure {
     pub unit: String,
 }
 
-/// What a part spent for a cause.
+/// Energy of a part for a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spending {
-    /// Why.
+    /// The cause.
     pub cause: u8,
-    /// Who.
+    /// The part.
     pub part: Part,
-    /// How much.
+    /// The energy.
     pub energy: Energy,
 }
 
-/// What a part spent for a cause and an inode.
+/// Energy of a part for a cause and an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owned {
-    /// For whom.
+    /// The inode.
     pub owner: u64,
-    /// Why.
+    /// The cause.
     pub cause: u8,
-    /// Who.
+    /// The part.
     pub part: Part,
-    /// How much.
+    /// The energy.
     pub energy: Energy,
 }
 
-/// What [`Phase::files`] says of an inode that is gone.
+/// Value in [`Phase::files`] for a deleted inode.
 pub const DELETED: &str = "deleted";
 
-/// What a kind of operation cost.
+/// Cost of a type of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationCost {
-    /// The kind.
+    /// The type.
     pub operation: Operation,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// How much, all together.
+    /// Their total energy.
     pub energy: Energy,
 }
 
-/// Blocks that went over the link for a cause.
+/// Blocks transferred over the link for a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Why.
+    /// The cause.
     pub cause: u8,
-    /// Requests that read.
+    /// Read requests.
     pub reads: u64,
-    /// Requests that wrote.
+    /// Write requests.
     pub writes: u64,
     /// Blocks read.
     pub blocks_read: u64,
@@ -99,98 +99,98 @@ pub struct Traffic {
     pub blocks_written: u64,
 }
 
-/// What was spent up to a moment.
+/// Energy spent up to a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Since the phase began.
+    /// Time since the phase began.
     pub at: Nanos,
     /// By component, in the order of [`Component::ALL`].
     pub spent: [Energy; Component::ALL.len()],
 }
 
-/// What a phase is for.
+/// Purpose of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stage {
-    /// Brings the volume into the state that is asked about.
+    /// Brings the volume into the initial state.
     Preparation,
-    /// What is asked about.
+    /// Is the subject of the experiment.
     #[default]
     Measured,
-    /// The work after it, the same for all.
+    /// Work after it, the same for all.
     After,
 }
 
 impl Stage {
-    /// True for what most phases are.
+    /// True for the default.
     pub fn is_measured(&self) -> bool {
         *self == Stage::Measured
     }
 }
 
-/// One measured stretch of work.
+/// One measured piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     #[serde(default, skip_serializing_if = "Stage::is_measured")]
     pub stage: Stage,
-    /// The file system whose causes it counts by.
+    /// The file system that defines its causes.
     #[serde(default, skip_serializing_if = "is_f2fs")]
     pub fs: Kind,
-    /// Bytes the work asked for or gave.
+    /// Bytes that the work requested or processed.
     pub bytes: u64,
-    /// How long it took.
+    /// Duration.
     pub took: Nanos,
-    /// What was spent, by cause and part; nothing else was.
+    /// All energy spent, by cause and part.
     pub spent: Vec<Spending>,
-    /// The same by kind of operation.
+    /// The same by type of operation.
     pub operations: Vec<OperationCost>,
-    /// The same by inode: those that cost most, the rest under 0 with what belongs to none.
+    /// The same by inode: the most expensive ones; the rest under 0, with energy that belongs to no inode.
     pub owners: Vec<(u64, Energy)>,
-    /// The same by inode, cause and part, of the same inodes; nothing where owners are not ours.
+    /// The same by inode, cause and part, for the same inodes; empty if owners are foreign.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned: Vec<Owned>,
-    /// The paths of those of them that are known.
+    /// Known paths of these inodes.
     #[serde(default)]
     pub files: BTreeMap<u64, String>,
-    /// What went over the link.
+    /// Transfers over the link.
     pub traffic: Vec<Traffic>,
-    /// What happened inside the device.
+    /// Counters inside the device.
     pub counters: BTreeMap<String, u64>,
-    /// How it added up over time.
+    /// Energy over time.
     pub timeline: Vec<Sample>,
-    /// Some of the writes that a plot is to show: which one, and the block it begins with.
+    /// Sampled writes for a plot: index, and first block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writes_at: Vec<(u64, u64)>,
-    /// The numbers papers give, by name.
+    /// The metrics used in papers, by name.
     pub measures: BTreeMap<String, Measure>,
-    /// What every owner cost; not in files.
+    /// Costs of all owners; not serialized.
     #[serde(skip)]
     pub account: Account,
 }
 
-/// Owners named in a result; the others are added up.
+/// Number of owners listed in a result; the others are added up.
 const OWNERS: usize = 10;
 
 /// A phase's raw numbers.
 #[derive(Debug)]
 pub struct Raw<'a> {
-    /// What was spent.
+    /// The energy.
     pub ledger: &'a Ledger,
-    /// What was asked of the device.
+    /// Requests to the device.
     pub counts: &'a CountSnapshot,
-    /// What happened inside it.
+    /// Counters inside the device.
     pub counters: BTreeMap<String, u64>,
-    /// How long it took.
+    /// Duration.
     pub took: Nanos,
-    /// How it added up.
+    /// Energy over time.
     pub timeline: Vec<Sample>,
 }
 
 impl Phase {
-    /// Puts a phase together; `bytes` is what the work asked for or gave.
+    /// Builds a phase; `bytes` is what the work requested or processed.
     pub fn new(name: &str, bytes: u64, raw: Raw<'_>) -> Self {
         let ledger = raw.ledger;
         let parts = |cause| Part::ALL.iter().map(move |part| (cause, *part));
@@ -226,33 +226,33 @@ impl Phase {
             timeline: raw.timeline,
             writes_at: Vec::new(),
             measures: BTreeMap::new(),
-            account: Account::of(ledger),
+            account: Account::from_ledger(ledger),
         };
         phase.derive();
         phase
     }
 
-    /// Everything it cost.
+    /// Total energy.
     pub fn total(&self) -> Energy {
         self.spent.iter().map(|s| s.energy).sum()
     }
 
-    /// What a component spent.
+    /// Energy of a component.
     pub fn component(&self, c: Component) -> Energy {
         self.spent.iter().filter(|s| s.part.component() == c).map(|s| s.energy).sum()
     }
 
-    /// What was spent for a cause.
+    /// Energy for a cause.
     pub fn cause(&self, cause: u8) -> Energy {
         self.spent.iter().filter(|s| s.cause == cause).map(|s| s.energy).sum()
     }
 
-    /// A cause as people read it.
+    /// Text of a cause.
     pub fn cause_text(&self, cause: u8) -> &'static str {
         cause_text(self.fs, cause)
     }
 
-    /// Everything it cost, in order of owner, cause and component, of every owner; under 0 alone where owners are not known.
+    /// All energy, sorted by owner, cause and component, for every owner; only owner 0 if owners are unknown.
     pub fn amounts(&self) -> Vec<Amount> {
         match self.account.amounts() {
             [] => account::added(self.spent.iter().map(|s| Amount {
@@ -265,27 +265,27 @@ impl Phase {
         }
     }
 
-    /// Says that nobody knows for whom it was: of requests of others, whose owners are not ours.
+    /// Marks the owners as unknown: those of foreign requests are not inodes.
     pub fn forget_owners(&mut self) {
         self.owners = vec![(0, self.total())];
         self.owned.clear();
         self.account.forget_owners();
     }
 
-    /// Those of its account's names that belong to the owners which cost most.
+    /// Known names of the most expensive owners.
     pub fn named(&self) -> BTreeMap<u64, String> {
         let name = |owner: &u64| Some((*owner, self.account.names.get(owner)?.clone()));
         self.owners.iter().filter_map(|(owner, _)| name(owner)).collect()
     }
 
-    /// Notes a number.
+    /// Records a measure.
     pub fn note(&mut self, name: &str, value: f64, unit: &str) {
         if value.is_finite() {
             self.measures.insert(name.into(), Measure { value, unit: unit.into() });
         }
     }
 
-    /// The numbers that this kind of work noted beside those that every phase has.
+    /// The measures specific to this work, without those that every phase has.
     pub fn own_measures(&self) -> impl Iterator<Item = (&str, &Measure)> {
         const ALL_HAVE: [&str; 9] = [
             "energy",
@@ -304,7 +304,7 @@ impl Phase {
         self.measures.iter().map(|(n, m)| (n.as_str(), m)).filter(move |(n, _)| !common(n))
     }
 
-    /// The numbers every phase has. A megabyte is 2^20 bytes and a kilobyte 2^10, as in the profiles.
+    /// Derives the measures that every phase has. A megabyte is 2^20 bytes and a kilobyte 2^10, as in the profiles.
     fn derive(&mut self) {
         const MB: f64 = 1_048_576.0;
         let total = self.total();
@@ -338,7 +338,7 @@ fn dearest(ledger: &Ledger) -> Vec<(u64, Energy)> {
     let total = |by: [Energy; Component::ALL.len()]| by.into_iter().sum::<Energy>();
     let mut named: Vec<_> = ledger.owners().into_iter().map(|(o, by)| (o, total(by))).collect();
     let mut rest: Energy = named.extract_if(.., |(o, _)| *o == 0).map(|(_, e)| e).sum();
-    // Stable: the same cost stays in order of inode.
+    // The sort is stable: equal costs stay in order of inode.
     named.sort_by_key(|(_, e)| std::cmp::Reverse(*e));
     rest += named.drain(OWNERS.min(named.len())..).map(|(_, e)| e).sum();
     if rest != Energy::ZERO {
@@ -347,7 +347,7 @@ fn dearest(ledger: &Ledger) -> Vec<(u64, Energy)> {
     named
 }
 
-/// What was spent for each of these owners, by cause and part; 0 has that of all others.
+/// Energy of each of these owners, by cause and part; 0 has that of all others.
 fn owned(ledger: &Ledger, owners: &[(u64, Energy)]) -> Vec<Owned> {
     let mut out: BTreeMap<(u64, u8, Part), Energy> = BTreeMap::new();
     for (purpose, part, energy) in ledger.amounts().filter(|(.., energy)| *energy != Energy::ZERO) {
@@ -357,7 +357,7 @@ fn owned(ledger: &Ledger, owners: &[(u64, Energy)]) -> Vec<Owned> {
     out.into_iter().map(|((owner, cause, part), energy)| Owned { owner, cause, part, energy }).collect()
 }
 
-/// A file system's cause as people read it.
+/// Text of a file system's cause.
 pub fn cause_text(fs: Kind, cause: u8) -> &'static str {
     fs.reasons().iter().find(|r| r.number == cause).map_or("unknown", |r| r.text)
 }

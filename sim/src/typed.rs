@@ -1,8 +1,8 @@
-//! Segments that differ in their valid blocks and in the pieces their free blocks lie in.
+//! How are segments written that differ in valid blocks and in pieces of free space?
 //!
-//! The volume of FAGC TACO'23, section 6.1: segments of three types are written one type after the other. A and B
-//! have the same number of valid blocks; the free blocks of A lie in one piece, those of B in as many as there can
-//! be. C has the valid blocks that the published share of invalid ones leaves over, and its free blocks in one piece.
+//! The volume of FAGC TACO'23, section 6.1: segments of three types, written one type after the other. A and B have the
+//! same number of valid blocks; the free blocks of A are in one piece, those of B in as many as possible. C has the
+//! remaining valid blocks, given the published share of invalid ones, and its free blocks are in one piece.
 
 use device::{BLOCK, generate};
 use f2fs::Volume;
@@ -10,7 +10,7 @@ use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Wr
 
 use crate::error::SimError;
 
-/// Blocks of a segment.
+/// Blocks per segment.
 pub const SEGMENT: u64 = 512;
 
 /// One kind of segment.
@@ -20,11 +20,11 @@ pub struct Type {
     pub name: &'static str,
     /// Valid blocks.
     pub valid: u64,
-    /// Pieces its free blocks lie in.
+    /// Pieces of its free blocks.
     pub pieces: u64,
 }
 
-/// The three types, where A and B have `valid` blocks and of all `invalid_percent` are invalid.
+/// The three types; A and B have `valid` blocks, and `invalid_percent` of all blocks are invalid.
 pub fn types(valid: u64, invalid_percent: f64) -> Result<[Type; 3], SimError> {
     let all = (3.0 * SEGMENT as f64 * (1.0 - invalid_percent / 100.0)).round() as u64;
     let fits = |valid: &u64| (1..SEGMENT).contains(valid);
@@ -35,7 +35,7 @@ pub fn types(valid: u64, invalid_percent: f64) -> Result<[Type; 3], SimError> {
              for type C"
         )));
     };
-    // Between two pieces stands a valid block.
+    // A valid block separates two pieces.
     let most = valid.min(SEGMENT - valid);
     Ok([
         Type { name: "A", valid, pieces: 1 },
@@ -44,7 +44,7 @@ pub fn types(valid: u64, invalid_percent: f64) -> Result<[Type; 3], SimError> {
     ])
 }
 
-/// Writes a file whose every segment's worth loses what is not to be valid; calls `step` after each segment.
+/// Writes a file and punches the type's holes into each segment; calls `step` after each segment.
 pub fn write(
     fs: &Volume,
     t: &Type,
@@ -73,7 +73,7 @@ fn create(fs: &Volume, name: &str) -> Result<Ino, SimError> {
     Ok(fs.mknod(Caller::default(), fs.root(), name.as_bytes(), &new)?.attr.ino)
 }
 
-/// Fills up the log that takes contents of files, so that the next file begins with a segment.
+/// Fills the log of file contents, so that the next file begins a segment.
 pub fn align(fs: &Volume, name: &str) -> Result<(), SimError> {
     fs.sync()?;
     let warm = format::sit::LogType::WarmData.index();
@@ -85,7 +85,7 @@ pub fn align(fs: &Volume, name: &str) -> Result<(), SimError> {
     Ok(fs.fsync(ino, false)?)
 }
 
-/// Makes the type's holes, all but equal and spread evenly over the segment.
+/// Punches the type's holes, almost equal in size and spread evenly over the segment.
 fn punch(fs: &Volume, ino: Ino, first: u64, t: &Type) -> Result<(), SimError> {
     let share = |of: u64, n: u64| of * (n + 1) / t.pieces - of * n / t.pieces;
     let mut at = first;

@@ -1,6 +1,6 @@
-//! Which requests for file contents reach the device, of which file and where?
+//! Which requests for file contents reach the device, for which file and where?
 //!
-//! A decorator that takes them down while somebody wants to know. Left out: everything that is no file's contents.
+//! A decorator records them while it is switched on. Left out: requests for anything but file contents.
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Lba, Result, Tag};
@@ -15,13 +15,13 @@ pub struct Seen {
     pub write: bool,
     /// The first block.
     pub at: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// Whose: an inode's number.
+    /// The file's inode number.
     pub owner: u64,
 }
 
-/// A device that is watched.
+/// A device whose requests can be recorded.
 pub struct Witness<D> {
     inner: D,
     contents: Contents,
@@ -29,22 +29,22 @@ pub struct Witness<D> {
 }
 
 impl<D: BlockDevice> Witness<D> {
-    /// Nobody wants to know yet.
+    /// Recording is off.
     pub fn new(inner: D, contents: Contents) -> Self {
         Witness { inner, contents, seen: Mutex::new(None) }
     }
 
-    /// The device below.
+    /// The device underneath.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// From now on requests are taken down.
+    /// Starts recording.
     pub fn begin(&self) {
         *self.seen.lock() = Some(Vec::new());
     }
 
-    /// What was taken down, in order; from now on nothing is.
+    /// Stops recording and returns the requests, in order.
     pub fn end(&self) -> Vec<Seen> {
         self.seen.lock().take().unwrap_or_default()
     }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn contents_are_taken_down_by_file_and_nothing_else_is() {
-        let device = Witness::new(Memory::new(64), Contents::of(&Cause::reasons()));
+        let device = Witness::new(Memory::new(64), Contents::from_reasons(&Cause::reasons()));
         let (data, contents) = (vec![0; 4 * BLOCK], Cause::UserData);
         device.write(Lba(1), &data, Tag { owner: 9, ..contents.tag() }).unwrap();
         device.begin();

@@ -1,4 +1,4 @@
-//! Numbers as people write them.
+//! How are sizes and times written for people?
 
 /// Bytes.
 pub fn bytes(n: u64) -> String {
@@ -17,7 +17,7 @@ pub fn time(nanos: u64) -> String {
     }
 }
 
-/// A part of all.
+/// A share in percent.
 pub fn percent(part: u64, of: u64) -> String {
     if of == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / of as f64) }
 }

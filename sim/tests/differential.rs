@@ -1,4 +1,5 @@
-//! Which component spent how much: known answers are found again, open ones are named, bars hold what they say.
+//! How much does each component use? Known answers are found, undetermined ones are named, error bars have their stated
+//! coverage.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +26,7 @@ fn close(a: f64, b: f64) {
     assert!((a - b).abs() < 1e-9 * b.abs().max(1.0), "{a} is not {b}");
 }
 
-/// Normally distributed, of mean 0 and variance 1 (Box and Muller).
+/// Normally distributed, with mean 0 and variance 1 (Box and Muller).
 fn normal(rng: &mut Rng) -> f64 {
     (-2.0 * (1.0 - rng.unit()).ln()).sqrt() * (std::f64::consts::TAU * rng.unit()).cos()
 }
@@ -39,7 +40,7 @@ fn as_many_runs_as_components_are_the_differences_themselves() {
         run("flash", &[0, 1, 2], &[took(50.0, 40.0)]),
     ];
     let answer = solve(&components, &runs, 2).unwrap();
-    // 0.8 W of screen; 1 W less that; 1.25 W less both.
+    // Screen: 0.8 W; then 1 W without it; then 1.25 W without both.
     for (part, (joules, percent)) in answer.parts.iter().zip([(32.0, 64.0), (8.0, 16.0), (10.0, 20.0)]) {
         close(part.joules.value, joules);
         close(part.percent.value, percent);
@@ -50,7 +51,7 @@ fn as_many_runs_as_components_are_the_differences_themselves() {
 }
 
 #[test]
-fn prices_of_operations_bytes_and_runs_are_told_apart() {
+fn prices_of_operations_bytes_and_runs_are_separated() {
     let components = [
         component("idle", Per::Second),
         component("call", Per::Operation),
@@ -77,7 +78,7 @@ fn prices_of_operations_bytes_and_runs_are_told_apart() {
 }
 
 #[test]
-fn what_the_runs_leave_open_is_named() {
+fn undetermined_components_are_named() {
     let components = ["screen", "cpu", "memory", "storage"].map(|n| component(n, Per::Second));
     let open = |runs: &[Run]| match solve(&components, runs, 0).unwrap_err() {
         Undetermined::Components(names) => names,
@@ -96,7 +97,7 @@ fn what_the_runs_leave_open_is_named() {
 }
 
 #[test]
-fn a_run_that_contradicts_the_others_is_seen() {
+fn a_run_that_contradicts_other_runs_is_detected() {
     let components = ["screen", "cpu"].map(|n| component(n, Per::Second));
     let three = |joules: f64, seconds: f64| {
         [took(joules * 0.999, seconds), took(joules, seconds), took(joules * 1.001, seconds)]
@@ -123,7 +124,7 @@ fn a_bar_needs_a_spread_or_a_stated_error_in_every_run_it_depends_on() {
     runs[1].error = Some(0.1);
     let answer = solve(&components, &runs, 1).unwrap();
     assert!(answer.parts[1].joules.bar.is_some());
-    // Two repeats 0.2 apart: t of one degree of freedom is 12.7, the standard error 0.1.
+    // Two repeats 0.2 apart: t with one degree of freedom is 12.7, the standard error 0.1.
     assert!((answer.parts[0].joules.bar.unwrap() - 1.270_62).abs() < 1e-4);
 }
 
@@ -140,7 +141,7 @@ fn repeats_that_take_longer_and_cost_more_accordingly_are_no_spread() {
     }
 }
 
-/// The method of HotStorage'17 on planted powers: how often the 95 % bars hold the truth, component by component.
+/// The method of HotStorage'17 on known powers: how often the 95 % bars contain the truth, by component.
 fn coverage(repeats: usize, extra_runs: bool, seeds: u64) -> Vec<f64> {
     let names = ["screen", "cpu and memory", "network", "storage"];
     let components = names.map(|n| component(n, Per::Second));
@@ -185,7 +186,8 @@ fn coverage(repeats: usize, extra_runs: bool, seeds: u64) -> Vec<f64> {
 
 #[test]
 fn bars_of_95_percent_hold_planted_powers_in_95_of_100_cases() {
-    // 4,000 cases of probability 0.95 spread by 0.34 points; Welch's degrees of freedom are an approximation.
+    // 4,000 cases with probability 0.95 have a standard deviation of 0.34 points; Welch's degrees of freedom are an
+    // approximation.
     for (repeats, extra) in [(3, false), (5, false), (5, true), (10, true)] {
         for (c, percent) in coverage(repeats, extra, 4_000).into_iter().enumerate() {
             assert!((93.0..=97.5).contains(&percent), "{repeats} repeats, component {c}: {percent} %");
@@ -256,7 +258,7 @@ fn rows_for_a_fit_are_read_by_it() {
     for (row, part) in [(rows[0].measured.cpu, 1), (rows[0].measured.storage, 2)] {
         assert!((row.unwrap() - answer.parts[part].joules.value * 1e3).abs() <= 0.0005, "{row:?}");
     }
-    // To the microjoule, which no computing has added digits to.
+    // Rounded to the microjoule, without digits from rounding noise.
     for row in plan.rows(&answer).unwrap().lines().skip(1) {
         let cells: Vec<&str> = row.split(',').skip(6).take(2).collect();
         assert!(cells.iter().all(|c| c.split_once('.').is_none_or(|(_, digits)| digits.len() <= 3)), "{row}");
@@ -274,7 +276,7 @@ fn channels_of_a_phones_rails_are_added_up_over_the_same_time() {
 }
 
 #[test]
-fn a_plan_that_does_not_fit_says_where() {
+fn an_invalid_plan_is_refused_with_the_place() {
     for (from, to, words) in [
         ("channel = \"main\"", "", "run \"idle\": idle.csv: choose a channel; it has main, usb"),
         ("channel = \"main\"", "channel = \"aux\"", "no channel \"aux\": it has main, usb"),
@@ -298,7 +300,7 @@ fn a_plan_that_does_not_fit_says_where() {
     assert!(e.contains("idle.csv: line 3") && e.contains("Main(mA)"), "{e}");
 }
 
-/// Paths without the directory the test made.
+/// Paths without the test's directory.
 fn shortened(text: &str) -> String {
     text.split(' ').map(|w| w.rsplit('/').next().unwrap_or(w)).collect::<Vec<_>>().join(" ")
 }

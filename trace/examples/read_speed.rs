@@ -1,6 +1,6 @@
 //! How fast is a recording read? `cargo run --release -p joulefs-trace --example read_speed FILE...`
 //!
-//! The file is read twice and the second time counts, so that a disk has no part in it.
+//! The file is read twice and the second run is timed, so that the disk does not matter.
 #![allow(clippy::disallowed_methods, reason = "the machine's time is what is measured")]
 
 use std::path::Path;
@@ -28,7 +28,7 @@ fn main() {
     }
 }
 
-/// The format, how many records there are, bytes of the file.
+/// The format, the number of records, the size of the file.
 fn count(path: &Path) -> Result<(String, u64, u64), TraceError> {
     let mut records = 0;
     Ok(match trace::open(path)? {

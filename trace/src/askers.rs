@@ -1,13 +1,13 @@
-//! Who asked for a request that somebody else gave to the device?
+//! Which process made a request that another one issued to the device?
 //!
-//! A process asks (`Queue`), and often a thread of the kernel gives the request to the device (`Issue`) a little later, in
-//! its own name. Here the two are put together by their place, so that the request is the process's. What such a thread
-//! asks for itself is called what it is: [`WRITEBACK`] of pages that processes left dirty long ago, with the file where
-//! that is told, or [`KERNEL`]. A flush that the kernel makes of a write which must be durable is whose the last such
-//! write is.
+//! A process queues a request (`Queue`), and often a kernel thread issues it to the device (`Issue`) a little later,
+//! under its own name. This module matches the two by their location, so that the request belongs to the process.
+//! Requests of kernel threads themselves get a descriptive name: [`WRITEBACK`] for pages that processes made dirty long
+//! ago, with the file if known, or [`KERNEL`]. A flush that the kernel derives from a durable write belongs to the
+//! process of the last such write.
 //!
-//! Left out: which inode a writeback writes, which the block layer does not know and the readers learn from other
-//! tracepoints, and which of several merged bios belong to others: a request is whose first sector it is.
+//! Left out: the inode of a writeback, which the block layer does not know and the readers learn from other
+//! tracepoints, and the owners of merged bios: a request belongs to the owner of its first sector.
 
 use std::collections::BTreeMap;
 
@@ -20,47 +20,47 @@ use crate::{Names, Process, TraceError};
 
 pub use crate::names::files::WRITEBACK;
 
-/// What else threads of the kernel that work for anybody ask for.
+/// Name for other requests of kernel threads that work for everyone.
 pub const KERNEL: &str = "<kernel>";
 
-/// Askers that are remembered at least; twice as many at most.
+/// Least number of remembered bios; the most is twice as many.
 const REMEMBERED: usize = 1 << 15;
-/// Bios that are looked at for one that has a sector, those that begin next before it first.
+/// Bios searched for one that contains a sector, the nearest beginning before it first.
 const LOOK: usize = 16;
 
-/// Where something begins that was asked for. A bio may name a partition where the request names the disk, with the sector
-/// counted on the disk: so the minor number is left out, and of two disks of one driver that are asked for one sector at
-/// one time the later asker counts.
+/// Location of a bio: major number and sector. A bio may name a partition where the request names the disk, with the
+/// sector counted on the disk. So the minor number is left out; if two disks of one driver use the same sector at the
+/// same time, the later bio wins.
 type Place = (u32, u64);
 
-/// What was asked for.
+/// A queued bio.
 #[derive(Debug, Clone, Copy)]
 struct Bio {
     ends: u64,
-    /// Later ones have larger numbers.
+    /// Increasing with time.
     number: u64,
     by: Process,
 }
 
-/// Puts askers and requests together.
+/// Matches processes and requests.
 #[derive(Debug, Default)]
 pub struct Askers {
     names: Names,
-    /// What was asked for lately, and before.
+    /// Recent bios, and older ones.
     young: BTreeMap<Place, Bio>,
     old: BTreeMap<Place, Bio>,
     number: u64,
-    /// Who last asked a driver's disks for something that takes a flush, which the kernel makes of it.
+    /// The last process whose request to a driver's disks needs a flush, which the kernel issues for it.
     durable: FxHashMap<u32, Process>,
 }
 
-/// What a file is called whose pages are written.
+/// Chooses the name of a file whose pages are written.
 pub trait Called: Send {
-    /// A word for it.
+    /// Its name.
     fn called(&mut self, written: &Written, names: &Names) -> String;
 }
 
-/// Files are called by number.
+/// Names files by number.
 #[derive(Debug, Default)]
 pub struct ByNumber;
 
@@ -70,19 +70,19 @@ impl Called for ByNumber {
     }
 }
 
-/// The latest of the bios that have a sector. A request begins within one if the bio was too long for one request.
+/// The latest bio that contains the sector. If a bio was too long for one request, a request begins inside it.
 fn asked(bios: &BTreeMap<Place, Bio>, (major, sector): Place) -> Option<Bio> {
     let before = bios.range((major, 0)..=(major, sector)).rev().take(LOOK);
     before.map(|(_, bio)| *bio).filter(|bio| bio.ends > sector).max_by_key(|bio| bio.number)
 }
 
 impl Askers {
-    /// Names of the processes in what [`hear`](Self::hear) returned.
+    /// Names of the processes in events returned by [`attribute`](Self::attribute).
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Who asked for what a device is given, as far as that is known.
+    /// The process that queued an issued request, if known.
     fn asker(&self, issue: &Event, name: &str) -> Option<Process> {
         let place = (issue.device.major, issue.sector);
         match issue.op {
@@ -92,7 +92,7 @@ impl Askers {
         }
     }
 
-    /// Remembers who asked.
+    /// Remembers a queued bio.
     fn remember(&mut self, queue: &Event) {
         let Event { op, flags, sector, sectors, device, process, .. } = *queue;
         if op == Op::Flush || flags.intersects(Flags::PREFLUSH | Flags::FUA) {
@@ -109,24 +109,25 @@ impl Askers {
         self.young.insert((device.major, sector), bio);
     }
 
-    /// The event with who asked for it; `names` has who and what it names, and `called` says what a file is called.
-    pub fn hear(&mut self, mut event: Event, names: &Names, called: &mut dyn Called) -> Event {
+    /// Returns the event with the process that made the request. `names` has the event's names, and `called` names
+    /// files.
+    pub fn attribute(&mut self, mut event: Event, names: &Names, called: &mut dyn Called) -> Event {
         let name = names.name(event.process);
         let asker = if event.action == Action::Issue { self.asker(&event, name) } else { None };
-        event.process = asker.unwrap_or_else(|| self.says(&event, names, called));
+        event.process = asker.unwrap_or_else(|| self.resolve(&event, names, called));
         if event.action == Action::Queue {
             self.remember(&event);
         }
         event
     }
 
-    /// Who an event names, or what that stands for.
-    fn says(&mut self, event: &Event, names: &Names, called: &mut dyn Called) -> Process {
+    /// The process of an event, or a descriptive name in its place.
+    fn resolve(&mut self, event: &Event, names: &Names, called: &mut dyn Called) -> Process {
         let name = names.name(event.process);
         if !works_for_anybody(name) {
             return self.names.number(name.as_bytes());
         }
-        // What is read meanwhile is read to find room for it.
+        // Reads during writeback are made to find free space for it.
         if let Some(written) = names.files.written(event.writing) {
             let writeback = Writeback::new(written, called.called(written, names), names);
             if let Some(process) = self.names.number_of_writeback(&writeback) {
@@ -139,49 +140,49 @@ impl Askers {
     }
 }
 
-/// A recording in which every request is whose who asked for it.
+/// A recording whose requests belong to the processes that queued them.
 pub struct Attributed {
     inner: Box<dyn Events>,
     askers: Askers,
 }
 
 impl Attributed {
-    /// Of a recording.
+    /// Wraps a recording.
     pub fn new(inner: Box<dyn Events>) -> Self {
         Attributed { inner, askers: Askers::default() }
     }
 }
 
 impl Events for Attributed {
-    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+    crate::passes_on!(inner: format, timed, other_counts, consumed, device, timing);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(event) = self.inner.next()? else { return Ok(None) };
-        Ok(Some(self.askers.hear(event, self.inner.names(), &mut ByNumber)))
+        Ok(Some(self.askers.attribute(event, self.inner.names(), &mut ByNumber)))
     }
     fn names(&self) -> &Names {
         self.askers.names()
     }
 }
 
-/// A recording in which requests that are part of a file's writing are so called, and all others are whose the recording
-/// says. One that tells nothing of files stays as it is.
+/// A recording in which requests that write back a file are named after it; all others keep their process. A recording
+/// without file information is not changed.
 pub struct WithFiles {
     inner: Box<dyn Events>,
     askers: Askers,
-    /// From the first file on: the recording's names so far by their numbers, and all that come after.
+    /// `None` before the first file; then the names so far, by number, and all later ones.
     names: Option<Names>,
 }
 
 impl WithFiles {
-    /// Of a recording.
+    /// Wraps a recording.
     pub fn new(inner: Box<dyn Events>) -> Self {
         WithFiles { inner, askers: Askers::default(), names: None }
     }
 }
 
 impl Events for WithFiles {
-    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+    crate::passes_on!(inner: format, timed, other_counts, consumed, device, timing);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(mut event) = self.inner.next()? else { return Ok(None) };
@@ -190,7 +191,7 @@ impl Events for WithFiles {
             return Ok(Some(event));
         }
         let names = self.names.get_or_insert_with(|| theirs.clone());
-        let heard = self.askers.hear(event, theirs, &mut ByNumber);
+        let heard = self.askers.attribute(event, theirs, &mut ByNumber);
         let file = self.askers.names().writeback(heard.process);
         let file = file.and_then(|writeback| names.number_of_writeback(writeback));
         event.process = file.unwrap_or_else(|| names.number(theirs.name(event.process).as_bytes()));
@@ -231,20 +232,20 @@ mod tests {
     fn who(askers: &mut Askers, event: Event, name: &str) -> String {
         let mut names = Names::default();
         let process = names.number(name.as_bytes());
-        let heard = askers.hear(Event { process, ..event }, &names, &mut ByNumber);
+        let heard = askers.attribute(Event { process, ..event }, &names, &mut ByNumber);
         askers.names().name(heard.process).to_owned()
     }
 
     #[test]
-    fn a_request_is_whose_who_asked_on_the_disk_or_its_partition() {
+    fn a_request_belongs_to_the_process_that_queued_it_on_the_disk_or_its_partition() {
         let mut askers = Askers::default();
         let read = |action, minor, sector| event(action, minor, Op::Read, Flags::empty(), sector);
         assert_eq!(who(&mut askers, read(Action::Queue, 1, 80), "cat"), "cat");
         assert_eq!(who(&mut askers, read(Action::Issue, 0, 80), "kworker/1:1H"), "cat");
-        // The second half of a bio that was too long, and what is beyond it.
+        // The second half of a bio that was too long, and what is beyond its end.
         assert_eq!(who(&mut askers, read(Action::Issue, 0, 84), "kworker/1:1H"), "cat");
         assert_eq!(who(&mut askers, read(Action::Issue, 0, 88), "kworker/1:1H"), KERNEL);
-        // Who asks later for a part of it counts.
+        // A later bio for part of it wins.
         assert_eq!(who(&mut askers, read(Action::Queue, 1, 76), "tar"), "tar");
         assert_eq!(who(&mut askers, read(Action::Issue, 0, 80), "kworker/1:1H"), "tar");
         assert_eq!(who(&mut askers, read(Action::Issue, 0, 84), "kworker/1:1H"), "cat");
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernels_threads_ask_for_is_called_what_it_is() {
+    fn requests_of_kernel_threads_have_descriptive_names() {
         let mut askers = Askers::default();
         let write = |action, flags| event(action, 0, Op::Write, flags, 8);
         assert_eq!(who(&mut askers, write(Action::Queue, Flags::empty()), "kworker/u4:2"), WRITEBACK);
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_of_an_inode_is_called_by_it_and_who_made_it_dirty() {
+    fn a_writeback_is_named_after_the_inode_and_its_dirtying_processes() {
         let (mut askers, mut names) = (Askers::default(), Names::default());
         let kworker = names.number(b"kworker/u4:2");
         let by = vec![names.number(b"dd"), names.number(b"cp")];
@@ -283,7 +284,7 @@ mod tests {
         let of = names.files.writing(Written { ino: 8 << 20 | 1, by: Vec::new(), more: true, ..written });
         let mut heard = |action, minor, sector, writing, process| {
             let event = Event { writing, process, ..event(action, minor, Op::Write, Flags::SYNC, sector) };
-            let heard = askers.hear(event, &names, &mut ByNumber);
+            let heard = askers.attribute(event, &names, &mut ByNumber);
             let writeback = askers.names().writeback(heard.process).map(|w| (w.file.clone(), w.by.clone()));
             (askers.names().name(heard.process).to_owned(), writeback)
         };
@@ -292,14 +293,14 @@ mod tests {
         assert_eq!(heard(Action::Queue, 1, 80, writing, kworker), expected);
         assert_eq!(heard(Action::Issue, 0, 80, Writing::default(), kworker), expected);
         assert_eq!(heard(Action::Queue, 1, 800, of, kworker).0, "<writeback> blocks of 8,1");
-        // Who waits for it pays.
+        // A process that waits for the write is charged for it.
         let process = names.number(b"sync");
         let event = Event { writing, process, ..event(Action::Queue, 1, Op::Write, Flags::SYNC, 8) };
-        assert_eq!(askers.hear(event, &names, &mut ByNumber).process, askers.names.number(b"sync"));
+        assert_eq!(askers.attribute(event, &names, &mut ByNumber).process, askers.names.number(b"sync"));
     }
 
     #[test]
-    fn who_asks_and_is_never_served_is_forgotten() {
+    fn requests_that_are_never_issued_are_forgotten() {
         let mut askers = Askers::default();
         for n in 0..5 * REMEMBERED as u64 {
             who(&mut askers, event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
@@ -307,9 +308,9 @@ mod tests {
         }
     }
 
-    /// A recording of which all is over but what its times were like.
+    /// A recording that has ended, except for its timing.
     #[derive(Default)]
-    struct Late(Names, crate::Others);
+    struct Late(Names, crate::OtherCounts);
 
     impl Events for Late {
         fn format(&self) -> crate::Format {
@@ -321,7 +322,7 @@ mod tests {
         fn names(&self) -> &Names {
             &self.0
         }
-        fn others(&self) -> &crate::Others {
+        fn other_counts(&self) -> &crate::OtherCounts {
             &self.1
         }
         fn consumed(&self) -> u64 {
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_recordings_times_are_like_is_passed_on() {
+    fn timing_of_a_recording_is_passed_on() {
         assert_eq!(Attributed::new(Box::new(Late::default())).timing().late, 3);
         assert_eq!(WithFiles::new(Box::new(Late::default())).timing().late, 3);
     }

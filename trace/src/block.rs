@@ -1,10 +1,10 @@
-//! The words for what happens at a block device.
+//! Which events happen at a block device?
 
 use std::fmt;
 
 use crate::names::files::Writing;
 use crate::timing::Timing;
-use crate::{Format, Names, Others, Process, TraceError};
+use crate::{Format, Names, OtherCounts, Process, TraceError};
 
 /// Bytes of a sector, the unit of every block trace.
 pub const SECTOR: u64 = 512;
@@ -12,27 +12,27 @@ pub const SECTOR: u64 = 512;
 /// What happened to a request; the letters are blkparse's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// `Q`: a file system or a program asked for it.
+    /// `Q`: a file system or a program queued it.
     Queue,
     /// `G`: it got a request structure.
     Get,
-    /// `I`: it was given to the scheduler.
+    /// `I`: it was passed to the scheduler.
     Insert,
-    /// `D`: it was given to the device.
+    /// `D`: it was issued to the device.
     Issue,
-    /// `C`: the device is done.
+    /// `C`: the device has completed it.
     Complete,
-    /// `R`: given back to the queue.
+    /// `R`: it was returned to the queue.
     Requeue,
-    /// `M`: added to the end of one before.
+    /// `M`: it was merged to the end of an earlier one.
     BackMerge,
-    /// `F`: added to the beginning of one before.
+    /// `F`: it was merged to the beginning of an earlier one.
     FrontMerge,
-    /// `A`: from a partition or stacked device to the one below.
+    /// `A`: it moved from a partition or stacked device to the device underneath.
     Remap,
-    /// `X`: divided in two.
+    /// `X`: it was split in two.
     Split,
-    /// Everything else that has an extent or none: plugging, bouncing, sleeping, aborting.
+    /// All others: plugging, bouncing, sleeping, aborting.
     Other,
 }
 
@@ -69,18 +69,18 @@ impl Action {
     }
 }
 
-/// A kind of request to a device.
+/// Type of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Read sectors.
     Read,
     /// Write sectors.
     Write,
-    /// Make durable what was written; without sectors.
+    /// Make written data durable; has no sectors.
     Flush,
-    /// Forget sectors.
+    /// Discard sectors.
     Discard,
-    /// Forget sectors for good: they cannot be read again.
+    /// Discard sectors irrevocably.
     SecureErase,
     /// Make sectors read as zeroes.
     WriteZeroes,
@@ -91,7 +91,7 @@ pub enum Op {
 impl Op {
     /// All, in order.
     pub const ALL: [Op; 7] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::SecureErase, Op::WriteZeroes, Op::Other];
-    /// In words.
+    /// Its name.
     pub fn text(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -106,23 +106,23 @@ impl Op {
 }
 
 bitflags::bitflags! {
-    /// How it is asked.
+    /// Flags of a request.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Flags: u8 {
         /// A process waits for it.
         const SYNC = 1;
-        /// Read ahead of who will ask.
+        /// Read-ahead.
         const AHEAD = 2;
-        /// Of a file system's own structures.
+        /// Metadata of a file system.
         const META = 4;
         /// Durable when done.
         const FUA = 8;
-        /// Everything written before is made durable first.
+        /// All earlier writes are made durable first.
         const PREFLUSH = 16;
     }
 }
 
-/// A device by its numbers.
+/// A device number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct DeviceId {
     /// Major number.
@@ -137,42 +137,42 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// Something that happened at a block device.
+/// An event at a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Nanoseconds since whatever the recording counts from.
+    /// Nanoseconds since the start of the recording's clock.
     pub time: u64,
     /// What happened.
     pub action: Action,
-    /// To what.
+    /// Type of the request.
     pub op: Op,
-    /// How it was asked.
+    /// Its flags.
     pub flags: Flags,
     /// The first sector.
     pub sector: u64,
-    /// How many; 0 for a flush.
+    /// Number of sectors; 0 for a flush.
     pub sectors: u64,
-    /// Where.
+    /// The device.
     pub device: DeviceId,
-    /// On which processor; 0 where it is not told.
+    /// The CPU; 0 if unknown.
     pub cpu: u32,
-    /// Who; 0 where it is not told.
+    /// The process number; 0 if unknown.
     pub pid: u32,
-    /// Who by name, in [`Events::names`].
+    /// The process name, in [`Events::names`].
     pub process: Process,
-    /// Nanoseconds the device took, where the recording has one line for a request from its beginning to its
-    /// end (CSV); `None` where there is a [`Complete`](Action::Complete) event for that, or nothing.
+    /// Nanoseconds that the device took, in recordings with one line per request (CSV); `None` if a
+    /// [`Complete`](Action::Complete) event follows, or if unknown.
     pub took: Option<u64>,
-    /// What a completion says went wrong, a positive errno; 0 if nothing.
+    /// Error of a completion, as a positive errno; 0 if none.
     pub error: u32,
-    /// That it is part of the writing of an inode's pages, in [`Names::files`], where that is told.
+    /// The inode whose pages are written, in [`Names::files`], if known.
     pub writing: Writing,
-    /// Of a [`Remap`](Action::Remap), from where: the partition or stacked device, and the first sector there.
+    /// For a [`Remap`](Action::Remap): the original partition or stacked device, and the first sector there.
     pub from: Option<(DeviceId, u64)>,
 }
 
 impl Event {
-    /// Bytes asked for.
+    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.sectors.saturating_mul(SECTOR)
     }
@@ -180,40 +180,39 @@ impl Event {
 
 /// A recording of block devices.
 ///
-/// Events come in the order of the recording, which is nearly that of time: buffers of processors are merged
-/// where a format keeps them apart.
+/// Events come in the order of the recording, which is almost that of time: per-CPU buffers are merged if a format
+/// keeps them apart.
 pub trait Events: Send {
-    /// What is read.
+    /// The format.
     fn format(&self) -> Format;
     /// The next event; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Event>, TraceError>;
-    /// False if the recording tells no times, as far as it was read: all are 0, and only the order means something.
+    /// False if the recording has no times so far: all are 0, and only the order means something.
     fn timed(&self) -> bool {
         true
     }
     /// Names of processes in events so far.
     fn names(&self) -> &Names;
-    /// What was seen so far and is no event of a block device.
-    fn others(&self) -> &Others;
-    /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
+    /// Other contents seen so far.
+    fn other_counts(&self) -> &OtherCounts;
+    /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
-    /// What the recording calls a device, where it has names for them (files, hosts).
+    /// The recording's name for a device, if it has names (files, hosts).
     fn device(&self, _: DeviceId) -> Option<String> {
         None
     }
-    /// What is to be known of its times so far, if it is read as a [`Session`](crate::session::Session).
+    /// Timing so far, if it is read as a [`Session`](crate::session::Session).
     fn timing(&self) -> Timing {
         Timing::default()
     }
 }
 
-/// In an `impl Events` of a recording that holds another: what that one answers is passed on. Named are the methods, so
-/// that one that is left out is left out before the reader's eyes; `all` are those that tell of the recording and not of its
-/// next event.
+/// Forwards methods to the inner recording, inside an `impl Events`. The methods are listed, so that a missing one is
+/// visible; `all` stands for those about the recording rather than its next event.
 #[macro_export]
 macro_rules! passes_on {
     ($inner:ident: all) => {
-        $crate::passes_on!($inner: format, timed, names, others, consumed, device, timing);
+        $crate::passes_on!($inner: format, timed, names, other_counts, consumed, device, timing);
     };
     ($inner:ident: $($what:ident),+) => {
         $($crate::passes_on!(@ $inner $what);)+
@@ -233,9 +232,9 @@ macro_rules! passes_on {
             self.$inner.names()
         }
     };
-    (@ $inner:ident others) => {
-        fn others(&self) -> &$crate::Others {
-            self.$inner.others()
+    (@ $inner:ident other_counts) => {
+        fn other_counts(&self) -> &$crate::OtherCounts {
+            self.$inner.other_counts()
         }
     };
     (@ $inner:ident consumed) => {

@@ -1,28 +1,27 @@
-//! The words for what programs ask of a file system, by file and not by inode: recordings of system calls.
+//! Which calls do programs make to a file system, by file and not by inode? Recordings of system calls.
 
 use crate::timing::Timing;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
-/// An open file as the recording numbers it: one number is one open file from its open to its close, whatever
-/// descriptors a program reused for it.
+/// An open file in the recording: one number from its open to its close, even if programs reuse descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
 bitflags::bitflags! {
-    /// How a file is opened.
+    /// Flags of an open.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct How: u16 {
-        /// To be read.
+        /// Open for reading.
         const READ = 1;
-        /// To be written.
+        /// Open for writing.
         const WRITE = 2;
-        /// Made if missing.
+        /// Create if missing.
         const CREATE = 4;
-        /// Emptied.
+        /// Truncate to zero.
         const TRUNCATE = 8;
-        /// Every write goes to the end.
+        /// Every write appends.
         const APPEND = 16;
-        /// It must not be there yet.
+        /// Fail if it exists.
         const EXCLUSIVE = 32;
         /// Every write is durable when it returns, contents and inode (`O_SYNC`).
         const SYNC = 64;
@@ -33,16 +32,16 @@ bitflags::bitflags! {
     }
 }
 
-/// A system call. Paths are absolute, as the program would say them, without `.` and `..`.
+/// A system call. Paths are absolute, as the program sees them, without `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
-    /// Open a file; later calls name it by `handle`.
+    /// Open a file; later calls refer to it by `handle`.
     Open {
-        /// Its number from now on.
+        /// Its handle.
         handle: Handle,
-        /// Where.
+        /// The path.
         path: Vec<u8>,
-        /// How.
+        /// The flags.
         how: How,
     },
     /// Close it.
@@ -56,7 +55,7 @@ pub enum Op {
         handle: Handle,
         /// The first byte; `None`: where the last call ended.
         at: Option<u64>,
-        /// Bytes that were read, or asked for where that is not told.
+        /// Bytes read, or requested if the result is unknown.
         bytes: u64,
     },
     /// Write.
@@ -65,14 +64,14 @@ pub enum Op {
         handle: Handle,
         /// The first byte; `None`: where the last call ended, or the end of a file opened to append.
         at: Option<u64>,
-        /// Bytes that were written, or to write where that is not told.
+        /// Bytes written, or requested if the result is unknown.
         bytes: u64,
     },
-    /// Go to a place; the next call without one begins there.
+    /// Set the position of the next call.
     Seek {
         /// The open file.
         handle: Handle,
-        /// The byte; `None`: the end.
+        /// The position; `None`: the end.
         to: Option<u64>,
     },
     /// Make a file durable.
@@ -86,12 +85,12 @@ pub enum Op {
     SyncAll,
     /// Change a file's length.
     Truncate {
-        /// Where.
+        /// The file.
         file: Target,
-        /// Bytes.
+        /// New length in bytes.
         length: u64,
     },
-    /// Give a range of a file blocks, or take them.
+    /// Allocate or free a range of a file's blocks.
     Allocate {
         /// The open file.
         handle: Handle,
@@ -99,50 +98,50 @@ pub enum Op {
         at: u64,
         /// Bytes.
         bytes: u64,
-        /// Take them: a hole.
+        /// Free: make a hole.
         punch: bool,
-        /// The length stays.
+        /// Keep the length.
         keep_size: bool,
     },
     /// Remove a file's name.
     Unlink {
-        /// Where.
+        /// The path.
         path: Vec<u8>,
     },
     /// Remove an empty directory.
     RemoveDir {
-        /// Where.
+        /// The path.
         path: Vec<u8>,
     },
     /// Make a directory.
     MakeDir {
-        /// Where.
+        /// The path.
         path: Vec<u8>,
     },
-    /// Change a name.
+    /// Rename.
     Rename {
-        /// The old one.
+        /// The old path.
         from: Vec<u8>,
-        /// The new one.
+        /// The new path.
         to: Vec<u8>,
     },
-    /// Give a file one more name.
+    /// Create a hard link.
     Link {
-        /// One it has.
+        /// An existing path.
         from: Vec<u8>,
-        /// The new one.
+        /// The new path.
         to: Vec<u8>,
     },
     /// Make a symbolic link.
     Symlink {
-        /// Where.
+        /// The path.
         path: Vec<u8>,
-        /// What it says.
+        /// The link's target.
         target: Vec<u8>,
     },
-    /// Look at a file's attributes.
+    /// Get a file's attributes.
     Stat {
-        /// Which.
+        /// The file.
         file: Target,
     },
     /// List a directory.
@@ -155,38 +154,38 @@ pub enum Op {
 /// A file, by handle or by path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// An open one.
+    /// By handle.
     Open(Handle),
-    /// One by its path.
+    /// By path.
     Path(Vec<u8>),
 }
 
-/// A call of a program, when it was made.
+/// A call of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Nanoseconds since whatever the recording counts from.
+    /// Nanoseconds since the start of the recording's clock.
     pub time: u64,
-    /// Who called: a thread.
+    /// The calling thread.
     pub thread: u32,
-    /// What was asked.
+    /// The operation.
     pub op: Op,
-    /// Nanoseconds it took, where that is told.
+    /// Duration in nanoseconds, if known.
     pub took: Option<u64>,
-    /// The errno it failed with, as a name (`ENOENT`) or number; `None` if it did not fail or that is not told.
+    /// The errno, as a name (`ENOENT`) or number; `None` if it succeeded or the result is unknown.
     pub failed: Option<String>,
 }
 
 /// A recording of calls.
 pub trait Calls: Send {
-    /// What is read.
+    /// The format.
     fn format(&self) -> Format;
     /// The next call; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Call>, TraceError>;
-    /// What was seen so far and does not concern files.
-    fn others(&self) -> &Others;
-    /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
+    /// Other contents seen so far.
+    fn other_counts(&self) -> &OtherCounts;
+    /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
-    /// What is to be known of its times so far, if it is read as a [`Session`](crate::session::Session).
+    /// Timing so far, if it is read as a [`Session`](crate::session::Session).
     fn timing(&self) -> Timing {
         Timing::default()
     }

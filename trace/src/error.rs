@@ -1,4 +1,4 @@
-//! What can be wrong with a recording, and where.
+//! What can be wrong with a recording, and where?
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,18 +23,18 @@ impl fmt::Display for At {
     }
 }
 
-/// A recording that cannot be read, or not to its end.
+/// Why a recording cannot be read, or not to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The file cannot be opened or read; a broken compressed stream is one, too.
+    /// The file cannot be opened or read, or its compressed stream is broken.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The beginning is of no known format.
+    /// The format is not recognised.
     #[error("{}: not a recording in a known format: {why}", path.display())]
     Unknown {
         /// The file.
@@ -42,14 +42,14 @@ pub enum TraceError {
         /// What was found.
         why: String,
     },
-    /// A line or record that is none of its format. Everything before it was read.
+    /// A line or record is invalid. Everything before it was read.
     #[error("{}: {at}: invalid {format}: {what}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What it was taken for.
+        /// The format assumed.
         format: Format,
-        /// Where.
+        /// The place.
         at: At,
         /// What is wrong.
         what: String,
@@ -59,27 +59,27 @@ pub enum TraceError {
     CutShort {
         /// The file.
         path: PathBuf,
-        /// What it was taken for.
+        /// The format assumed.
         format: Format,
-        /// Where the unfinished record begins.
+        /// Start of the unfinished record.
         at: At,
     },
-    /// Valid, but of a kind that is not read.
+    /// Valid, but not supported.
     #[error("{}: {at}: {what} ({format})", path.display())]
     Unsupported {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The format.
         format: Format,
-        /// Where.
+        /// The place.
         at: At,
-        /// What is not read.
+        /// What is not supported.
         what: String,
     },
 }
 
 impl TraceError {
-    /// True if what came before is complete, and only the end is missing.
+    /// True if everything before is complete, and only the end is missing.
     pub fn is_cut_short(&self) -> bool {
         matches!(self, TraceError::CutShort { .. })
     }

@@ -1,21 +1,21 @@
-//! The formats that are read, and what a recording may be of.
+//! Which formats are supported, and what kinds of recordings are there?
 
 use std::fmt;
 
-/// A format that is read.
+/// A supported format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
-    /// Our own recordings of a block device.
+    /// JouleFS recordings of a block device.
     JouleRec,
     /// Linux blktrace, binary, version 7 (48-byte records) and 8 (`blk_io_trace2`, 64-byte records).
     Blktrace,
-    /// What blkparse prints.
+    /// Output of blkparse.
     Blkparse,
     /// The kernel's trace file (`/sys/kernel/tracing/trace`), `trace-cmd report`, Android systrace.
     Ftrace,
-    /// What `trace-cmd record` writes.
+    /// Output of `trace-cmd record`.
     TraceDat,
-    /// A Perfetto trace, its block, UFS and file system events.
+    /// A Perfetto trace: block, UFS and file system events.
     Perfetto,
     /// The power rails of a Perfetto trace.
     PerfettoPower,
@@ -44,7 +44,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// In words, for errors and tables.
+    /// Text for errors and tables.
     pub fn text(self) -> &'static str {
         match self {
             Format::JouleRec => "recording",
@@ -70,7 +70,7 @@ impl Format {
 }
 
 impl Format {
-    /// True if it names devices by the numbers that Linux has for them.
+    /// True if it uses Linux's device numbers.
     pub fn has_the_kernels_numbers(self) -> bool {
         use Format::{Blkparse, Blktrace, Ftrace, MobileCsv, Perfetto, TraceDat};
         matches!(self, Blktrace | Blkparse | Ftrace | TraceDat | Perfetto | MobileCsv)
@@ -83,7 +83,7 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a recording is of.
+/// Subject of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Requests to block devices.

@@ -1,4 +1,4 @@
-//! Bytes and lines of a recording, however it is compressed, and where in it they are.
+//! How are the bytes and lines of a recording read, decompressed, and located?
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{At, Format, TraceError};
 
-/// Bytes asked for at a time.
+/// Bytes per read.
 const STEP: usize = 256 << 10;
-/// The longest line or record that is held; longer ones are damage.
+/// Longest line or record; longer ones are damage.
 pub(crate) const LONGEST: usize = 16 << 20;
 
-/// Counts what passes.
+/// Counts the bytes read.
 struct Counted<R> {
     inner: R,
     bytes: Arc<AtomicU64>,
@@ -27,7 +27,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// How much of a file was read.
+/// How much of a file has been read.
 pub(crate) struct Consumption(Arc<AtomicU64>);
 
 impl Consumption {
@@ -37,28 +37,28 @@ impl Consumption {
     }
 }
 
-/// A recording that is being read: gzip and zstd (one stream or several, one after the other) are seen
-/// through. Holds [a part](Self::peek) of it, which grows only if a line or record needs that.
+/// A recording being read. Gzip and zstd (one or several concatenated streams) are decompressed. It holds [a
+/// part](Self::peek) of the recording, which grows only for a long line or record.
 pub struct Input {
     path: PathBuf,
     inner: Box<dyn Read + Send>,
-    /// Bytes taken from the file.
+    /// Bytes read from the file.
     consumed: Arc<AtomicU64>,
     buf: Vec<u8>,
-    /// What of `buf` was read from `inner` and not taken yet.
+    /// The part of `buf` that was read from `inner` and not taken yet.
     from: usize,
     to: usize,
-    /// The place of `buf[from]` in the recording.
+    /// Offset of `buf[from]` in the recording.
     offset: u64,
     /// Lines taken.
     lines: u64,
     ended: bool,
     compressed: bool,
-    /// The file, if its bytes are the recording's.
+    /// The file, if it is not compressed.
     plain: Option<File>,
 }
 
-/// Bytes in any order.
+/// Bytes with random access.
 pub(crate) trait Anywhere: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> Anywhere for T {}
@@ -80,7 +80,7 @@ impl Input {
         Ok(input)
     }
 
-    /// Reads what `inner` gives; `path` is what errors call it.
+    /// Reads from `inner`; errors refer to it as `path`.
     pub fn new(path: &Path, inner: impl Read + Send + 'static) -> Result<Self, TraceError> {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut raw = BufReader::with_capacity(STEP, Counted { inner, bytes: consumed.clone() });
@@ -112,8 +112,8 @@ impl Input {
         })
     }
 
-    /// The recording from its beginning, for formats that have its parts in any order: the file itself, or, of what
-    /// is compressed or comes through a pipe, a copy, in memory or, of over 16 MiB, in a temporary file.
+    /// The recording from its beginning, for formats that need random access: the file itself, or a copy of compressed
+    /// or piped input, in memory or, above 16 MiB, in a temporary file.
     pub(crate) fn anywhere(mut self) -> Result<Box<dyn Anywhere>, TraceError> {
         assert_eq!(self.offset, 0, "not at its beginning");
         let path = std::mem::take(&mut self.path);
@@ -128,7 +128,7 @@ impl Input {
         Ok(Box::new(copy))
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -138,22 +138,22 @@ impl Input {
         self.consumed.load(Ordering::Relaxed)
     }
 
-    /// What tells the same after the input is given away.
+    /// A counter that works after the input has been moved.
     pub(crate) fn consumption(&self) -> Consumption {
         Consumption(self.consumed.clone())
     }
 
-    /// The place of the next byte, after decompression.
+    /// Offset of the next byte, after decompression.
     pub fn at_byte(&self) -> At {
         At::Byte(self.offset)
     }
 
-    /// The line taken last.
+    /// The last line taken.
     pub fn at_line(&self) -> At {
         At::Line(self.lines)
     }
 
-    /// Reads once more, making room first.
+    /// Reads once more, after making room.
     fn more(&mut self) -> Result<(), TraceError> {
         if self.from > 0 {
             self.buf.copy_within(self.from..self.to, 0);
@@ -169,7 +169,7 @@ impl Input {
                 Ok(got) => self.to += got,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => {
-                    // A compressed stream that is broken has a place, what it was compressed from.
+                    // For a broken compressed stream, the offset in its decompressed contents.
                     let at = self.offset + (self.to - self.from) as u64;
                     let source = match e.kind() {
                         io::ErrorKind::InvalidData
@@ -185,7 +185,7 @@ impl Input {
         }
     }
 
-    /// The next `n` bytes, or all that are left if they are fewer.
+    /// The next `n` bytes, or fewer at the end.
     pub fn peek(&mut self, n: usize) -> Result<&[u8], TraceError> {
         while self.to - self.from < n && !self.ended {
             self.more()?;
@@ -193,7 +193,7 @@ impl Input {
         Ok(&self.buf[self.from..self.to.min(self.from.saturating_add(n))])
     }
 
-    /// Passes over the next `n` bytes, which were [peeked](Self::peek) at.
+    /// Advances by `n` bytes, which must have been [peeked](Self::peek).
     ///
     /// # Panics
     /// If they were not.
@@ -203,7 +203,7 @@ impl Input {
         self.offset += n as u64;
     }
 
-    /// Passes over `n` bytes; returns how many there were.
+    /// Skips `n` bytes; returns how many there were.
     pub fn skip(&mut self, n: u64) -> Result<u64, TraceError> {
         let mut left = n;
         while left > 0 {
@@ -217,8 +217,8 @@ impl Input {
         Ok(n - left)
     }
 
-    /// The next line without its end (`\n` or `\r\n`); `None` if there is none. A last line without an end
-    /// is a line: [`ended_without_newline`](Self::ended_without_newline) tells.
+    /// The next line without its line end (LF or CRLF); `None` at the end. A last line without a line end is returned
+    /// too; [`ended_without_newline`](Self::ended_without_newline) detects it.
     pub fn line(&mut self, format: Format) -> Result<Option<&[u8]>, TraceError> {
         let mut looked = 0;
         let length = loop {
@@ -245,22 +245,22 @@ impl Input {
         Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
     }
 
-    /// True if everything was taken and the last byte was no end of a line.
+    /// True if everything was taken and the last byte was not a line end.
     pub fn ended_without_newline(&self) -> bool {
         self.ended && self.from == self.to && self.from > 0 && self.buf[self.from - 1] != b'\n'
     }
 
-    /// An error here.
+    /// An error at this place.
     pub fn damaged(&self, format: Format, at: At, what: impl Into<String>) -> TraceError {
         TraceError::Damaged { path: self.path.clone(), format, at, what: what.into() }
     }
 
-    /// The recording ends within the record that begins here.
+    /// An error: the recording ends within the record that begins here.
     pub fn cut_short(&self, format: Format, at: At) -> TraceError {
         TraceError::CutShort { path: self.path.clone(), format, at }
     }
 
-    /// Something valid that is not read.
+    /// An error: valid, but not supported.
     pub fn unsupported(&self, format: Format, at: At, what: impl Into<String>) -> TraceError {
         TraceError::Unsupported { path: self.path.clone(), format, at, what: what.into() }
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_where_they_are_said_to_be() {
+    fn bytes_are_at_the_reported_offsets() {
         let mut input = input(&(0..=255).cycle().take(1_000_000).collect::<Vec<u8>>());
         assert_eq!(input.peek(3).unwrap(), [0, 1, 2]);
         Input::take(&mut input, 2);

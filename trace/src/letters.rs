@@ -1,12 +1,12 @@
-//! The letters by which Linux names a request to a device and its flags: `R`, `WS`, `FWFSM`, `DS`...
+//! Which letters does Linux use for a request and its flags? `R`, `WS`, `FWFSM`, `DS`...
 //!
-//! First `F` if there is to be a flush before, then the operation (`R`, `W`, `D`, `N` for none; `DE`, `WZ`, `Z` and
-//! one more for zones, and another `F` for a flush by newer kernels), then `F` for FUA, `A` for read-ahead, `S`, `M`.
+//! First `F` for a flush before the request, then the operation (`R`, `W`, `D`, `N` for none; `DE`, `WZ`, `Z` and one
+//! more for zones, and another `F` for a flush in newer kernels), then `F` for FUA, `A` for read-ahead, `S`, `M`.
 
 use crate::block::{Flags, Op};
 
-/// What the categories of an event say. A write of no sectors that wants a flush before itself is a flush, and
-/// what has neither sectors nor operation is none of ours.
+/// Corrects the categories of an event. A write without sectors and with a preflush is a flush; an event without
+/// sectors and operation is irrelevant.
 pub(crate) fn judged(op: Op, mut flags: Flags, sectors: u64) -> (Op, Flags) {
     if sectors == 0 && flags.contains(Flags::PREFLUSH) && op != Op::Discard {
         flags.remove(Flags::PREFLUSH);
@@ -15,7 +15,7 @@ pub(crate) fn judged(op: Op, mut flags: Flags, sectors: u64) -> (Op, Flags) {
     (op, flags)
 }
 
-/// What the letters say of something with `sectors`; `None` if they say nothing.
+/// Parses the letters of a request with `sectors`; `None` if they are invalid.
 pub(crate) fn read(letters: &[u8], sectors: u64) -> Option<(Op, Flags)> {
     let mut flags = Flags::empty();
     let mut rest = letters;
@@ -48,7 +48,7 @@ pub(crate) fn read(letters: &[u8], sectors: u64) -> Option<(Op, Flags)> {
             b'M' => Flags::META,
             // Barriers of kernels before 2.6.37.
             b'B' => Flags::PREFLUSH,
-            // A write that is not to be torn.
+            // An atomic write.
             b'U' => Flags::empty(),
             _ => return None,
         };
@@ -56,7 +56,7 @@ pub(crate) fn read(letters: &[u8], sectors: u64) -> Option<(Op, Flags)> {
     Some(judged(op, flags, sectors))
 }
 
-/// The letters of a request; [`read`] understands them.
+/// The letters of a request, readable by [`read`].
 pub(crate) fn write(op: Op, flags: Flags, out: &mut Vec<u8>) {
     if op == Op::Flush || flags.contains(Flags::PREFLUSH) {
         out.push(b'F');
@@ -67,7 +67,7 @@ pub(crate) fn write(op: Op, flags: Flags, out: &mut Vec<u8>) {
         Op::Discard => b"D",
         Op::SecureErase => b"DE",
         Op::WriteZeroes => b"WZ",
-        // Somebody's flush is a write of nothing; the block layer's own is nothing.
+        // A flush from above is an empty write; the block layer's own has no operation.
         Op::Flush if flags.contains(Flags::SYNC) => b"W",
         Op::Flush | Op::Other => b"N",
     });
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_what_it_was() {
+    fn written_letters_are_read_back_unchanged() {
         for op in Op::ALL {
             for flags in (0..32).map(Flags::from_bits_truncate) {
                 let sectors = u64::from(op != Op::Flush) * 8;

@@ -1,13 +1,13 @@
-//! What did another program or device do, as their tools wrote it down, and what would it have cost here?
+//! What did another program or device do, according to a recording, and what would it have cost here?
 //!
-//! [`open`] opens a recording, whatever it is called: it sees through gzip and zstd, and recognises the format by
-//! content. A reader turns the recording into one of three streams: [`block::Event`]s of block devices,
-//! [`call::Call`]s of programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the
-//! recording. (MobiBench's is the exception: it has one thread after the other.) If a reader cannot read something, it
-//! gives an error that names the line or byte. What it knows and has no use for it counts ([`Others`]); it never drops
-//! anything in silence.
+//! [`open`] opens a recording with any name: it decompresses gzip and zstd, and recognises the format by content. A
+//! reader turns the recording into one of three streams: [`block::Event`]s of block devices, [`call::Call`]s of
+//! programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the recording.
+//! (MobiBench's reader is an exception, because that format has one thread after the other.) Input that a reader cannot
+//! parse is an error with line or byte. Input that it knows and does not use is counted ([`OtherCounts`]); nothing is
+//! dropped silently.
 //!
-//! Left out: how our own recordings are written, which is the `record` crate's business, and energy, which is the device's.
+//! Left out: writing JouleFS recordings, which the crate `record` does, and energy, which the device computes.
 #![forbid(unsafe_code)]
 
 pub mod askers;
@@ -38,6 +38,6 @@ pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
 pub use names::files::{Files, Place, Writeback, Writing, Written};
-pub use names::{NOT_TOLD, Names, Others, Process, not_told};
+pub use names::{NOT_RECORDED, Names, OtherCounts, Process, missing_details};
 pub use opened::Opened;
 pub use recognise::{files_of, open, open_as, open_input, open_input_as};

@@ -1,4 +1,4 @@
-//! Names that come again and again, and things that were seen and not used.
+//! How are repeated names numbered, and ignored contents counted?
 
 pub(crate) mod files;
 
@@ -8,32 +8,32 @@ use rustc_hash::FxHashMap;
 
 use files::{Files, Writeback};
 
-/// A process by its place in [`Names`].
+/// Index of a process name in [`Names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Process(pub u32);
 
-/// Names of processes; the first, [`Process::default`], is the empty one of who is not known.
+/// Names of processes; the first, [`Process::default`], is empty and means unknown.
 #[derive(Debug, Clone)]
 pub struct Names {
     names: Vec<String>,
     numbers: FxHashMap<Vec<u8>, Process>,
-    /// Short names asked for lately, each in a place that follows from it.
+    /// A cache of recent short names, indexed by hash.
     recent: Vec<(Short, Process)>,
-    /// Inodes that are written back.
+    /// Inodes with writeback.
     pub files: Files,
-    /// Names that stand for the writing of a file, at most [`FILES`].
+    /// Names that represent the writeback of a file, at most [`FILES`].
     writebacks: FxHashMap<Process, Writeback>,
 }
 
 /// Half of all names.
 const FILES: usize = MOST / 2;
 
-/// At most so many; a recording with more lumps the rest together.
+/// Most names; further ones share the last number.
 const MOST: usize = 1 << 16;
-/// Places of names asked for lately, a power of two.
+/// Size of the cache of recent names, a power of two.
 const RECENT: usize = 256;
 
-/// A name of at most 16 bytes (the kernel's have 15) as numbers: different ones for different names.
+/// A name of at most 16 bytes (the kernel's have 15) as integers; distinct for distinct names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Short {
     ends: [u64; 2],
@@ -41,9 +41,9 @@ pub(crate) struct Short {
 }
 
 impl Short {
-    /// `None` for a longer one.
+    /// `None` for a longer name.
     #[inline]
-    pub(crate) fn of(name: &[u8]) -> Option<Short> {
+    pub(crate) fn new(name: &[u8]) -> Option<Short> {
         let length = name.len();
         let ends = match length {
             8..=16 => [name.first_chunk(), name.last_chunk()].map(|eight| eight.map_or(0, |b| u64::from_le_bytes(*b))),
@@ -65,7 +65,7 @@ impl Short {
 impl Default for Names {
     fn default() -> Self {
         let numbers = FxHashMap::from_iter([(Vec::new(), Process(0))]);
-        // Every place has the empty name, which is nobody's.
+        // Every cache entry starts with the empty name, which means unknown.
         let nobody = (Short { ends: [0; 2], length: 0 }, Process(0));
         Names {
             names: vec![String::new()],
@@ -78,10 +78,10 @@ impl Default for Names {
 }
 
 impl Names {
-    /// The number of a name. Names beyond the first 65,536 get the last one's.
+    /// The number of a name. Names beyond the first 65,536 share the last number.
     #[inline]
     pub fn number(&mut self, name: &[u8]) -> Process {
-        let Some(short) = Short::of(name) else { return self.find(name) };
+        let Some(short) = Short::new(name) else { return self.find(name) };
         let place = short.place();
         match self.recent[place] {
             (known, process) if known == short => process,
@@ -110,7 +110,7 @@ impl Names {
         new
     }
 
-    /// The number of who writes pages of a file back; `None` if there are too many.
+    /// The number of a file's writeback; `None` if there are too many.
     pub fn number_of_writeback(&mut self, writeback: &Writeback) -> Option<Process> {
         let name = writeback.to_string();
         if self.writebacks.len() >= FILES && !self.numbers.contains_key(name.as_bytes()) {
@@ -121,39 +121,39 @@ impl Names {
         Some(process)
     }
 
-    /// The file, if a number stands for who writes pages of one back.
+    /// The file, if the number represents a writeback.
     pub fn writeback(&self, process: Process) -> Option<&Writeback> {
         self.writebacks.get(&process)
     }
 
-    /// The name of a number; empty if there is none.
+    /// The name of a number; empty if unknown.
     pub fn name(&self, process: Process) -> &str {
         self.names.get(process.0 as usize).map_or("", String::as_str)
     }
 }
 
-/// What a reader knew and had no use for, by name, and how often.
-pub type Others = BTreeMap<String, u64>;
+/// Contents that a reader recognised and ignored: name and count.
+pub type OtherCounts = BTreeMap<String, u64>;
 
-/// How a name ends of what a program did to files and the recording does not tell, so that no replay can do it again.
-pub const NOT_TOLD: &str = "is not in the recording";
+/// Suffix for operations on files whose details are missing in the recording, so that a replay cannot repeat them.
+pub const NOT_RECORDED: &str = "is not in the recording";
 
-/// What a recording says was done to files and does not tell, in words; empty for most.
-pub fn not_told(others: &Others) -> Vec<String> {
-    let all = others.iter().filter(|(name, _)| name.ends_with(NOT_TOLD));
+/// Operations whose details are missing, as text; empty for most recordings.
+pub fn missing_details(others: &OtherCounts) -> Vec<String> {
+    let all = others.iter().filter(|(name, _)| name.ends_with(NOT_RECORDED));
     all.map(|(name, n)| format!("left out: {n} {name}")).collect()
 }
 
-/// Counts once more.
-pub(crate) fn count(others: &mut Others, what: &str) {
+/// Adds one.
+pub(crate) fn count(others: &mut OtherCounts, what: &str) {
     match others.get_mut(what) {
         Some(n) => *n += 1,
         None => _ = others.insert(what.to_owned(), 1),
     }
 }
 
-/// Counts `n` of something.
-pub(crate) fn count_many(others: &mut Others, what: &str, n: u64) {
+/// Adds `n`.
+pub(crate) fn count_many(others: &mut OtherCounts, what: &str, n: u64) {
     match others.get_mut(what) {
         Some(seen) => *seen = seen.saturating_add(n),
         None => _ = others.insert(what.into(), n),
@@ -165,11 +165,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_all_lengths_are_told_from_each_other() {
+    fn names_of_all_lengths_are_distinguished() {
         let letters = b"ab";
         let mut names = Names::default();
         let mut all: Vec<(Vec<u8>, Process)> = Vec::new();
-        // One letter changed at a time, at every place of every length.
+        // Change one letter at a time, at every position of every length.
         for length in 0..=20 {
             for at in 0..length.max(1) {
                 let mut name = vec![letters[0]; length];

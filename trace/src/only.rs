@@ -1,43 +1,43 @@
-//! The events of some devices of a recording, as if no others had been recorded.
+//! How is a recording restricted to some of its devices?
 
 use rustc_hash::FxHashMap;
 
 use crate::TraceError;
 use crate::block::{DeviceId, Event, Events};
 
-/// Devices, by number or by what the recording calls them.
+/// Devices, by number or by the recording's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices {
-    /// Numbers.
+    /// By number.
     pub numbers: Vec<DeviceId>,
-    /// Names.
+    /// By name.
     pub names: Vec<String>,
 }
 
 impl Devices {
-    /// True if this device is one of them.
+    /// True if the device is included.
     pub fn has(&self, id: DeviceId, name: Option<&str>) -> bool {
         self.numbers.contains(&id) || name.is_some_and(|name| self.names.iter().any(|n| n == name))
     }
 
-    /// True if there are none.
+    /// True if no device is included.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty() && self.names.is_empty()
     }
 }
 
-/// A recording with the events of some devices.
+/// A recording restricted to some devices.
 pub struct Only {
     inner: Box<dyn Events>,
     wanted: Devices,
     known: FxHashMap<DeviceId, bool>,
 }
 
-/// Devices that are remembered; of more, each event is looked at anew.
+/// Most cached devices; for others each event is tested again.
 const MOST: usize = 1 << 12;
 
 impl Only {
-    /// Of a recording.
+    /// Restricts a recording.
     pub fn new(inner: Box<dyn Events>, wanted: Devices) -> Self {
         Only { inner, wanted, known: FxHashMap::default() }
     }

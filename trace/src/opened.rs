@@ -1,20 +1,20 @@
-//! A recording that was opened, and what a reader of one format must be able to do.
+//! What is an opened recording, and which interface does a reader implement?
 
 use crate::formats::{Format, Kind};
 use crate::{Input, TraceError, block, call, power};
 
-/// A recording that was opened.
+/// An opened recording.
 pub enum Opened {
-    /// Of block devices.
+    /// A recording of block devices.
     Blocks(Box<dyn block::Events>),
-    /// Of a file system.
+    /// A recording of file system calls.
     Calls(Box<dyn call::Calls>),
-    /// Of a meter.
+    /// A recording of a meter.
     Power(Box<dyn power::Readings>),
 }
 
 impl Opened {
-    /// What it is of.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         match self {
             Opened::Blocks(_) => Kind::Blocks,
@@ -23,7 +23,7 @@ impl Opened {
         }
     }
 
-    /// What it is read as.
+    /// Its format.
     pub fn format(&self) -> Format {
         match self {
             Opened::Blocks(blocks) => blocks.format(),
@@ -33,10 +33,10 @@ impl Opened {
     }
 }
 
-/// How a format is recognised and opened.
+/// The reader of a format.
 pub(crate) struct Reader {
-    /// True if the beginning of a recording (up to 64 KiB of it) is of this format, and of no other.
+    /// True if the beginning of a recording (up to 64 KiB) has this format and no other.
     pub(crate) knows: fn(&[u8]) -> bool,
-    /// Reads from the beginning.
+    /// Opens the recording at its beginning.
     pub(crate) open: fn(Input) -> Result<Opened, TraceError>,
 }

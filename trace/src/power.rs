@@ -1,39 +1,39 @@
-//! The words for what a meter saw: power or energy of one or several channels over time.
+//! What does a meter measure? Power or energy of one or several channels over time.
 //!
-//! Left out: what shares of it mean, which those say who compare runs.
+//! Left out: the meaning of differences, which the comparison of runs defines.
 
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
-/// What a channel showed.
+/// Value of a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// The mean power since the channel's reading before, in watts.
+    /// Mean power since the channel's previous reading, in watts.
     Watts(f64),
-    /// Energy since a moment that is the same for all readings of the channel, in joules.
+    /// Energy since a fixed moment of the channel, in joules.
     Joules(f64),
 }
 
-/// One channel at one moment.
+/// A reading of one channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reading {
-    /// Nanoseconds since whatever the recording counts from.
+    /// Nanoseconds since the start of the recording's clock.
     pub time: u64,
-    /// The channel, by its place in [`Readings::channels`].
+    /// Index of the channel in [`Readings::channels`].
     pub channel: u16,
-    /// What it showed.
+    /// The value.
     pub value: Value,
 }
 
-/// A recording of a meter. Times do not go back.
+/// A recording of a meter. Times never decrease.
 pub trait Readings: Send {
-    /// What is read.
+    /// The format.
     fn format(&self) -> Format;
     /// The next reading; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Reading>, TraceError>;
     /// Names of the channels in readings so far.
     fn channels(&self) -> &[String];
-    /// What was seen so far and is no reading.
-    fn others(&self) -> &Others;
-    /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
+    /// Other contents seen so far.
+    fn other_counts(&self) -> &OtherCounts;
+    /// Bytes of the file read so far, for a progress bar.
     fn consumed(&self) -> u64;
 }

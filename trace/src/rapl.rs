@@ -1,31 +1,30 @@
-//! What has this machine's processor spent? As it counts itself: RAPL, through `/sys/class/powercap`.
+//! How much energy has this machine's processor used, according to its own counters? RAPL, through
+//! `/sys/class/powercap`.
 //!
-//! The tree is the kernel's (Documentation/power/powercap): a directory for each domain, `intel-rapl:0`,
-//! `intel-rapl:0:1` (AMD's processors are under these names, too), with its `name`, its counter `energy_uj` and
-//! `max_energy_range_uj`, the largest number before the counter begins at 0 again. Domains of a processor's package
-//! are named after it here: `package-0/core`.
+//! The tree is the kernel's (Documentation/power/powercap): one directory per domain, `intel-rapl:0`, `intel-rapl:0:1`
+//! (also for AMD processors), with its `name`, its counter `energy_uj`, and `max_energy_range_uj`, the largest value
+//! before the counter wraps to 0. Domains of a processor package are prefixed with it here: `package-0/core`.
 //!
-//! `core` and `uncore` are parts of their package. `dram` is beside it on servers, `psys` is everything the
-//! platform's designer put behind it, packages included: what is added up is the reader's choice. No domain is a
-//! storage device.
+//! `core` and `uncore` are parts of their package. On servers `dram` is separate; `psys` is whatever the platform's
+//! designer connected, packages included: the caller chooses what to add up. No domain is a storage device.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where Linux keeps them.
+/// Location of the domains.
 pub const POWERCAP: &str = "/sys/class/powercap";
 
-/// Counters that cannot be read.
+/// Why the counters cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RaplError {
-    /// There is none.
+    /// There are none.
     #[error(
         "{}: no RAPL counters: the processor has none, this is a virtual machine or a container that does not show \
          them, or the module intel_rapl_msr is not loaded", .0.display()
     )]
     None(PathBuf),
-    /// Only root may.
+    /// Only root may read them.
     #[error(
         "{}: permission denied: since CVE-2020-8694 only root may read these counters. Run as root, or let everyone \
          read them until the next boot: sudo chmod a+r {}/intel-rapl:*/energy_uj", path.display(),
@@ -42,31 +41,31 @@ pub enum RaplError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A file of the tree says something else.
+    /// A file of the tree holds no number.
     #[error("{}: {text:?} is not a number of microjoules", path.display())]
     NoNumber {
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its contents.
         text: String,
     },
 }
 
-/// One counter.
+/// A counter.
 #[derive(Debug)]
 struct Domain {
     name: String,
     file: PathBuf,
-    /// The largest number before it begins at 0 again.
+    /// Largest value before the counter wraps to 0.
     range: u64,
     last: u64,
     microjoules: u64,
 }
 
-/// All counters of a machine, and what they counted since they were opened.
+/// All counters of a machine, and their increase since they were opened.
 #[derive(Debug)]
 pub struct Counters {
     root: PathBuf,
@@ -74,7 +73,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Finds the counters below `root` ([`POWERCAP`]) and reads each for the first time.
+    /// Finds the counters below `root` ([`POWERCAP`]) and reads their initial values.
     pub fn open(root: &Path) -> Result<Self, RaplError> {
         let none = || RaplError::None(root.to_owned());
         let entries = match fs::read_dir(root) {
@@ -88,7 +87,7 @@ impl Counters {
             let name = entry.file_name().to_string_lossy().into_owned();
             zones.extend(numbers(&name).map(|numbers| (name, numbers)));
         }
-        // Parents before their parts, and the processor's own registers before the same ones through memory.
+        // Parents before children, and the processor's own registers before the same ones through memory.
         zones.sort_by(|(a, a_numbers), (b, b_numbers)| {
             let mmio = |name: &str| name.starts_with("intel-rapl-mmio");
             (mmio(a), a_numbers).cmp(&(mmio(b), b_numbers))
@@ -114,8 +113,8 @@ impl Counters {
         if counters.domains.is_empty() { Err(none()) } else { Ok(counters) }
     }
 
-    /// Reads every counter. One that went back passed its largest number once: reading every minute is often enough
-    /// (262 kJ, the usual range, last 15 minutes at 290 W).
+    /// Reads every counter. A counter that decreased has wrapped once: reading every minute is often enough (262 kJ,
+    /// the usual range, last 15 minutes at 290 W).
     pub fn read(&mut self) -> Result<(), RaplError> {
         for n in 0..self.domains.len() {
             let now = self.number(&self.domains[n].file)?;
@@ -132,7 +131,7 @@ impl Counters {
         self.domains.iter().map(|d| d.name.as_str())
     }
 
-    /// What each counted since it was opened, in joules.
+    /// Joules counted by each since it was opened.
     pub fn joules(&self) -> impl Iterator<Item = f64> {
         self.domains.iter().map(|d| d.microjoules as f64 / 1e6)
     }
@@ -153,7 +152,7 @@ impl Counters {
     }
 }
 
-/// The numbers of a domain's directory; none if it is no domain's.
+/// The numbers in a domain's directory name; `None` for other directories.
 fn numbers(name: &str) -> Option<Vec<u64>> {
     let rest = name.strip_prefix("intel-rapl-mmio").or_else(|| name.strip_prefix("intel-rapl"))?;
     rest.strip_prefix(':')?.split(':').map(|n| n.parse().ok()).collect()
@@ -163,7 +162,7 @@ fn numbers(name: &str) -> Option<Vec<u64>> {
 mod tests {
     use super::*;
 
-    /// A made-up tree.
+    /// A fake tree.
     struct Tree(tempfile::TempDir);
 
     impl Tree {
@@ -198,7 +197,7 @@ mod tests {
     fn domains_are_named_after_their_package() {
         let tree = Tree::new();
         tree.zone("intel-rapl:10", "package-1", 1, 10);
-        // The same counter once more, through memory; and one that only memory shows.
+        // The same counter again, through memory; and one that exists only in memory.
         tree.zone("intel-rapl-mmio:0", "package-0", 7, 10);
         tree.zone("intel-rapl-mmio:1", "gpu", 7, 10);
         let names: Vec<String> = tree.open().unwrap().names().map(str::to_owned).collect();
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_counters_is_told_so() {
+    fn a_machine_without_counters_gets_an_explanation() {
         let empty = tempfile::tempdir().unwrap();
         for root in [empty.path(), Path::new("/nowhere/at/all")] {
             let e = Counters::open(root).unwrap_err();

@@ -1,4 +1,4 @@
-//! Which format is this? By content; names of files are not looked at.
+//! Which format does a recording have? By content; file names do not matter.
 
 use std::path::{Path, PathBuf};
 
@@ -6,11 +6,11 @@ use crate::formats::Kind;
 use crate::opened::Opened;
 use crate::{At, Input, TraceError, read};
 
-/// Bytes of the beginning that recognition looks at.
+/// Bytes used for recognition.
 const HEAD: usize = 64 << 10;
 
-/// Opens a recording; `-` is standard input. One of the files that blktrace makes, one a processor
-/// (`sda.blktrace.0`), or what their names have in common (`sda`) stands for all of them.
+/// Opens a recording; `-` is standard input. For blktrace's files, one per CPU (`sda.blktrace.0`), any of them or their
+/// common name (`sda`) opens all.
 pub fn open(path: &Path) -> Result<Opened, TraceError> {
     let files = read::blktrace::of_all_processors(path);
     if !files.is_empty()
@@ -21,14 +21,14 @@ pub fn open(path: &Path) -> Result<Opened, TraceError> {
     open_input(Input::open(path)?)
 }
 
-/// The files that [`open`] reads for a path.
+/// The files that [`open`] reads for this path.
 pub fn files_of(path: &Path) -> Vec<PathBuf> {
     let mut files = read::blktrace::of_all_processors(path);
     files.push(path.to_owned());
     files
 }
 
-/// Opens what is read from `input`.
+/// Opens a recording from `input`.
 pub fn open_input(mut input: Input) -> Result<Opened, TraceError> {
     let head = input.peek(HEAD)?;
     match read::READERS.iter().find(|r| (r.knows)(head)) {
@@ -43,12 +43,12 @@ pub fn open_input(mut input: Input) -> Result<Opened, TraceError> {
     }
 }
 
-/// Opens a recording for one of the things it may be of: a Perfetto trace has block devices and a meter.
+/// Opens a recording as one kind: a Perfetto trace has both block devices and a meter.
 pub fn open_as(path: &Path, kind: Kind) -> Result<Opened, TraceError> {
     if kind == Kind::Power { open_input_as(Input::open(path)?, kind) } else { wanted(path, open(path)?, kind) }
 }
 
-/// Opens what is read from `input` for one of the things it may be of.
+/// The same from `input`.
 pub fn open_input_as(mut input: Input, kind: Kind) -> Result<Opened, TraceError> {
     if kind == Kind::Power && (read::perfetto::READER.knows)(input.peek(HEAD)?) {
         return Ok(read::perfetto::open_power(input));
@@ -65,7 +65,7 @@ fn wanted(path: &Path, opened: Opened, kind: Kind) -> Result<Opened, TraceError>
     Err(TraceError::Unsupported { path: path.to_owned(), format: opened.format(), at: At::Byte(0), what })
 }
 
-/// What the beginning looks like, in words.
+/// Describes the beginning of the file.
 fn begins(head: &[u8]) -> String {
     let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
     let line = &line[..line.len().min(60)];

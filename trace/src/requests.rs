@@ -1,11 +1,10 @@
-//! Which of the many events of a request is the request?
+//! Which of a request's many events represents the request?
 //!
-//! A block trace tells of one request several times: asked for, queued, merged, given to the device, done. Counts and
-//! replays are of what the device was asked. So the [`Issue`](Action::Issue) events stand for the requests if there
-//! are any, else those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that
-//! wants a flush before itself is two requests, as it is for a device. One that a device's driver sent back and that is given to it
-//! again is one, from the first time on. Of devices that lie on each other, the lowest's requests count ([`crate::stacks`] says
-//! which that is).
+//! A block trace records a request several times: queued, inserted, merged, issued, completed. Counts and replays use
+//! what the device receives. So requests are the [`Issue`](Action::Issue) events if there are any, else those of the
+//! next action in [`PREFERENCE`] that the beginning of the recording has. A write with a preflush is two requests, as
+//! it is for a device. A request that the driver returned and issued again is one, at its first time. For stacked
+//! devices, the requests of the lowest count ([`crate::stacks`] finds it).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,45 +12,45 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
 use crate::stacks::{LeftOut, Stacks};
-use crate::{Names, Others, Process, TraceError};
+use crate::{Names, OtherCounts, Process, TraceError};
 
-/// The action that stands for a request: the first of these that occurs.
+/// Actions that can represent a request: the first of these that occurs is used.
 pub const PREFERENCE: [Action; 4] = [Action::Issue, Action::Complete, Action::Insert, Action::Queue];
 
-/// Events of the beginning that decide about the action.
+/// Events at the beginning used to choose the action.
 const LOOK: usize = 1 << 16;
-/// Requests under way that are remembered. With more, ends are missing in the recording, and all are forgotten.
+/// Most remembered requests in progress. With more, completions are missing in the recording, and all are forgotten.
 const UNDER_WAY: usize = 1 << 16;
 
-/// What a device was asked.
+/// A request to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Nanoseconds since whatever the recording counts from.
+    /// Nanoseconds since the start of the recording's clock.
     pub time: u64,
-    /// What.
+    /// Type.
     pub op: Op,
-    /// How. Never [`Flags::PREFLUSH`]: that is a request of its own.
+    /// Flags, without [`Flags::PREFLUSH`], which is a separate request.
     pub flags: Flags,
     /// The first sector.
     pub sector: u64,
-    /// How many; 0 for a flush.
+    /// Number of sectors; 0 for a flush.
     pub sectors: u64,
-    /// Which device.
+    /// The device.
     pub device: DeviceId,
-    /// Who asked; 0 where it is not told.
+    /// The process number; 0 if unknown.
     pub pid: u32,
-    /// Who asked, by name.
+    /// The process name.
     pub process: Process,
 }
 
-/// What becomes known of requests.
+/// A request or its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// One was made.
+    /// A request was made.
     Asked(Request),
-    /// One is done.
+    /// A request completed.
     Done {
-        /// What it was.
+        /// Its type.
         op: Op,
         /// Nanoseconds it took.
         took: u64,
@@ -62,35 +61,35 @@ pub enum Seen {
 pub struct Requests {
     events: Box<dyn Events>,
     action: Action,
-    /// Events looked at ahead.
+    /// Events read ahead.
     ahead: VecDeque<Event>,
-    /// What the look ahead ended with.
+    /// The error that ended reading ahead.
     failed: Option<TraceError>,
-    /// What one event gives, the last of it first.
+    /// Results of one event, in reverse order.
     ready: Vec<Seen>,
     under_way: FxHashMap<(DeviceId, u64, Op), u64>,
-    /// Those of them that were sent back.
+    /// Requests among these that were returned by the driver.
     sent_back: FxHashSet<(DeviceId, u64, Op)>,
-    /// Requests whose end is not waited for any more.
+    /// Requests whose completion is no longer expected.
     forgotten: u64,
-    /// Whether any end was seen.
+    /// True if any completion was seen.
     ends: bool,
-    /// How often each action was seen, with its bytes, by operation.
+    /// Number and bytes of events, by action and operation.
     counts: FxHashMap<(Action, Op), (u64, u64)>,
     stacks: Stacks,
-    /// Devices whose events are no requests here.
+    /// Devices whose events are ignored.
     without: BTreeSet<DeviceId>,
 }
 
 impl Requests {
-    /// Those of a recording; looks at its beginning.
+    /// The requests of a recording; reads its beginning.
     pub fn new(mut events: Box<dyn Events>) -> Self {
         let (mut ahead, mut failed) = (VecDeque::new(), None);
         while ahead.len() < LOOK {
             match events.next() {
                 Ok(Some(event)) => {
                     ahead.push_back(event);
-                    // Nothing is preferred to that.
+                    // This action is the most preferred.
                     if event.action == PREFERENCE[0] {
                         break;
                     }
@@ -120,34 +119,34 @@ impl Requests {
         }
     }
 
-    /// The same without the requests of these devices.
+    /// Ignores the requests of these devices.
     #[must_use]
     pub fn without(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
         self.without.extend(devices);
         self
     }
 
-    /// True if this device's events are no requests here.
+    /// True if this device's events are ignored.
     pub fn is_without(&self, device: &DeviceId) -> bool {
         self.without.contains(device)
     }
 
-    /// Of the devices of events so far, those whose requests should not be counted beside the others', and those that
-    /// have none.
+    /// Of the devices so far, those whose requests should not be counted in addition to others', and those without
+    /// requests.
     pub fn left_out(&self) -> Vec<LeftOut> {
         self.stacks.left_out(self.action, self.events.format())
     }
 
-    /// The devices of which there were events so far.
+    /// The devices with events so far.
     pub fn devices(&self) -> impl Iterator<Item = DeviceId> {
         self.stacks.devices()
     }
 
-    /// The action that stands for a request.
+    /// The action that represents a request.
     pub fn action(&self) -> Action {
         self.action
     }
-    /// The recording.
+    /// The underlying recording.
     pub fn events(&self) -> &dyn Events {
         &*self.events
     }
@@ -155,17 +154,17 @@ impl Requests {
     pub fn names(&self) -> &Names {
         self.events.names()
     }
-    /// What is in the recording beside events of block devices, so far.
-    pub fn others(&self) -> &Others {
-        self.events.others()
+    /// Other contents of the recording so far.
+    pub fn other_counts(&self) -> &OtherCounts {
+        self.events.other_counts()
     }
 
-    /// Requests so far whose ends were not seen, in a recording that tells of others how long they took.
+    /// Requests so far without a completion; 0 if the recording has no completions.
     pub fn without_end(&self) -> u64 {
         if self.ends { self.forgotten + self.under_way.len() as u64 } else { 0 }
     }
 
-    /// Events so far, by what happened to what: how many, and bytes.
+    /// Events so far, by action and operation: number and bytes.
     pub fn counts(&self) -> Vec<(Action, Op, u64, u64)> {
         let mut all: Vec<_> = self.counts.iter().map(|(&(a, o), &(n, bytes))| (a, o, n, bytes)).collect();
         all.sort_unstable();
@@ -183,7 +182,7 @@ impl Requests {
         }
     }
 
-    /// What comes next; `None` at a complete end.
+    /// The next item; `None` at a complete end.
     pub fn seen(&mut self) -> Result<Option<Seen>, TraceError> {
         loop {
             if let Some(seen) = self.ready.pop() {
@@ -193,7 +192,7 @@ impl Requests {
             let count = self.counts.entry((event.action, event.op)).or_default();
             count.0 += 1;
             count.1 = count.1.saturating_add(event.bytes());
-            self.stacks.hear(&event);
+            self.stacks.add(&event);
             if event.action == Action::Complete {
                 self.done(&event);
             }
@@ -209,7 +208,7 @@ impl Requests {
     }
 
     fn done(&mut self, event: &Event) {
-        // Where the end is all there is, it is the request, too.
+        // If only completions are recorded, a completion is the request, too.
         if let Some(began) = self.under_way.remove(&(event.device, event.sector, event.op)) {
             self.ends = true;
             self.ready.push(Seen::Done { op: event.op, took: event.time.saturating_sub(began) });
@@ -237,7 +236,7 @@ impl Requests {
         match event.op {
             Op::Flush => self.ready.push(Seen::Asked(flush)),
             Op::Write if empty && event.flags.contains(Flags::PREFLUSH) => self.ready.push(Seen::Asked(flush)),
-            // Nothing was asked.
+            // Without sectors nothing was requested.
             Op::Read | Op::Write | Op::Discard | Op::SecureErase | Op::WriteZeroes if empty => {}
             op => {
                 self.ready.push(Seen::Asked(Request { time, op, flags, sector, sectors, device, pid, process }));
@@ -254,7 +253,7 @@ mod tests {
     use super::*;
     use crate::Format;
 
-    struct List(std::vec::IntoIter<Event>, Names, Others);
+    struct List(std::vec::IntoIter<Event>, Names, OtherCounts);
     impl Events for List {
         fn format(&self) -> Format {
             Format::Blktrace
@@ -265,7 +264,7 @@ mod tests {
         fn names(&self) -> &Names {
             &self.1
         }
-        fn others(&self) -> &Others {
+        fn other_counts(&self) -> &OtherCounts {
             &self.2
         }
         fn consumed(&self) -> u64 {
@@ -292,26 +291,26 @@ mod tests {
         }
     }
 
-    /// Read to the end.
+    /// Reads to the end.
     fn without_end(events: Vec<Event>) -> u64 {
-        let mut requests = Requests::new(Box::new(List(events.into_iter(), Names::default(), Others::new())));
+        let mut requests = Requests::new(Box::new(List(events.into_iter(), Names::default(), OtherCounts::new())));
         while requests.seen().unwrap().is_some() {}
         requests.without_end()
     }
 
     #[test]
-    fn every_request_without_an_end_is_counted_where_ends_are_told() {
+    fn requests_without_a_completion_are_counted_if_completions_are_recorded() {
         let asked = |sector| event(sector, Action::Issue, Op::Write, sector, 8, Flags::empty());
         let end = event(9, Action::Complete, Op::Write, 8, 8, Flags::empty());
         let many = UNDER_WAY as u64 + 10;
         assert_eq!(without_end((0..many).map(asked).collect()), 0, "nothing is told of ends");
         assert_eq!(without_end([asked(8), end].into_iter().chain((0..many).map(asked)).collect()), many);
-        // Asked twice at one place, ended once.
+        // Two requests at one address, one completion.
         assert_eq!(without_end(vec![asked(8), asked(8), end]), 1);
     }
 
     fn all(events: Vec<Event>) -> (Action, Vec<Seen>) {
-        let list = List(events.into_iter(), Names::default(), Others::new());
+        let list = List(events.into_iter(), Names::default(), OtherCounts::new());
         let mut requests = Requests::new(Box::new(list));
         let mut out = Vec::new();
         while let Some(seen) = requests.seen().unwrap() {
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_back_and_given_again_is_one_request_and_what_is_made_again_is_two() {
+    fn a_requeued_request_is_one_and_a_repeated_request_is_two() {
         let read = |t, action, sector| event(t, action, Op::Read, sector, 8, Flags::empty());
         let events = vec![
             read(0, Action::Issue, 8),
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_stand_for_requests_where_there_is_nothing_else() {
+    fn completions_represent_requests_if_there_are_no_other_events() {
         let done = |t| event(t, Action::Complete, Op::Read, t, 8, Flags::empty());
         let (action, seen) = all((0..5).map(done).collect());
         assert_eq!((action, seen.len()), (Action::Complete, 5));

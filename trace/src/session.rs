@@ -1,15 +1,15 @@
-//! Which part of a recording is meant, and how much of its pauses?
+//! Which part of a recording is used, and how long are its pauses?
 //!
-//! People leave recordings running: a phone that is used now and then gives a file of weeks with minutes of requests, and
-//! rates and idle energy over all of it say nothing of those minutes. [`Session`] wraps a recording's events or calls: it
-//! leaves out what is not between two times, and counts a pause longer than some length as that long. Times of what comes
-//! after a shortened pause are earlier by what it was shortened by; nothing else changes. While it reads, it counts what is
-//! told out of order of time. [`Timing`] says all of it, so that nobody takes a part for the whole.
+//! Users leave recordings running: a phone that is used now and then gives a file of weeks with minutes of requests,
+//! and rates and idle energy over the whole file are meaningless for those minutes. [`Session`] wraps a recording's
+//! events or calls: it drops everything outside of two times, and shortens pauses above a limit to that limit. Times
+//! after a shortened pause are moved earlier accordingly; nothing else changes. It also counts events that are out of
+//! order of time. [`Timing`] reports all of this, so that a part is not mistaken for the whole.
 //!
-//! A pause is a stretch in which the recording tells of nothing: from the end of what ended last, where ends are told,
-//! to the next event or call. What comes out of order by more than the last shortened pause is shortened by that pause alone.
+//! A pause is the time between the end of the last activity, if ends are recorded, and the next event or call. Late
+//! events from before the last shortened pause are corrected only by that pause.
 //!
-//! Left out: what a reader counts beside events ([`Others`]), which stays that of the whole recording.
+//! Left out: a reader's counts of other contents ([`OtherCounts`]), which are still those of the whole recording.
 
 mod before;
 
@@ -19,42 +19,42 @@ use self::before::Before;
 use crate::block::{Event, Events};
 use crate::call::{Call, Calls};
 use crate::timing::Timing;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// A part of a recording. Times are nanoseconds since its first event or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// The first moment that belongs to it.
+    /// Start.
     pub from: u64,
-    /// The first that does not any more; `None`: to the end.
+    /// End, exclusive; `None`: the end of the recording.
     pub to: Option<u64>,
-    /// A longer pause counts as this long.
+    /// Longer pauses are shortened to this.
     pub max_gap: Option<u64>,
 }
 
 impl Span {
-    /// True if it is the recording as it is.
+    /// True if nothing is changed.
     pub fn is_whole(&self) -> bool {
         *self == Span::default()
     }
 }
 
-/// The times of a session, one after the other.
+/// The timeline of a session.
 #[derive(Debug, Default)]
 struct Line {
     span: Span,
     /// The recording's first time.
     first: Option<u64>,
-    /// When everything in the session so far had ended; `None` before it.
+    /// End of all activity in the session so far; `None` before it.
     ended: Option<u64>,
-    /// What shortened pauses took away.
+    /// Time removed by shortened pauses.
     removed: u64,
-    /// The last of these pauses: where it began, where it ended, what had been taken away before.
+    /// The last shortened pause: begin, end, time removed before it.
     last: Option<(u64, u64, u64)>,
     timing: Timing,
 }
 
-/// Where something is.
+/// Where an event belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Before,
@@ -64,11 +64,11 @@ enum Place {
 }
 
 impl Line {
-    fn of(span: Span) -> Self {
+    fn new(span: Span) -> Self {
         Line { span, timing: Timing { pause_counts_ns: span.max_gap, ..Timing::default() }, ..Line::default() }
     }
 
-    /// Something that begins at `time` and takes so long.
+    /// Places an event that begins at `time` and lasts `took`.
     fn place(&mut self, time: u64, took: u64) -> Place {
         let since = time.saturating_sub(*self.first.get_or_insert(time));
         if since < self.span.from {
@@ -91,7 +91,7 @@ impl Line {
         }
         self.ended = Some(ended.max(time.saturating_add(took)));
         Place::In(match self.last {
-            // Told late: it belongs before the pause, or into what is left of it.
+            // A late event: it belongs before the pause, or into the rest of it.
             Some((began, until, removed)) if time < until => {
                 let in_pause = time.saturating_sub(began).min(self.span.max_gap.unwrap_or(u64::MAX));
                 time.min(began).saturating_sub(removed) + in_pause
@@ -101,28 +101,28 @@ impl Line {
     }
 }
 
-/// Where things of a recording are in a part of it, for who reads the recording by other means.
+/// Places the records of a recording in a part, for readers that do not use a [`Session`].
 #[derive(Debug)]
 pub struct Part(Line);
 
-/// Where something is.
+/// Where a record belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lies {
     /// Before the part.
     Before,
-    /// In it, at this time.
+    /// In the part, at this time.
     In(u64),
     /// After it.
     After,
 }
 
 impl Part {
-    /// Of a recording of which nothing was placed yet.
+    /// Nothing has been placed yet.
     pub fn new(span: Span) -> Self {
-        Part(Line::of(span))
+        Part(Line::new(span))
     }
 
-    /// Something that begins at `time` and takes so long.
+    /// Places a record that begins at `time` and lasts `took`.
     pub fn place(&mut self, time: u64, took: u64) -> Lies {
         match self.0.place(time, took) {
             Place::Before => Lies::Before,
@@ -131,8 +131,8 @@ impl Part {
         }
     }
 
-    /// Something that is no use and ends no pause, as background work: when it is in what is left of the recording.
-    pub fn beside(&mut self, time: u64) -> Option<u64> {
+    /// Places a record that is no activity and ends no pause, such as background work: its time in the part.
+    pub fn place_inactive(&mut self, time: u64) -> Option<u64> {
         let since = time.saturating_sub(*self.0.first.get_or_insert(time));
         if self.0.span.to.is_some_and(|to| since >= to) {
             return None;
@@ -141,16 +141,16 @@ impl Part {
         self.0.ended.is_none_or(kept).then(|| time.saturating_sub(self.0.removed))
     }
 
-    /// What is to be known of the times so far.
+    /// Timing so far.
     pub fn timing(&self) -> Timing {
         self.0.timing
     }
 }
 
-/// A part of a recording, with the pauses it shall have.
+/// A part of a recording, with shortened pauses.
 pub struct Session<T: ?Sized> {
     line: Line,
-    /// The latest time so far; of calls by thread, since calls of several are told in the order of their ends.
+    /// The latest time so far; for calls by thread, since calls of several threads come in the order of their ends.
     latest: u64,
     latest_of: FxHashMap<u32, u64>,
     before: Before,
@@ -158,15 +158,15 @@ pub struct Session<T: ?Sized> {
 }
 
 impl<T: ?Sized> Session<T> {
-    /// Of a recording that was not read yet.
+    /// Wraps a recording at its beginning.
     pub fn new(inner: Box<T>, span: Span) -> Self {
         let before = Before::default();
-        Session { line: Line::of(span), latest: 0, latest_of: FxHashMap::default(), before, inner }
+        Session { line: Line::new(span), latest: 0, latest_of: FxHashMap::default(), before, inner }
     }
 }
 
 impl Events for Session<dyn Events> {
-    crate::passes_on!(inner: format, timed, names, others, consumed, device);
+    crate::passes_on!(inner: format, timed, names, other_counts, consumed, device);
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.inner.next()? {
@@ -193,24 +193,24 @@ impl Calls for Session<dyn Calls> {
             }
             let Some(call) = self.inner.next()? else { return Ok(None) };
             match self.line.place(call.time, call.took.unwrap_or(0)) {
-                Place::Before => self.before.was(&call),
+                Place::Before => self.before.track(&call),
                 Place::After => {}
                 Place::In(time) => {
                     let latest = self.latest_of.entry(call.thread).or_default();
                     self.line.timing.in_order(latest, call.time, 1);
-                    self.line.timing.opened_before += u64::from(self.before.wants(Call { time, ..call }));
+                    self.line.timing.opened_before += u64::from(self.before.push(Call { time, ..call }));
                 }
             }
         }
     }
-    fn others(&self) -> &Others {
-        self.inner.others()
+    fn other_counts(&self) -> &OtherCounts {
+        self.inner.other_counts()
     }
     fn consumed(&self) -> u64 {
         self.inner.consumed()
     }
     fn timing(&self) -> Timing {
-        self.line.timing.beside(self.inner.timing())
+        self.line.timing.with_reader(self.inner.timing())
     }
 }
 
@@ -221,14 +221,14 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn placed(span: Span, times: &[u64]) -> (Vec<u64>, Timing) {
-        let mut line = Line::of(span);
+        let mut line = Line::new(span);
         let places: Vec<Place> = times.iter().map(|t| line.place(*t, 0)).collect();
         let inside = places.into_iter().filter_map(|p| if let Place::In(time) = p { Some(time) } else { None });
         (inside.collect(), line.timing)
     }
 
     #[test]
-    fn a_session_is_what_lies_between_two_times_since_the_beginning() {
+    fn a_session_lies_between_two_times_since_the_beginning() {
         let times = [1000 * S, 1001 * S, 1002 * S, 1003 * S];
         let (all, timing) = placed(Span::default(), &times);
         assert_eq!((&all[..], timing), (&times[..], Timing::default()));
@@ -246,15 +246,15 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_begins_when_what_was_under_way_has_ended() {
-        let mut line = Line::of(Span { max_gap: Some(5 * S), ..Span::default() });
+    fn a_pause_begins_when_running_requests_have_ended() {
+        let mut line = Line::new(Span { max_gap: Some(5 * S), ..Span::default() });
         assert_eq!(line.place(S, 30 * S), Place::In(S));
         assert_eq!(line.place(33 * S, 0), Place::In(33 * S));
         assert_eq!(line.place(43 * S, 0), Place::In(38 * S));
     }
 
     #[test]
-    fn what_is_told_after_a_pause_and_was_before_it_stays_before_it() {
+    fn late_events_from_before_a_pause_stay_before_it() {
         let span = Span { max_gap: Some(5 * S), ..Span::default() };
         // The last two were before the first pause and in the middle of it.
         let (times, timing) = placed(span, &[S, 2 * S, 100 * S, 2 * S, 50 * S, 101 * S]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_order_is_counted_with_how_far() {
+    fn events_out_of_order_are_counted_with_the_largest_distance() {
         let (mut line, mut latest) = (Line::default(), 0);
         [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.timing.in_order(&mut latest, *t, 1));
         assert_eq!((line.timing.late, line.timing.late_ns), (2, 4));
@@ -276,7 +276,7 @@ mod tests {
         let span = Span { max_gap: Some(0), ..Span::default() };
         let (times, timing) = placed(span, &[0, u64::MAX, 0, u64::MAX]);
         assert_eq!((times, timing.pauses_ns), (vec![0; 4], u64::MAX));
-        let mut line = Line::of(span);
+        let mut line = Line::new(span);
         assert_eq!(line.place(u64::MAX, u64::MAX), Place::In(u64::MAX));
     }
 }

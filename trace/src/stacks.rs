@@ -1,19 +1,19 @@
-//! Which devices of a recording pass on what they are asked to others that it tells of as well?
+//! Which devices of a recording pass their requests on to other recorded devices?
 //!
-//! A file system on a stack of devices asks once, and a recording tells of it for each device of the stack. Requests are
-//! counted where the lowest of them is asked; here is what says which that is:
+//! A file system on stacked devices makes one request, and a recording has it once per device of the stack. Requests
+//! are counted at the lowest device, which is found from:
 //!
-//! * *Remaps.* Device mapper, md and partitions tell where they pass on what they are asked. A partition's requests are
-//!   those of its disk and are told once; a stacked device's are told again of the device below, if that one is asked
-//!   anew (queued) after the remap, or if both are given requests (request-based device mapper).
-//! * *Loop devices* tell nobody what their files lie on. They are told by their number, which the kernel fixes (major 7):
-//!   what they are asked reaches the disk that holds the file, if later and in other pieces. So they are not counted beside
-//!   any disk. This is wrong of a file that lies in memory or on a disk that was not recorded; that is why it is said.
-//! * *No requests.* Devices that take bios are given no requests (`D`): where requests are counted by those, they are not
-//!   counted anyhow.
+//! * *Remaps.* Device mapper, md and partitions record where they pass a request on. A partition's requests are those
+//!   of its disk and are recorded once. A stacked device's are recorded again at the device underneath, if that one
+//!   queues a new request after the remap, or if both are issued requests (request-based device mapper).
+//! * *Loop devices* do not record what their files lie on. They are recognised by their fixed major number (7): their
+//!   requests reach the disk that holds the file, later and in other pieces. So they are not counted if there is any
+//!   disk. This is wrong for a file in memory or on a disk that was not recorded, so it is reported.
+//! * *No requests.* Devices that take bios are issued no requests (`D`): if issues are counted, they do not count
+//!   anyway.
 //!
-//! Left out: stacks that tell nothing, as a network block device of this machine's own, or a recording in which remaps were
-//! not recorded and ends stand for requests.
+//! Left out: stacks without any record, such as a network block device served by the same machine, or a recording
+//! without remaps in which completions represent requests.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -23,64 +23,64 @@ use serde::Serialize;
 use crate::Format;
 use crate::block::{Action, DeviceId, Event};
 
-/// Devices and passages that are remembered; what comes beyond is not looked at.
+/// Most devices and passages remembered; further ones are ignored.
 const MOST: usize = 1 << 12;
-/// Remaps after which the device below may still be asked anew; it is asked at once.
+/// Most recent remaps for which a new request underneath is expected; it comes immediately.
 const PENDING: usize = 64;
-/// Loop devices, in the kernel's list of numbers.
+/// Major number of loop devices.
 const LOOP: u32 = 7;
 
 /// Why a device's requests are not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// They are told again of devices below.
+    /// They are recorded again at devices underneath.
     ToldAgain,
     /// A loop device's file lies on a disk.
     Loop,
-    /// It is given none: nothing of what happened there stands for a request.
+    /// It has no events that represent requests.
     GivenNone,
 }
 
 /// A device whose requests are not counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Which.
+    /// The device.
     pub device: DeviceId,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// To which devices it passes on, as far as that is told.
+    /// The devices that it passes requests on to, as far as recorded.
     pub passes_on_to: Vec<DeviceId>,
-    /// How often it was asked.
+    /// Number of its events with `action`.
     pub count: u64,
-    /// By events of this action.
+    /// The action counted.
     pub action: Action,
 }
 
-/// How often something passed from one device to another.
+/// Count of requests passed from one device to another.
 #[derive(Debug, Clone, Copy, Default)]
 struct Passage {
     times: u64,
-    /// So often the device below was asked anew.
+    /// Number of these for which the device underneath got a new request.
     anew: u64,
 }
 
-/// What is learned of the devices of a recording.
+/// The recording's devices and their relations.
 #[derive(Debug, Default)]
 pub struct Stacks {
-    /// Events of each, by [`Action::ALL`].
+    /// Number of events per device, by [`Action::ALL`].
     devices: Vec<(DeviceId, [u64; Action::ALL.len()])>,
     places: FxHashMap<DeviceId, usize>,
     last: usize,
     passages: BTreeMap<(DeviceId, DeviceId), Passage>,
-    /// Where lately something passed on to: device and sector, and from which device.
+    /// Recent remaps: target device and sector, and the origin.
     pending: VecDeque<(DeviceId, u64, DeviceId)>,
 }
 
 impl Stacks {
-    /// Takes notice of the next event.
+    /// Adds the next event.
     #[inline]
-    pub fn hear(&mut self, event: &Event) {
+    pub fn add(&mut self, event: &Event) {
         if self.devices.get(self.last).is_none_or(|(id, _)| *id != event.device) {
             let next = self.devices.len();
             if next == MOST && !self.places.contains_key(&event.device) {
@@ -125,12 +125,12 @@ impl Stacks {
         self.places.get(&device).map_or(0, |at| self.devices[*at].1[action as usize])
     }
 
-    /// The devices of which events were seen.
+    /// The devices with events.
     pub fn devices(&self) -> impl Iterator<Item = DeviceId> {
         self.devices.iter().map(|(id, _)| *id)
     }
 
-    /// True if what passes on so is asked of the device below once more.
+    /// True if requests passed on like this are recorded again underneath.
     fn is_asked_anew(&self, passage: Passage, action: Action) -> bool {
         // Requests name disks, never partitions.
         action == Action::Issue
@@ -138,9 +138,9 @@ impl Stacks {
             || passage.anew.saturating_mul(2) >= passage.times
     }
 
-    /// The devices with requests that tell again of what `top` is asked.
+    /// The devices with requests that repeat those of `top`.
     fn below(&self, top: DeviceId, action: Action) -> BTreeSet<DeviceId> {
-        // A device, and whether what reaches it was asked anew on the way.
+        // A device, and whether a new request was made on the way to it.
         let mut reached = BTreeSet::from([(top, false)]);
         let mut next = vec![(top, false)];
         while let Some((device, anew)) = next.pop() {
@@ -156,12 +156,12 @@ impl Stacks {
         reached.into_iter().filter_map(tells).filter(|device| *device != top).collect()
     }
 
-    /// The devices that are not counted where events of `action` stand for requests, in order.
+    /// The devices not counted if events of `action` represent requests, in order.
     pub fn left_out(&self, action: Action, format: Format) -> Vec<LeftOut> {
         let asked: BTreeSet<DeviceId> = self.devices().filter(|id| self.count(*id, action) > 0).collect();
         let below: BTreeMap<DeviceId, BTreeSet<DeviceId>> =
             asked.iter().map(|id| (*id, self.below(*id, action))).collect();
-        // Numbers that were given to one device after the other may go round in a circle: then nothing is left out.
+        // Reused device numbers may form a cycle: then nothing is left out.
         let lowest = |id: &DeviceId| below.get(id).is_some_and(BTreeSet::is_empty);
         let again: BTreeSet<DeviceId> =
             below.iter().filter(|(_, to)| to.iter().any(lowest)).map(|(id, _)| *id).collect();
@@ -196,8 +196,8 @@ impl LeftOut {
         self.why != Why::GivenNone
     }
 
-    /// Why, in words.
-    pub fn said(&self) -> String {
+    /// The reason as text.
+    pub fn reason(&self) -> String {
         let to: Vec<String> = self.passes_on_to.iter().map(ToString::to_string).collect();
         let to = if to.is_empty() { String::new() } else { format!("passes on to {}", to.join(" and ")) };
         match self.why {
@@ -230,7 +230,7 @@ mod tests {
 
     fn left_out(action: Action, events: &[(Action, DeviceId, u64, Option<DeviceId>)]) -> Vec<(DeviceId, Why)> {
         let mut stacks = Stacks::default();
-        events.iter().for_each(|(action, device, at, from)| stacks.hear(&event(*action, *device, *at, *from)));
+        events.iter().for_each(|(action, device, at, from)| stacks.add(&event(*action, *device, *at, *from)));
         stacks.left_out(action, Format::Ftrace).into_iter().map(|l| (l.device, l.why)).collect()
     }
 
@@ -241,14 +241,14 @@ mod tests {
         let on_disk = [(Remap, DISK, 3, Some(PARTITION)), (Queue, DISK, 99, None)];
         let all = [&mapped[..], &on_disk[..]].concat();
         assert_eq!(left_out(Queue, &all), [(MAPPED, Why::ToldAgain)]);
-        // The same without what is queued, of which ends stand for requests.
+        // The same without queue events; completions represent requests.
         let ends =
             [(Action::Complete, MAPPED, 1, None), (Remap, DISK, 2, Some(MAPPED)), (Action::Complete, DISK, 2, None)];
         assert_eq!(left_out(Action::Complete, &ends), [(MAPPED, Why::ToldAgain)]);
     }
 
     #[test]
-    fn what_is_given_no_requests_is_said_and_what_is_given_some_that_are_given_on_is_left_out() {
+    fn devices_without_requests_are_reported_and_devices_that_pass_requests_on_are_left_out() {
         use Action::{Issue, Queue, Remap};
         let bios = [(Queue, MAPPED, 1, None), (Remap, DISK, 2, Some(MAPPED)), (Issue, DISK, 2, None)];
         assert_eq!(left_out(Issue, &bios), [(MAPPED, Why::GivenNone)]);
@@ -257,12 +257,12 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_device_is_left_out_beside_a_disk_and_counted_alone_or_where_numbers_are_not_the_kernels() {
+    fn a_loop_device_is_left_out_next_to_a_disk_and_counted_alone_or_with_foreign_numbers() {
         let both = [(Action::Issue, LOOPED, 1, None), (Action::Issue, DISK, 2, None)];
         assert_eq!(left_out(Action::Issue, &both), [(LOOPED, Why::Loop)]);
         assert_eq!(left_out(Action::Issue, &both[..1]), []);
         let mut stacks = Stacks::default();
-        both.iter().for_each(|(action, device, at, from)| stacks.hear(&event(*action, *device, *at, *from)));
+        both.iter().for_each(|(action, device, at, from)| stacks.add(&event(*action, *device, *at, *from)));
         assert_eq!(stacks.left_out(Action::Issue, Format::MsrCsv), []);
     }
 
@@ -283,7 +283,7 @@ mod tests {
         let mut stacks = Stacks::default();
         for minor in 0..3 * MOST as u32 {
             let device = DeviceId { major: 8, minor };
-            stacks.hear(&event(Action::Remap, device, 0, Some(MAPPED)));
+            stacks.add(&event(Action::Remap, device, 0, Some(MAPPED)));
         }
         assert!(stacks.devices.len() == MOST && stacks.passages.len() == MOST && stacks.pending.len() == PENDING);
     }

@@ -1,33 +1,33 @@
-//! What is to be known of a recording's times before its numbers are believed?
+//! What must be known about a recording's times before its numbers can be trusted?
 //!
 //! [`crate::session`] counts it.
 
 use serde::Serialize;
 
-/// What is to be known of the times of a recording, as far as it was read.
+/// Properties of a recording's times, as far as it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Timing {
-    /// Events or calls before the session, left out.
+    /// Events or calls before the session, skipped.
     pub before: u64,
-    /// Those after it, left out.
+    /// Events or calls after it, skipped.
     pub after: u64,
-    /// Pauses that were shortened.
+    /// Number of shortened pauses.
     pub pauses: u64,
-    /// How long they were in all, in nanoseconds.
+    /// Their total original length in nanoseconds.
     pub pauses_ns: u64,
-    /// How long each of them counts.
+    /// The length that each of them counts.
     pub pause_counts_ns: Option<u64>,
-    /// Events with an earlier time than one told before; of calls, than one told before of the same thread. So are those that
-    /// are given in order because their reader sorts.
+    /// Events with an earlier time than a previous one; for calls, than a previous one of the same thread. Includes
+    /// events that the reader itself has sorted.
     pub late: u64,
-    /// By how many nanoseconds at most.
+    /// Largest such difference in nanoseconds.
     pub late_ns: u64,
-    /// Files that were opened before the session and are used in it: their opens are made up at their first use.
+    /// Files opened before the session and used in it: their opens are inserted at their first use.
     pub opened_before: u64,
 }
 
 impl Timing {
-    /// Something that is told later than what was at `latest`, which it moves on; both in so many nanoseconds.
+    /// Counts a time that is earlier than `latest`, or advances `latest`; both in units of `unit` nanoseconds.
     pub(crate) fn in_order(&mut self, latest: &mut u64, time: u64, unit: u64) {
         if let Some(by) = latest.checked_sub(time).filter(|by| *by > 0) {
             self.late += 1;
@@ -36,8 +36,8 @@ impl Timing {
         *latest = time.max(*latest);
     }
 
-    /// The same with what a reader put in order itself.
-    pub(crate) fn beside(self, reader: Timing) -> Timing {
+    /// Adds the counts of a reader that sorts.
+    pub(crate) fn with_reader(self, reader: Timing) -> Timing {
         Timing { late: self.late + reader.late, late_ns: self.late_ns.max(reader.late_ns), ..self }
     }
 }

@@ -1,11 +1,11 @@
 //! Which parts of which files does a recording read together?
 //!
-//! What one call reads is read together, and so is what follows it without a gap in the same open file: read-ahead asks
-//! for both at once. The same blocks read again are counted. A file is known by the last name it had, and one whose last
-//! name went is left out, since nobody can read it any more.
+//! The range of one call is read together, and so is what follows it without a gap through the same handle, because
+//! read-ahead requests both. Repeated reads of the same blocks are counted. A file is identified by its last name, and
+//! a file without a name at the end is left out, since it can no longer be read.
 //!
-//! Left out: writes, and reads of what a cache above the file system would have answered; who asks sees every call as a
-//! request to the device, as after a restart.
+//! Left out: writes, and the effect of a cache above the file system; every call is treated as a request to the device,
+//! as after a reboot.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,22 +15,22 @@ use rustc_hash::FxHashMap;
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, Op};
 
-/// Bytes of a block.
+/// Bytes per block.
 const BLOCK: u64 = 4096;
 
-/// Ranges of blocks of a file that are read together, and how often each.
+/// Block ranges of a file that are read together, with their counts.
 pub type Parts = BTreeMap<(u64, u64), u64>;
 
 /// An open file.
 struct Open {
     file: usize,
-    /// Where a call that does not say where goes on.
+    /// Position of a call without an offset.
     at: u64,
-    /// Bytes read without a gap, up to now.
+    /// Bytes read without a gap so far.
     run: Range<u64>,
 }
 
-/// What has been read of the files of a recording.
+/// The reads of a recording's files.
 #[derive(Default)]
 struct Scan {
     files: Vec<Parts>,
@@ -48,7 +48,7 @@ impl Scan {
         self.files.len() - 1
     }
 
-    /// What was read without a gap has ended.
+    /// Ends a run without a gap.
     fn end(&mut self, handle: Handle) {
         let Some(open) = self.open.get_mut(&handle) else { return };
         let run = std::mem::take(&mut open.run);
@@ -113,8 +113,8 @@ impl Scan {
     }
 }
 
-/// Reads a recording to its end, or up to damage: the error comes beside what was read until there. `progress` is told now
-/// and then how many bytes of the file were read.
+/// Reads a recording to its end, or up to damage: the error is returned together with the parts up to there. `progress`
+/// receives the number of bytes read so far, at intervals.
 pub fn scan(
     calls: &mut dyn Calls,
     mut progress: impl FnMut(u64),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_without_a_gap_is_one_part_and_again_is_counted() {
+    fn reads_without_a_gap_are_one_part_and_repeats_are_counted() {
         let found = parts(vec![
             open(1, "/a"),
             read(1, None, 5000),

@@ -1,14 +1,14 @@
-//! Whose pages does a thread of the kernel write?
+//! Which inode's pages does a kernel thread write?
 //!
-//! Pages that processes left dirty are written later by threads that work for anybody. The kernel's tracepoints of
-//! writeback tell which inode such a thread begins to write (`writeback_single_inode_start`) and when it is through with it
-//! (`writeback_single_inode`): what the thread asks a device for in between is that inode's. They also tell who makes
-//! pages dirty (`writeback_dirty_folio`, before Linux 5.18 `writeback_dirty_page`) and who makes a clean inode dirty
+//! Dirty pages of processes are written later by shared kernel threads. The kernel's writeback tracepoints record when
+//! such a thread begins to write an inode (`writeback_single_inode_start`) and when it has finished
+//! (`writeback_single_inode`): the thread's requests in between are that inode's. They also record which process makes
+//! pages dirty (`writeback_dirty_folio`, before Linux 5.18 `writeback_dirty_page`) or a clean inode dirty
 //! (`writeback_dirty_inode_enqueue`).
 //!
-//! Left out: what a thread asks for by another thread (compressed and checksummed data of Btrfs, dm-crypt), and which of
-//! an inode's dirtiers a page is of. Most events name the disk, not the partition: of two partitions of one disk
-//! whose inodes of one number are dirty at one time, the dirtiers are put together.
+//! Left out: requests made through another thread (compressed and checksummed data of Btrfs, dm-crypt), and which
+//! process dirtied a particular page of an inode. Most events name the disk, not the partition: if two partitions of a
+//! disk have dirty inodes with the same number at the same time, the processes of both are merged.
 
 use rustc_hash::FxHashMap;
 
@@ -16,28 +16,28 @@ use crate::block::DeviceId;
 use crate::names::files::{Place, Writing, Written};
 use crate::{Names, Process};
 
-/// Inodes whose dirtiers are remembered at least; twice as many at most.
+/// Least number of inodes whose dirtying processes are remembered; the most is twice as many.
 const REMEMBERED: usize = 1 << 15;
-/// Dirtiers of one inode that are named.
+/// Most processes named per inode.
 const NAMED: usize = 4;
-/// Nanoseconds after which a thread has ended with an inode, although that was not told.
+/// Nanoseconds after which a thread is taken to have finished an inode, even without an event.
 const LONGEST: u64 = 60_000_000_000;
 
-/// What happened to an inode.
+/// Type of an inode event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
-    /// A page of it, or itself, became dirty.
+    /// A page of the inode, or the inode itself, became dirty.
     Dirtied,
     /// The thread begins to write it.
     Begins,
-    /// The thread is through with it.
+    /// The thread has finished it.
     Ends {
-        /// Pages are dirty still, or again.
+        /// True if pages are still dirty, or dirty again.
         left: bool,
     },
 }
 
-/// The same, of which inode.
+/// An event with its inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) what: What,
@@ -69,17 +69,17 @@ impl Dirtiers {
 
 type Inode = (Place, u64);
 
-/// An inode that a thread writes.
+/// An inode that a thread is writing.
 #[derive(Debug)]
 struct Open {
     inode: Inode,
     since: u64,
     by: Dirtiers,
-    /// What its requests on a device are part of.
+    /// Writeback of its requests on a device.
     known: Option<(DeviceId, Writing)>,
 }
 
-/// Who made which inodes dirty, and which are being written.
+/// The processes that dirtied inodes, and the inodes being written.
 #[derive(Debug, Default)]
 pub(crate) struct Writings {
     young: FxHashMap<Inode, Dirtiers>,
@@ -88,13 +88,13 @@ pub(crate) struct Writings {
     open: FxHashMap<u32, Open>,
 }
 
-/// True of threads of the kernel that work for anybody.
+/// True for kernel threads shared by all processes.
 pub(crate) fn works_for_anybody(name: &str) -> bool {
     ["kworker/", "swapper/", "ksoftirqd/", "irq/", "flush-"].iter().any(|begins| name.starts_with(begins))
 }
 
 impl Writings {
-    fn of(&mut self, inode: Inode) -> &mut Dirtiers {
+    fn dirtiers_mut(&mut self, inode: Inode) -> &mut Dirtiers {
         if !self.young.contains_key(&inode) {
             if self.young.len() == REMEMBERED {
                 self.old = std::mem::take(&mut self.young);
@@ -109,14 +109,14 @@ impl Writings {
         self.young.remove(&inode).or_else(|| self.old.remove(&inode)).unwrap_or_default()
     }
 
-    /// Something happened, by a thread of this number and name.
-    pub(crate) fn hear(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
+    /// Handles an event of a thread with this number and name.
+    pub(crate) fn add(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
         let inode = (notice.place, notice.ino);
         match notice.what {
             What::Dirtied => {
                 let name = names.name(process);
                 if !name.is_empty() && !works_for_anybody(name) {
-                    self.of(inode).add(process);
+                    self.dirtiers_mut(inode).add(process);
                 }
             }
             What::Begins => {
@@ -131,18 +131,18 @@ impl Writings {
                     && left
                     && open.inode == inode
                 {
-                    self.of(inode).join(open.by);
+                    self.dirtiers_mut(inode).join(open.by);
                 }
             }
         }
     }
 
-    /// Events were lost: nobody knows what threads write.
+    /// Events were lost: forgets what threads are writing.
     pub(crate) fn forget_open(&mut self) {
         self.open.clear();
     }
 
-    /// What a thread's request to a device is part of.
+    /// The writeback that a thread's request to a device belongs to.
     #[inline]
     pub(crate) fn part_of(&mut self, time: u64, pid: u32, device: DeviceId, names: &mut Names) -> Writing {
         if self.open.is_empty() {
@@ -162,10 +162,10 @@ impl Writings {
             _ => {}
         }
         let (place, ino) = open.inode;
-        // What a stacked device passes on to the ones below is its own inode's.
+        // Requests that a stacked device passes on belong to its own inode.
         let above = numbers(names.files.place(place)).filter(|(major, _)| *major != device.major);
         let of = above.unwrap_or((device.major, device.minor));
-        // Who made it dirty may have been told by partition.
+        // The dirtying processes may have been recorded by partition.
         let named = names.files.place_of(of);
         let partition = (named, ino);
         if partition != open.inode
@@ -180,7 +180,7 @@ impl Writings {
     }
 }
 
-/// The numbers of a disk with a colon.
+/// A disk's numbers, separated by a colon.
 fn numbers(place: &str) -> Option<(u32, u32)> {
     let (major, minor) = place.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -193,20 +193,20 @@ mod tests {
     const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
     const PARTITION: DeviceId = DeviceId { major: 8, minor: 1 };
 
-    struct Told {
+    struct Events {
         writings: Writings,
         names: Names,
         time: u64,
     }
 
-    impl Told {
+    impl Events {
         fn new() -> Self {
-            Told { writings: Writings::default(), names: Names::default(), time: 0 }
+            Events { writings: Writings::default(), names: Names::default(), time: 0 }
         }
-        fn hear(&mut self, pid: u32, name: &str, place: &str, ino: u64, what: What) {
+        fn add(&mut self, pid: u32, name: &str, place: &str, ino: u64, what: What) {
             self.time += 1;
             let (process, place) = (self.names.number(name.as_bytes()), self.names.files.place_named(place.as_bytes()));
-            self.writings.hear(Notice { what, place, ino }, (self.time, pid, process), &self.names);
+            self.writings.add(Notice { what, place, ino }, (self.time, pid, process), &self.names);
         }
         fn part_of(&mut self, pid: u32, device: DeviceId) -> Option<(u64, Vec<String>, (u32, u32))> {
             let writing = self.writings.part_of(self.time, pid, device, &mut self.names);
@@ -221,67 +221,67 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_asks_for_between_beginning_and_end_is_the_inodes_and_nothing_else() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:0", 12, What::Dirtied);
-        t.hear(8, "cp", "8:0", 13, What::Dirtied);
-        t.hear(9, "cat", "8:0", 13, What::Dirtied);
-        t.hear(3, "kworker/1", "8:0", 13, What::Dirtied);
+    fn exactly_the_requests_between_begin_and_end_belong_to_the_inode() {
+        let mut t = Events::new();
+        t.add(7, "dd", "8:0", 12, What::Dirtied);
+        t.add(8, "cp", "8:0", 13, What::Dirtied);
+        t.add(9, "cat", "8:0", 13, What::Dirtied);
+        t.add(3, "kworker/1", "8:0", 13, What::Dirtied);
         assert_eq!(t.part_of(3, PARTITION), None);
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
-        t.hear(4, "kworker/2", "8:0", 13, What::Begins);
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
+        t.add(4, "kworker/2", "8:0", 13, What::Begins);
         assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
         assert_eq!(t.part_of(4, PARTITION), Some((13, names(&["cp", "cat"]), (8, 1))));
         assert_eq!(t.part_of(5, PARTITION), None);
-        t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: false });
+        t.add(3, "kworker/1", "8:0", 12, What::Ends { left: false });
         assert_eq!(t.part_of(3, PARTITION), None);
     }
 
     #[test]
     fn dirtiers_count_until_their_pages_are_written() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:0", 12, What::Dirtied);
+        let mut t = Events::new();
+        t.add(7, "dd", "8:0", 12, What::Dirtied);
         for (left, then) in [(true, names(&["dd", "cp"])), (false, names(&["cp"]))] {
-            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            t.add(3, "kworker/1", "8:0", 12, What::Begins);
             assert_eq!(t.part_of(3, DISK).unwrap().1[0], "dd");
-            t.hear(8, "cp", "8:0", 12, What::Dirtied);
-            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left });
-            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            t.add(8, "cp", "8:0", 12, What::Dirtied);
+            t.add(3, "kworker/1", "8:0", 12, What::Ends { left });
+            t.add(3, "kworker/1", "8:0", 12, What::Begins);
             assert_eq!(t.part_of(3, DISK).unwrap().1, then);
-            // As if nothing of it had been written.
-            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: true });
+            // As if nothing had been written.
+            t.add(3, "kworker/1", "8:0", 12, What::Ends { left: true });
         }
     }
 
     #[test]
-    fn who_is_told_by_partition_and_what_goes_to_a_disk_below_is_found() {
-        let mut t = Told::new();
-        t.hear(7, "dd", "8:1", 12, What::Dirtied);
-        t.hear(7, "dd", "8:2", 12, What::Dirtied);
-        t.hear(8, "cp", "253:0", 5, What::Dirtied);
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+    fn dirtying_processes_recorded_by_partition_and_requests_to_a_lower_disk_are_found() {
+        let mut t = Events::new();
+        t.add(7, "dd", "8:1", 12, What::Dirtied);
+        t.add(7, "dd", "8:2", 12, What::Dirtied);
+        t.add(8, "cp", "253:0", 5, What::Dirtied);
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
         assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
-        t.hear(3, "kworker/1", "253:0", 5, What::Begins);
+        t.add(3, "kworker/1", "253:0", 5, What::Begins);
         assert_eq!(t.part_of(3, DISK), Some((5, names(&["cp"]), (253, 0))));
-        t.hear(3, "kworker/1", "btrfs-1", 257, What::Begins);
+        t.add(3, "kworker/1", "btrfs-1", 257, What::Begins);
         assert_eq!(t.part_of(3, DISK), Some((257, Vec::new(), (8, 0))));
     }
 
     #[test]
     fn many_dirtiers_and_inodes_take_bounded_room() {
-        let mut t = Told::new();
+        let mut t = Events::new();
         for n in 0..9 {
-            t.hear(n, &format!("p{n}"), "8:0", 1, What::Dirtied);
+            t.add(n, &format!("p{n}"), "8:0", 1, What::Dirtied);
         }
         assert_eq!(t.writings.take((t.names.files.place_named(b"8:0"), 1)).by.len(), NAMED);
         for n in 0..5 * REMEMBERED as u64 {
-            t.hear(7, "dd", "8:0", n, What::Dirtied);
-            t.hear(n as u32, "kworker/1", "8:0", n + 1, What::Begins);
+            t.add(7, "dd", "8:0", n, What::Dirtied);
+            t.add(n as u32, "kworker/1", "8:0", n + 1, What::Begins);
         }
         assert!(t.writings.young.len() <= REMEMBERED && t.writings.old.len() <= REMEMBERED);
         assert!(t.writings.open.len() <= REMEMBERED);
-        // A thread that is not told to have ended has.
-        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+        // A thread without an end event has finished after a timeout.
+        t.add(3, "kworker/1", "8:0", 12, What::Begins);
         t.time += LONGEST + 1;
         assert_eq!(t.part_of(3, DISK), None);
     }

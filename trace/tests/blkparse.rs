@@ -1,33 +1,33 @@
-//! blkparse's text, line by line.
+//! blkparse's text is read line by line.
 
 use trace::TraceError;
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 
 use crate::text::{line_of, read, survives_damage};
 
-/// What the line of an event becomes, with the name of who did it.
-fn one(line: &str) -> (Event, String) {
+/// The event of a line, with the name of its process.
+fn event_of(line: &str) -> (Event, String) {
     let seen = read(format!("{line}\n").as_bytes());
     assert!(seen.error.is_none(), "{line}: {:?}", seen.error);
     assert_eq!(seen.events.len(), 1, "{line}");
     (seen.events[0], seen.names[0].clone())
 }
 
-/// A line with this behind the number of the process.
+/// A line with this text after the process number.
 fn line(rest: &str) -> String {
     format!("  8,0    3        1     0.000000042   697  {rest}")
 }
 
-/// What happened to which sectors, how, with which error, by whom.
+/// Action, operation, flags, sectors, error and process of a line.
 fn happened(rest: &str) -> (Action, Op, Flags, u64, u64, u32, String) {
-    let (e, name) = one(&line(rest));
+    let (e, name) = event_of(&line(rest));
     (e.action, e.op, e.flags, e.sector, e.sectors, e.error, name)
 }
 
 #[test]
-fn a_line_says_when_where_and_who() {
+fn a_line_has_time_device_and_process() {
     let (event, name) =
-        one("259,1234  17   123456 86400.000000001 1234567  D  WS 223490 + 8 [kworker/u16:1+flush-259:0]");
+        event_of("259,1234  17   123456 86400.000000001 1234567  D  WS 223490 + 8 [kworker/u16:1+flush-259:0]");
     assert_eq!(event.time, 86_400_000_000_001);
     assert_eq!(event.device, DeviceId { major: 259, minor: 1234 });
     assert_eq!((event.cpu, event.pid, event.bytes()), (17, 1_234_567, 4096));
@@ -94,7 +94,7 @@ fn flushes_have_no_sectors_and_names_may_hold_anything() {
 }
 
 #[test]
-fn who_ends_something_is_known_by_what_it_did_before() {
+fn the_process_of_a_completion_is_known_from_its_earlier_events() {
     let text = format!("{}\n{}\n", line("Q   W 8 + 8 [dd]"), line("C   W 8 + 8 [0]"));
     assert_eq!(read(text.as_bytes()).names, ["dd", "dd"]);
 }
@@ -154,12 +154,12 @@ fn lines_of_another_format_are_refused_with_the_reason() {
     assert_eq!(line_of(&seen), 1);
     let text = seen.error.unwrap().to_string();
     assert!(text.contains("without -f"), "{text}");
-    // Nothing of it is like a line.
+    // It has no resemblance to a line.
     assert!(matches!(read(b"W 223490 8 kjournald\n").error, Some(TraceError::Unknown { .. })));
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_is_whole() {
+fn a_recording_cut_anywhere_gives_its_complete_records() {
     let good: String = [
         line("Q   W 8 + 8 [dd]"),
         line("A   W 8 + 8 <- (8,1) 223427"),

@@ -1,4 +1,4 @@
-//! Events written as blkparse's text are, read again, the same events.
+//! Events written in blkparse's format are read back unchanged.
 
 use std::path::Path;
 

@@ -1,29 +1,29 @@
-//! blktrace's records and blkparse's text of them, recorded by `conformance/examples/record_blktrace.rs` under
-//! Linux 6.1: two tellings of the same events.
+//! blktrace's records and blkparse's text for them, recorded by `conformance/examples/record_blktrace.rs` under Linux
+//! 6.1, have the same events.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use trace::block::{Action, Event, Op};
 use trace::requests::Requests;
-use trace::{Format, Opened, Others, open};
+use trace::{Format, Opened, OtherCounts, open};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/blktrace").join(name)
 }
 
-/// Events with the names of who did them, and what was beside them.
-fn all(path: &Path) -> (Vec<(Event, String)>, Others, Format) {
+/// Events with the names of their processes, and counts of other records.
+fn all(path: &Path) -> (Vec<(Event, String)>, OtherCounts, Format) {
     let Ok(Opened::Blocks(mut events)) = open(path) else { panic!("{}: not opened", path.display()) };
     let mut told = Vec::new();
     while let Some(event) = events.next().unwrap() {
         told.push((event, events.names().name(event.process).to_owned()));
     }
-    (told, events.others().clone(), events.format())
+    (told, events.other_counts().clone(), events.format())
 }
 
-/// The same, the first event at 0, with processes only by name and number. What two processors did in the same
-/// nanosecond has no order, and blkparse sorts a stream 512 events at a time.
+/// The same with the first event at 0, and processes only by name and number. Events of two CPUs in the same nanosecond
+/// have no order, and blkparse sorts a stream 512 events at a time.
 fn from_zero(path: &Path) -> Vec<(Event, String)> {
     let (mut events, _, _) = all(path);
     let first = events[0].0.time;
@@ -44,14 +44,14 @@ fn records_and_blkparses_text_of_them_tell_the_same_events() {
         assert!(ours.len() >= at_least, "{}", ours.len());
         for (n, (a, b)) in ours.iter().zip(&theirs).enumerate() {
             assert_eq!(a.0, b.0, "event {n} of {records}");
-            // What ends has no name in the text unless its process did something else before.
+            // A completion has no name in the text unless its process had an earlier event.
             assert!(a.1 == b.1 || b.1.is_empty(), "event {n} of {records}: {} is called {}", a.1, b.1);
         }
         assert_eq!(ours.len(), theirs.len());
     }
 }
 
-/// The numbers of a line of blkparse's table, before `KiB` or without.
+/// The numbers of a row of blkparse's table, before `KiB` or without.
 fn numbers(table: &str, name: &str) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for line in table.lines() {
@@ -71,7 +71,7 @@ fn totals_are_those_of_blkparses_own_table() {
         let (events, _, _) = all(&fixture(records));
         let mut totals: BTreeMap<(Action, bool), (u64, u64)> = BTreeMap::new();
         for (event, _) in &events {
-            // The block layer's own flushes are reads to blkparse, and of no bytes; a file system's are writes.
+            // The block layer's own flushes count as empty reads in blkparse; a file system's flushes are writes.
             let write = match event.op {
                 Op::Write | Op::Discard => true,
                 Op::Read => false,
@@ -91,7 +91,7 @@ fn totals_are_those_of_blkparses_own_table() {
             ("Read Merges", Action::BackMerge, false),
             ("Write Merges", Action::BackMerge, true),
         ] {
-            // The last table is the total; with one processor there is no other.
+            // The last table is the total; with one CPU it is the only one.
             let (count, kib) = *numbers(&text, name).last().unwrap();
             let ours = totals.get(&(action, write)).copied().unwrap_or_default();
             assert_eq!((ours.0, ours.1 >> 10), (count, kib), "{name} of {records}");
@@ -102,7 +102,7 @@ fn totals_are_those_of_blkparses_own_table() {
 }
 
 #[test]
-fn statistics_count_what_blkparse_says_was_dispatched() {
+fn statistics_count_the_requests_that_blkparse_counts_as_dispatched() {
     for (records, text) in [("vda.blktrace.1.zst", "vda.blkparse.zst"), ("vdb.blktrace.zst", "vdb.blkparse.zst")] {
         let text = zstd::decode_all(std::fs::File::open(fixture(text)).unwrap()).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -114,7 +114,7 @@ fn statistics_count_what_blkparse_says_was_dispatched() {
             stat.operations.iter().find(|o| o.op == op.text()).map_or((0, 0), |o| (o.sizes.count, o.sizes.bytes))
         };
         let (reads, writes, discards, flushes) = (of(Op::Read), of(Op::Write), of(Op::Discard), of(Op::Flush));
-        // To blkparse discards are writes, and the block layer's flushes are reads of nothing.
+        // blkparse counts discards as writes, and the block layer's flushes as empty reads.
         let dispatched = |name: &str| *numbers(&text, name).last().unwrap();
         assert_eq!((reads.0 + flushes.0, reads.1 >> 10), dispatched("Read Dispatches"));
         assert_eq!((writes.0 + discards.0, (writes.1 + discards.1) >> 10), dispatched("Write Dispatches"));
@@ -134,7 +134,7 @@ fn events_of_all_processors_come_in_the_order_of_their_times() {
 }
 
 #[test]
-fn what_is_no_event_is_counted() {
+fn other_records_are_counted() {
     let beside = |name: &str| {
         let others = all(&fixture(name)).1;
         others.into_iter().map(|(what, n)| format!("{n} {what}")).collect::<Vec<_>>()

@@ -1,11 +1,11 @@
-//! blktrace's records, byte by byte: both versions, both byte orders, damage. Records are made here from the fields of
+//! blktrace's records byte by byte: both versions, both byte orders, damage. Records are built from the fields of
 //! `struct blk_io_trace` and `struct blk_io_trace2`, by a writer that shares nothing with the reader.
 
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use trace::block::{Action, DeviceId, Event, Flags, Op};
-use trace::{At, Input, Opened, Others, TraceError, open, open_input};
+use trace::{At, Input, Opened, OtherCounts, TraceError, open, open_input};
 
 /// The fields of a record.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl Record {
         }
     }
 
-    /// As it lies in a file, with the highest byte first or not.
+    /// The record as bytes, in either byte order.
     fn bytes(&self, version: u8, big: bool) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = |n: u64, width: usize| match big {
@@ -77,7 +77,7 @@ impl Record {
         out
     }
 
-    /// The first record of version 7 with the lowest byte first, and its length.
+    /// Parses a little-endian record of version 7; also returns its length.
     fn parse(b: &[u8]) -> (Self, usize) {
         let n = |at: usize, width: usize| (0..width).rev().fold(0_u64, |n, k| n << 8 | u64::from(b[at + k]));
         assert_eq!(n(0, 4), 0x6561_7407);
@@ -120,12 +120,12 @@ fn records_of(name: &str) -> Vec<Record> {
 struct Seen {
     events: Vec<Event>,
     names: Vec<String>,
-    others: Others,
+    others: OtherCounts,
     error: Option<TraceError>,
 }
 
 fn to_end(opened: Result<Opened, TraceError>) -> Seen {
-    let mut seen = Seen { events: Vec::new(), names: Vec::new(), others: Others::new(), error: None };
+    let mut seen = Seen { events: Vec::new(), names: Vec::new(), others: OtherCounts::new(), error: None };
     match opened {
         Ok(Opened::Blocks(mut reader)) => {
             loop {
@@ -142,7 +142,7 @@ fn to_end(opened: Result<Opened, TraceError>) -> Seen {
                 }
             }
             assert!(matches!(reader.next(), Ok(None)), "something after the end");
-            seen.others = reader.others().clone();
+            seen.others = reader.other_counts().clone();
         }
         Ok(_) => panic!("no recording of a block device"),
         Err(e) => seen.error = Some(e),
@@ -154,7 +154,7 @@ fn read(bytes: &[u8]) -> Seen {
     to_end(open_input(Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap()))
 }
 
-/// What is read without an error.
+/// Reads without an error.
 fn good(bytes: &[u8]) -> Seen {
     let seen = read(bytes);
     assert!(seen.error.is_none(), "{:?}", seen.error);
@@ -245,12 +245,12 @@ fn names_are_those_of_notes_and_errors_are_positive() {
 }
 
 #[test]
-fn what_the_kernel_lost_is_counted_for_each_processor() {
+fn events_lost_by_the_kernel_are_counted_for_each_cpu() {
     let on = |cpu: u32, sequence: u32| Record { cpu, ..Record::new(sequence, QUEUE) };
     let seen = good(&file(&[on(0, 1), on(1, 1), on(0, 2), on(0, 6), on(1, 2), on(1, 5)], 7, false));
     assert_eq!(seen.events.len(), 6);
     assert_eq!(seen.others["events the kernel lost"], 3 + 2);
-    // Numbers have 32 bits.
+    // Sequence numbers have 32 bits.
     let mut around = [on(0, u32::MAX), on(0, 0)];
     around[1].time = around[0].time + 1;
     assert!(good(&file(&around, 7, false)).others.is_empty());
@@ -260,7 +260,7 @@ fn what_the_kernel_lost_is_counted_for_each_processor() {
 fn buffers_of_processors_in_one_stream_are_put_in_order() {
     let on =
         |cpu: u32, sequence: u32| Record { cpu, time: u64::from(2 * sequence + cpu), ..Record::new(sequence, QUEUE) };
-    // A buffer of 512 KiB of each in turn.
+    // Buffers of 512 KiB, one CPU after the other.
     let mut records = Vec::new();
     for buffer in 0..6 {
         for cpu in 0..2 {
@@ -271,7 +271,7 @@ fn buffers_of_processors_in_one_stream_are_put_in_order() {
     assert_eq!(seen.events.len(), records.len());
     assert!(seen.events.is_sorted_by_key(|e| e.time));
     assert!(seen.others.is_empty(), "{:?}", seen.others);
-    // Whole recordings of processors one after the other are more than is held.
+    // Whole recordings of CPUs one after the other exceed the window.
     records.sort_by_key(|r| r.cpu);
     let seen = good(&file(&records, 7, false));
     assert_eq!(seen.events.len(), records.len());
@@ -287,7 +287,7 @@ fn files_of_processors_are_one_recording_by_any_of_their_names() {
         std::fs::write(place(name), &bytes).unwrap();
         bytes
     });
-    // A processor that did nothing, and files that are none of these.
+    // An idle CPU, and files with other names.
     std::fs::write(place("vda.blktrace.2"), b"").unwrap();
     for other in ["vda1.blktrace.0", "vda.blktrace.x", "vda.blktrace.", "vda.blktrace.0.txt"] {
         std::fs::write(place(other), b"something else").unwrap();
@@ -299,17 +299,17 @@ fn files_of_processors_are_one_recording_by_any_of_their_names() {
         assert!(seen.error.is_none(), "{name}: {:?}", seen.error);
         assert_eq!(seen.events, whole.events, "{name}");
     }
-    // By another name it is one file.
+    // Under another name it is a single file.
     std::fs::write(place("alone"), &files[1]).unwrap();
     let alone = to_end(open(&place("alone")));
     assert!(alone.events.len() < whole.events.len() && alone.events.iter().all(|e| e.cpu == 1));
-    // The end of one is missing: all that there is, and then the error that names it.
+    // If the end of one is missing, all available events come first, and then the error with its name.
     std::fs::write(place("vda.blktrace.1"), &files[1][..files[1].len() - 1]).unwrap();
     let cut = to_end(open(&place("vda")));
     assert_eq!(cut.events.len(), whole.events.len() - 1);
     let error = cut.error.unwrap();
     assert!(error.is_cut_short() && error.to_string().contains("vda.blktrace.1"), "{error}");
-    // A name that nothing has.
+    // A name without files.
     assert!(matches!(open(&place("vdb")), Err(TraceError::Io { .. })));
     assert!(matches!(open(&place("vda1.blktrace.0")), Err(TraceError::Unknown { .. })));
 }
@@ -320,7 +320,7 @@ fn some(n: usize) -> Vec<Record> {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_is_whole() {
+fn a_recording_cut_anywhere_gives_its_complete_records() {
     for (version, big) in [(7, false), (7, true), (8, false)] {
         let records = some(12);
         let bytes = file(&records, version, big);
@@ -373,7 +373,7 @@ fn every_byte_may_be_wrong() {
 }
 
 #[test]
-fn damage_is_told_with_its_place_after_all_that_is_before_it() {
+fn damage_is_reported_with_its_place_after_all_earlier_records() {
     let records = some(12);
     let mut bytes = file(&records, 7, false);
     let at = bytes.len();
@@ -384,17 +384,17 @@ fn damage_is_told_with_its_place_after_all_that_is_before_it() {
         Some(TraceError::Damaged { at: At::Byte(place), .. }) => assert_eq!(place as usize, at),
         other => panic!("{other:?}"),
     }
-    // Another byte order in the middle is no record.
+    // A different byte order in the middle is invalid.
     let mut mixed = file(&records, 7, false);
     mixed.extend(Record::new(1, QUEUE).bytes(7, true));
     assert!(matches!(read(&mixed).error, Some(TraceError::Damaged { .. })));
-    // An older version is told as such.
+    // An older version is reported as such.
     let old = read(&Record::new(1, QUEUE).bytes(6, false)).error.unwrap();
     assert!(matches!(old, TraceError::Unsupported { .. }) && old.to_string().contains("version 6"), "{old}");
 }
 
 #[test]
-fn zeroes_at_the_end_are_a_recording_that_nobody_closed() {
+fn zeroes_at_the_end_are_a_recording_that_was_not_closed() {
     let records = some(12);
     let mut bytes = file(&records, 7, false);
     let end = bytes.len();
@@ -403,7 +403,7 @@ fn zeroes_at_the_end_are_a_recording_that_nobody_closed() {
         Some(TraceError::CutShort { at: At::Byte(at), .. }) => assert_eq!(at as usize, end),
         other => panic!("{other:?}"),
     }
-    // Something behind them is none.
+    // Data after the zeroes is damage.
     *bytes.last_mut().unwrap() = 1;
     assert!(matches!(read(&bytes).error, Some(TraceError::Damaged { at: At::Byte(at), .. }) if at as usize == end));
 }

@@ -1,4 +1,4 @@
-//! fio's iologs.
+//! fio's iologs are read.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::text::{self, line_of, read, survives_damage};
 const V3: &[u8] = include_bytes!("../fixtures/fio/mixed.v3.log");
 const V2: &[u8] = include_bytes!("../fixtures/fio/mixed.v2.log");
 
-/// Lines and bytes by action, by looking at words only.
+/// Lines and bytes by action, from words alone.
 fn by_words(text: &[u8], version: usize) -> BTreeMap<String, (u64, u64)> {
     let mut sums = BTreeMap::<String, (u64, u64)>::new();
     for line in std::str::from_utf8(text).unwrap().lines().skip(1) {
@@ -23,7 +23,7 @@ fn by_words(text: &[u8], version: usize) -> BTreeMap<String, (u64, u64)> {
 }
 
 #[test]
-fn what_fio_wrote_is_read_whole_and_sums_up() {
+fn fios_logs_are_read_whole_and_add_up() {
     for (log, version) in [(V2, 2), (V3, 3)] {
         let seen = read(log);
         assert!(seen.error.is_none(), "{:?}", seen.error);
@@ -52,7 +52,7 @@ fn version_3_has_times_and_version_2_has_none() {
 }
 
 #[test]
-fn whether_there_are_times_is_told_and_nothing_is_between_requests_without_them() {
+fn the_presence_of_times_is_reported_and_intervals_need_times() {
     for (log, timed) in
         [(V2, false), (V3, true), (&b"fio version 2 iolog\nf add\nf wait 4 0\nf read 0 512\n"[..], true)]
     {
@@ -88,7 +88,7 @@ fn a_wait_of_version_2_is_until_milliseconds_since_the_beginning() {
 }
 
 #[test]
-fn what_is_not_in_whole_sectors_is_widened_and_counted() {
+fn unaligned_ranges_are_widened_to_sectors_and_counted() {
     let seen = read(b"fio version 2 iolog\nf add\nf read 1000 1000\nf write 512 512\nf sync 77 0\n");
     let extents: Vec<(u64, u64)> = seen.events.iter().map(|e| (e.sector, e.sectors)).collect();
     assert_eq!(extents, [(1, 3), (1, 1), (0, 0)]);

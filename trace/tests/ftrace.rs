@@ -1,4 +1,4 @@
-//! The text of tracefs, in all its forms.
+//! The text of tracefs is read in all its forms.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -9,7 +9,7 @@ use trace::{Format, Kind, TraceError, open};
 
 use crate::text::{Seen, line_of, read, survives_damage};
 
-/// A recording of a real kernel, as `trace/fixtures/ftrace/README.md` says.
+/// A recording of a real kernel; see `trace/fixtures/ftrace/README.md`.
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ftrace").join(name);
     zstd::stream::decode_all(std::fs::File::open(path).unwrap()).unwrap()
@@ -21,7 +21,7 @@ fn whole(bytes: &[u8]) -> Seen {
     seen
 }
 
-/// What a plain script says of a text.
+/// The output of a simple script for a text.
 fn awk(script: &str, text: &[u8]) -> String {
     let mut child = Command::new("awk").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -49,7 +49,7 @@ CPU:0 [EVENTS DROPPED]
 ";
 
 #[test]
-fn a_line_is_an_event_and_what_is_none_is_counted() {
+fn a_line_is_an_event_or_is_counted() {
     let seen = whole(LINES.as_bytes());
     let device = DeviceId { major: 254, minor: 0 };
     let first = Event {
@@ -129,7 +129,7 @@ fn totals_are_those_of_a_plain_script() {
 }
 
 #[test]
-fn lost_events_are_told_as_the_kernel_and_trace_cmd_tell_them() {
+fn lost_events_are_recognised_as_the_kernel_and_trace_cmd_print_them() {
     for name in ["lost.txt.zst", "lost.report.txt.zst"] {
         let text = fixture(name);
         let seen = whole(&text);
@@ -153,7 +153,7 @@ fn a_page_of_systrace_is_read_from_its_data_to_their_end() {
 }
 
 #[test]
-fn what_atrace_and_trace_cmd_say_before_the_first_event_is_passed_over() {
+fn text_of_atrace_and_trace_cmd_before_the_first_event_is_skipped() {
     let event = "a-1 [000] 1.000001: block_plug: [a]\n";
     for head in ["capturing trace... done\nTRACE:\n# tracer: nop\n", "version = 7\nCPU 1 is empty\ncpus=2\n", "\n\n"] {
         let seen = whole(format!("{head}{event}").as_bytes());
@@ -220,7 +220,7 @@ fn a_last_line_without_its_end_is_cut_short() {
 }
 
 #[test]
-fn what_blkparse_prints_is_something_else() {
+fn output_of_blkparse_is_not_recognised_as_ftrace() {
     let blkparse = "  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n";
     let seen = read(blkparse.as_bytes());
     assert!(seen.events.is_empty() || !matches!(seen.error, Some(TraceError::Damaged { format: Format::Ftrace, .. })));

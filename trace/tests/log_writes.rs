@@ -1,4 +1,4 @@
-//! Write logs, those of Linux's dm-log-writes and QEMU's blklogwrites, recorded by
+//! Write logs of Linux's dm-log-writes and QEMU's blklogwrites are read, as recorded by
 //! `conformance/examples/record_write_logs.rs`.
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn fixture(name: &str) -> Vec<u8> {
     zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-fn told(events: &[Event]) -> Vec<(Op, u64, u64)> {
+fn extents(events: &[Event]) -> Vec<(Op, u64, u64)> {
     events.iter().map(|e| (e.op, e.sector, e.sectors)).collect()
 }
 
@@ -36,8 +36,8 @@ fn log(sector: usize, counted: u64, entries: &[[u64; 3]]) -> Vec<u8> {
 }
 
 #[test]
-fn what_qemu_was_asked_is_in_its_log() {
-    // `write -f` is a write and a flush to QEMU's log, and closing the disk flushes twice.
+fn requests_to_qemu_are_in_its_log() {
+    // QEMU logs `write -f` as a write and a flush, and closing the disk flushes twice.
     let (w, f, d) = (Op::Write, Op::Flush, Op::Discard);
     let asked = [
         (w, 0, 8),
@@ -55,10 +55,10 @@ fn what_qemu_was_asked_is_in_its_log() {
         assert!(seen.error.is_none(), "{:?}", seen.error);
         let mut left = asked.iter();
         let mut next = left.next();
-        for told in told(&seen.events) {
+        for extent in extents(&seen.events) {
             match next {
-                Some(asked) if *asked == told => next = left.next(),
-                _ => assert_eq!(told, (f, 0, 0), "{name}: {next:?}"),
+                Some(asked) if *asked == extent => next = left.next(),
+                _ => assert_eq!(extent, (f, 0, 0), "{name}: {next:?}"),
             }
         }
         assert_eq!(next, None, "{name}");
@@ -67,16 +67,16 @@ fn what_qemu_was_asked_is_in_its_log() {
 }
 
 #[test]
-fn linux_tells_of_metadata_fua_and_marks() {
+fn linux_logs_metadata_fua_and_marks() {
     let seen = read(&fixture("dm-ext4.log.zst"));
     assert!(seen.error.is_none(), "{:?}", seen.error);
-    // One made by each `dmsetup message`, and the end that Linux marks itself.
+    // One per `dmsetup message`, and one for the end, from Linux itself.
     assert_eq!(seen.others["marks"], 3);
     let with = |flags: Flags| seen.events.iter().filter(|e| e.flags.contains(flags)).count();
     assert!(with(Flags::META) > 30 && with(Flags::FUA) > 8);
     assert!(seen.events.iter().any(|e| e.op == Op::Discard));
     assert!(seen.events.iter().all(|e| e.action == Action::Complete && e.sector + e.sectors <= 8 << 11));
-    // ext4's superblock is written at 1 KiB and its contents lie below: a plain look at the bytes.
+    // ext4 writes its superblock at 1 KiB; its contents are found by searching the bytes.
     assert!(seen.events.iter().any(|e| e.op == Op::Write && e.sector == 2 && e.sectors == 2));
     assert_eq!(
         seen.events.len() as u64 + 3,
@@ -97,13 +97,13 @@ fn there_are_no_times() {
 fn larger_sectors_are_counted_in_sectors_of_512_bytes() {
     let seen = read(&log(4096, 3, &[[1, 2, 1], [0, 0, 1], [10, 1 << 20, 4]]));
     assert!(seen.error.is_none(), "{:?}", seen.error);
-    assert_eq!(told(&seen.events), [(Op::Write, 8, 16), (Op::Flush, 0, 0), (Op::Discard, 80, 8 << 20)]);
+    assert_eq!(extents(&seen.events), [(Op::Write, 8, 16), (Op::Flush, 0, 0), (Op::Discard, 80, 8 << 20)]);
     assert_eq!(seen.events[0].flags, Flags::PREFLUSH);
     assert_eq!(seen.events[1].flags, Flags::empty());
 }
 
 #[test]
-fn what_the_log_does_not_count_is_not_read_and_told() {
+fn entries_beyond_the_count_are_not_read_but_reported() {
     let entries = [[0, 8, 0], [8, 8, 0], [16, 8, 0]];
     for counted in 0..3 {
         let seen = read(&log(512, counted, &entries));
@@ -112,14 +112,14 @@ fn what_the_log_does_not_count_is_not_read_and_told() {
         assert_eq!(seen.others["more behind the last entry that the log counts"], 1);
     }
     assert!(read(&log(512, 3, &entries)).others.is_empty());
-    // More are counted than there are.
+    // The count exceeds the number of entries.
     let seen = read(&log(512, 4, &entries));
     assert_eq!(seen.events.len(), 3);
     assert!(seen.error.unwrap().is_cut_short());
 }
 
 #[test]
-fn a_log_cut_anywhere_gives_what_is_whole() {
+fn a_log_cut_anywhere_gives_its_complete_entries() {
     let bytes = log(512, 3, &[[0, 1, 0], [8, 8, 4], [0, 0, 1]]);
     let ends = [512 + 1024, 512 + 1536, 512 + 2048];
     for cut in 8..bytes.len() {
@@ -130,7 +130,7 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
 }
 
 #[test]
-fn damage_is_told_with_its_place() {
+fn damage_is_reported_with_its_place() {
     let good = log(512, 3, &[[0, 1, 0], [8, 8, 4], [0, 0, 1]]);
     let with = |at: usize, bytes: &[u8]| {
         let mut log = good.clone();

@@ -1,7 +1,7 @@
-//! A recording of any length is read, counted, converted and looked at for a replay in the same memory.
+//! Recordings of any length are read, counted, converted and scanned for a replay in constant memory.
 //!
-//! Each is made while it is read, by a process of its own (this program once more), whose peak is what counts. How long
-//! recordings are is set in megabytes by LONG_RECORDINGS.
+//! Each is generated while it is read, in a separate process (this program again), whose peak memory is compared.
+//! LONG_RECORDINGS sets the length of the recordings in megabytes.
 
 #[path = "drivers/recordings.rs"]
 mod recordings;
@@ -11,19 +11,19 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::process::Command;
 
-use recordings::made;
+use recordings::generated;
 use trace::requests::{Requests, Seen};
 use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Input, Kind, Opened, open_input, open_input_as, replay, stat};
 
-/// Megabytes of a recording, and what may be held while it is read: a good part of that are sets of fixed size.
+/// Megabytes of a recording, and the memory limit while it is read: a large part of that are sets of fixed size.
 const LONG: u64 = 160;
 const MOST: f64 = 100.0;
 
-/// What the process of its own is to do.
+/// The task of the separate process.
 const TASK: &str = "LONG_RECORDINGS_TASK";
 
-/// The most memory this process had at once, in megabytes.
+/// Peak memory of this process, in megabytes.
 fn peak() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).unwrap();
@@ -41,10 +41,10 @@ fn fixture(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Lines until there are enough bytes: a head, and then each by its number.
+/// A head, followed by numbered lines until there are enough bytes.
 fn lines(head: &str, line: impl Fn(u64, &mut String) + Send + 'static) -> Box<dyn Read + Send> {
     let (mut n, mut left, mut text) = (0, megabytes() * 1_000_000, head.to_owned());
-    Box::new(made(move |out| {
+    Box::new(generated(move |out| {
         while text.len() < 1 << 16 {
             line(n, &mut text);
             n += 1;
@@ -57,17 +57,17 @@ fn lines(head: &str, line: impl Fn(u64, &mut String) + Send + 'static) -> Box<dy
     }))
 }
 
-/// A place of 4 KiB within a gibibyte, by the number of a request; no two next to each other.
+/// A block of 4 KiB within a gibibyte, by the number of a request; consecutive ones are never adjacent.
 fn place(n: u64) -> u64 {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 46
 }
 
-/// Whole requests in all, so that none is cut at the end.
+/// Number of copies: whole ones, so that no request is cut at the end.
 fn copies(once: &[u8]) -> u64 {
     (megabytes() * 1_000_000).div_ceil(once.len() as u64)
 }
 
-/// A log of QEMU, of writes of a sector.
+/// A QEMU log with one-sector writes.
 fn write_log() -> Box<dyn Read + Send> {
     let entries = megabytes() * 1_000_000 / 1024;
     let mut numbers = (0..=entries).map(move |n| match n {
@@ -75,7 +75,7 @@ fn write_log() -> Box<dyn Read + Send> {
         n => [place(n) * 8, 1, 0, 0],
     });
     let mut first = true;
-    Box::new(made(move |out| {
+    Box::new(generated(move |out| {
         let Some(entry) = numbers.next() else { return false };
         entry.iter().for_each(|n| out.extend(n.to_le_bytes()));
         out.resize(if std::mem::take(&mut first) { 512 } else { 1024 }, 0);
@@ -83,7 +83,7 @@ fn write_log() -> Box<dyn Read + Send> {
     }))
 }
 
-/// Programs of which each opens some files, reads, writes and renames them, makes temporary ones, and ends.
+/// Programs that each open some files, read, write and rename them, create temporary ones, and exit.
 fn strace() -> Box<dyn Read + Send> {
     lines("", |n, out| {
         let (pid, fd) = (100 + n % 3, 3 + n % 3);
@@ -206,7 +206,7 @@ fn recording(name: &str) -> Box<dyn Read + Send> {
     }
 }
 
-/// Does one thing with one recording; how many records it had.
+/// Runs one task with one recording; returns its number of records.
 fn done(task: &str, name: &str) -> u64 {
     let input = Input::new(Path::new(name), recording(name)).unwrap();
     let opened = if name == "rails" { open_input_as(input, Kind::Power) } else { open_input(input) }.unwrap();

@@ -1,5 +1,5 @@
-//! Translation reads and write-backs of caches of all sizes in one pass are those of the simulator's cache, run once for
-//! each size, and of a whole simulated flash device where its write buffer cannot come between.
+//! One pass for caches of all sizes gives the translation reads and write-backs of the simulator's cache, run once per
+//! size, and of a whole simulated flash device if its write buffer has no effect.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,11 @@ fn request(op: Op, block: u64, blocks: u64) -> Request {
     }
 }
 
-/// By the simulator's cache of so many pages, over a map of `pages`: each block of each request for itself.
+/// The simulator's cache of `room` pages, over a map of `pages`: each block of each request separately.
 fn simulated(requests: &[Request], each: u64, pages: u64, mapped: bool, room: u64) -> Costs {
     let mut cache = MapCache::new(pages * ENTRIES, room);
     cache.restart(|_| mapped);
-    // What maps something: all of it at first, or nothing.
+    // Pages that map something: initially all, or none.
     let mut maps: BTreeSet<u64> = if mapped { (0..pages).collect() } else { BTreeSet::new() };
     let mut costs = Costs::default();
     for r in requests {
@@ -49,7 +49,7 @@ fn simulated(requests: &[Request], each: u64, pages: u64, mapped: bool, room: u6
                 maps.extend((first..end).map(|b| b / each));
             }
             Op::Discard | Op::SecureErase => {
-                // Pages of which a part goes first: the order among drops does not matter.
+                // Partly discarded pages go first: the order among drops does not matter.
                 let of = |page: u64| (page * each >= first) && ((page + 1) * each <= end);
                 let all: BTreeSet<u64> = (first..end).map(|b| b / each).collect();
                 all.iter().filter(|p| !of(**p) && maps.contains(p)).for_each(|p| touch(*p, true));
@@ -65,7 +65,7 @@ fn simulated(requests: &[Request], each: u64, pages: u64, mapped: bool, room: u6
     costs
 }
 
-/// A geometry whose pages cover so many blocks.
+/// A geometry whose pages cover this many blocks.
 fn covering(blocks: u64) -> Geometry {
     Geometry { page_bytes: blocks * 4, ..Geometry::default() }
 }
@@ -78,7 +78,7 @@ fn curve(requests: &[Request], geometry: Geometry, mapped: bool, migration: Opti
     if migration.is_some() { device.after.unwrap() } else { device.before }
 }
 
-/// Requests on a device of so many blocks: reads, writes and discards of all lengths, some places more often than others.
+/// Random reads, writes and discards of all lengths on a device of this size, with popular places.
 fn random(rng: &mut Rng, count: usize, blocks: u64) -> Vec<Request> {
     let discards = rng.below(8);
     (0..count)
@@ -92,7 +92,7 @@ fn random(rng: &mut Rng, count: usize, blocks: u64) -> Vec<Request> {
                 9..16 => request(Op::Write, at, n),
                 16 => request(Op::WriteZeroes, at, n),
                 _ if discards == 0 => request(Op::Flush, 0, 0),
-                // Long enough to have whole pages in it.
+                // Long enough to contain whole pages.
                 _ => request(Op::Discard, at, (n * discards).min(blocks - at)),
             }
         })
@@ -115,7 +115,11 @@ fn every_size_is_as_the_simulators_cache_of_that_size() {
         assert!(curve.most_pages <= pages);
         for room in 1..=pages + 2 {
             let costs = simulated(&requests, each, pages, mapped, room);
-            assert_eq!(curve.at(room), costs, "round {round}: a cache of {room} of {pages} pages of {each} blocks");
+            assert_eq!(
+                curve.costs_at(room),
+                costs,
+                "round {round}: a cache of {room} of {pages} pages of {each} blocks"
+            );
             written += costs.writes;
         }
         dropped += requests.iter().filter(|r| r.op == Op::Discard && r.sectors / 8 >= 2 * each).count();
@@ -126,18 +130,18 @@ fn every_size_is_as_the_simulators_cache_of_that_size() {
 
 #[test]
 fn places_of_use_are_given_anew_without_a_change() {
-    // More uses than there are places between two renumberings, many times over, of few pages and of many.
+    // More uses than places between two renumberings, many times over, with few pages and with many.
     for (pages, mut rng) in [(40, Rng::new(2)), (3000, Rng::new(3))] {
         let requests = random(&mut rng, 12_000, pages * 4);
         let curve = curve(&requests, covering(4), true, None);
         for room in [1, 2, 7, 39, 300, 2999, 3000] {
-            assert_eq!(curve.at(room), simulated(&requests, 4, pages, true, room), "{room} of {pages}");
+            assert_eq!(curve.costs_at(room), simulated(&requests, 4, pages, true, room), "{room} of {pages}");
         }
     }
 }
 
 #[test]
-fn moved_blocks_are_asked_for_where_they_went() {
+fn moved_blocks_are_requested_at_their_new_places() {
     let mut rng = Rng::new(4);
     for _ in 0..30 {
         let mut migration = Migration::default();
@@ -155,7 +159,7 @@ fn moved_blocks_are_asked_for_where_they_went() {
         let asked: Vec<Request> = requests.iter().filter(|r| r.op != Op::Discard).copied().collect();
         let after = curve(&asked, covering(16), true, Some(migration));
         for room in [1, 3, 10, 24, 90] {
-            assert_eq!(after.at(room), simulated(&moved, 16, 90, true, room));
+            assert_eq!(after.costs_at(room), simulated(&moved, 16, 90, true, room));
         }
     }
 }
@@ -167,7 +171,7 @@ fn recordings() -> Vec<PathBuf> {
         .into_iter()
         .chain([root.join("trace/fixtures/blktrace/vda.blktrace.0.zst")])
         .collect();
-    // Other people's, where there are some.
+    // Foreign recordings, if available.
     if let Some(dir) = std::env::var_os("JOULEFS_TRACES") {
         all.push(Path::new(&dir).join("telegram_exec.csv.gz"));
     }
@@ -188,7 +192,7 @@ fn recordings_of_programs_are_as_the_simulators_cache_has_them() {
         let of = requests.iter().find(|r| r.sectors > 0).unwrap().device;
         requests.retain(|r| r.device == of && r.sectors > 0);
         let end = requests.iter().map(|r| (r.sector + r.sectors).div_ceil(8)).max().unwrap();
-        // Pages of the usual size, and of 64 KiB of the device, of which there are more than a few.
+        // Pages of the usual size, and pages that cover 64 KiB, so that there are more than a few.
         for each in [1024, 16] {
             let geometry = covering(each);
             assert_eq!(geometry.covers(), each * 4096);
@@ -196,7 +200,7 @@ fn recordings_of_programs_are_as_the_simulators_cache_has_them() {
             let some = [1, 2, 3, 5, 8, 20, 32, 64, 256, curve.most_pages.max(2) - 1, curve.most_pages];
             for room in some {
                 let costs = simulated(&requests, each, end.div_ceil(each), true, room);
-                assert_eq!(curve.at(room), costs, "{}: {room} pages of {each} blocks", path.display());
+                assert_eq!(curve.costs_at(room), costs, "{}: {room} pages of {each} blocks", path.display());
             }
         }
     }
@@ -219,7 +223,7 @@ fn a_whole_simulated_device_fetches_and_writes_back_the_same_pages() {
     for room in [1, 4, 32, 100, 200, 256] {
         spec.map.cached_pages.value = room;
         let mut flash = Flash::new(&spec, BLOCKS);
-        // Something under each page of the map, and room to write without cleaning.
+        // Data under each page of the map, and space to write without cleaning.
         let held: Vec<(Lba, u64)> = (0..BLOCKS).step_by(ENTRIES as usize).map(|b| (Lba(b), 1)).collect();
         flash.fill(Nanos(0), &held);
         let mut bill = Bill::default();
@@ -227,7 +231,7 @@ fn a_whole_simulated_device_fetches_and_writes_back_the_same_pages() {
         for r in &requests {
             let (at, blocks) = (Lba(r.sector / 8), r.sectors / 8);
             let ask = if r.op == Op::Read { Ask::Read { at, blocks } } else { Ask::Write { at, blocks } };
-            // Nothing waits in the buffer when the next request comes.
+            // The buffer is empty when the next request arrives.
             for ask in [ask, Ask::Flush] {
                 now = flash.serve(now, ask, Tag::default(), &mut bill);
             }
@@ -235,7 +239,7 @@ fn a_whole_simulated_device_fetches_and_writes_back_the_same_pages() {
         let counters = flash.counters();
         let of = |name: &str| counters.iter().find(|(n, _)| *n == name).unwrap().1;
         assert_eq!(of("cleanings"), 0, "cleaning looks into the map, too");
-        let Costs { reads, writes, .. } = curve.at(room);
+        let Costs { reads, writes, .. } = curve.costs_at(room);
         assert_eq!((of("map_pages_fetched"), of("map_pages_written")), (reads, writes), "a cache of {room} pages");
     }
 }

@@ -1,5 +1,5 @@
-//! Recordings of meters. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2) and
-//! by powermonitor-hvpm 0.1.0, fed with made-up packets; energies beside them come from a plain script.
+//! Recordings of meters are read. Files under `meters/` were written by PyMonsoon's sample engine (with numpy 1 and 2)
+//! and by powermonitor-hvpm 0.1.0, fed with artificial packets; expected energies come from a simple script.
 
 #[path = "drivers/meters.rs"]
 mod drivers;
@@ -12,7 +12,7 @@ use trace::power::{Reading, Readings, Value};
 use trace::read::joules_csv;
 use trace::read::monsoon::Monsoon;
 use trace::stat::power::{PowerStat, count};
-use trace::{At, Format, Input, Opened, Others, TraceError, open_input};
+use trace::{At, Format, Input, Opened, OtherCounts, TraceError, open_input};
 
 const MAIN: &str = include_str!("meters/monsoon-main.csv");
 const NUMPY2: &str = include_str!("meters/monsoon-numpy2.csv");
@@ -33,7 +33,7 @@ fn open(text: &str) -> Box<dyn Readings> {
     }
 }
 
-fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, Others, Option<TraceError>) {
+fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, OtherCounts, Option<TraceError>) {
     let mut all = Vec::new();
     let error = loop {
         match readings.next() {
@@ -42,7 +42,7 @@ fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, Others, Option<TraceE
             Err(e) => break Some(e),
         }
     };
-    (all, readings.others().clone(), error)
+    (all, readings.other_counts().clone(), error)
 }
 
 fn stat(text: &str) -> PowerStat {
@@ -80,12 +80,12 @@ fn samples_of_one_packet_are_spread_to_the_next_stamp() {
     let text = "Time(ms),Main(mA),Main Voltage(V),\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n1.0,1000.0,4.0,\n\
         1.002,1000.0,4.0,\n1.002,1000.0,4.0,\n";
     let times: Vec<u64> = read(open(text)).0.iter().map(|r| r.time / 1000).collect();
-    // The last two as closely as those before them.
+    // The last two have the previous spacing.
     assert_eq!(times, [1_000_000, 1_000_500, 1_001_000, 1_001_500, 1_002_000, 1_002_500]);
 }
 
 #[test]
-fn what_else_pymonsoon_writes_is_read() {
+fn variants_of_pymonsoons_output_are_read() {
     close(stat(NUMPY2).channels[0].joules, 0.069_834_090_6);
     close(stat(TIME_OFF).channels[0].joules, 0.069_365_939_7);
     close(stat(LEGACY).channels[0].joules, 0.061_025_712_1);
@@ -98,7 +98,7 @@ fn what_else_pymonsoon_writes_is_read() {
 }
 
 #[test]
-fn a_current_alone_is_no_power_unless_its_voltage_is_said() {
+fn a_current_is_no_power_without_a_given_voltage() {
     let text = "Time(ms),Main(mA),\n0.1,500.0,\n0.2,500.0,\n";
     let Err(e) = open_input(input(text)) else { panic!("read") };
     assert!(matches!(e, TraceError::Unsupported { at: At::Line(1), .. }), "{e}");
@@ -139,8 +139,8 @@ fn hvpm_agrees_with_its_own_statistics() {
     assert_eq!((s.others["gaps"], s.others["invalid samples"]), (1, 1));
     assert_eq!(s.others["samples after a loss nobody knows the place of"], 1);
     let (readings, ..) = read(open(HVPM));
-    // The program integrates 39 samples of 0.2 ms; here the invalid one's time and that of five which never came
-    // are bridged, and the first sample's is before the first reading.
+    // The program integrates 39 samples of 0.2 ms. Here the time of the invalid sample and of five missing ones is
+    // bridged, and the first sample's time is before the first reading.
     let good: f64 = readings.iter().map(watts).sum::<f64>() * 0.000_2;
     close(good, 0.001_272_345_456_368_389_7);
     let bridged = watts(&readings[10]) * 0.000_2 + watts(&readings[29]) * 0.001;
@@ -189,7 +189,7 @@ fn every_damaged_line_is_named() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_says_so_unless_it_is_cut_between_lines() {
+fn a_recording_cut_inside_a_line_is_reported() {
     for whole in [MAIN, NUMPY2, HVPM, "seconds,a (J)\n0.0,0.0\n1.0,5.0\n"] {
         let header = whole.find('\n').unwrap() + 1;
         for end in header..whole.len() {
@@ -226,7 +226,7 @@ fn no_damage_makes_a_reader_panic_or_time_go_back() {
 }
 
 #[test]
-fn formats_are_told_apart() {
+fn formats_are_distinguished() {
     for (text, format) in [(MAIN, Format::MonsoonCsv), (HVPM, Format::HvpmCsv), ("seconds,a (J)\n", Format::JoulesCsv)]
     {
         assert_eq!(open(text).format(), format);
@@ -239,7 +239,7 @@ fn formats_are_told_apart() {
 const ALUMET: &str = include_str!("../fixtures/alumet/procfs-tdp.csv");
 const SHA: &str = "attributed_energy_J process:21061 cpu_state=user kind=user";
 
-/// As Alumet's documentation shows a line of its plugin quarch, and one of rapl, with attributes in a column.
+/// A line of plugin quarch and one of rapl from Alumet's documentation, with attributes in a column.
 const DOCUMENTED: &str = "\
 metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,domain,__late_attributes
 disk_power_W,2025-09-01T10:45:41.757250914Z,9.526866534,local_machine,,local_machine,,,
@@ -256,13 +256,13 @@ fn alumets_real_output_is_a_channel_for_each_process_with_its_joules() {
     let stat = stat(ALUMET);
     assert_eq!(stat.format, "Alumet CSV");
     let of = |name: &str| stat.channels.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no {name}"));
-    // Added up by awk, without the first, of which nobody knows since when it is.
+    // Added up by awk, without the first one, whose start is unknown.
     close(of(SHA).joules, 9.763_390_158 - 1.386_711_029);
     close(of(SHA).span_ns as f64, 4_991_978_150.0);
     let machine = of("estimated_consumed_energy_J cpu_state=user");
     close(machine.joules, 191.75 - 16.4125);
     assert_eq!((machine.readings, stat.others["cpu_percent_%"], stat.others["kernel_n_procs_running"]), (12, 108, 12));
-    // Its lines are out of order of time; its readings are not.
+    // Its lines are out of order; its readings are not.
     let (readings, _, error) = read(open(ALUMET));
     assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time));
     let times: Vec<&str> = ALUMET.lines().skip(1).filter_map(|l| l.split(';').nth(1)).collect();
@@ -280,7 +280,7 @@ fn alumets_documented_lines_are_watts_of_a_disk_and_joules_of_a_package() {
 }
 
 #[test]
-fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
+fn measurements_that_alumet_writes_a_minute_late_are_late_and_counted() {
     let line = |s: u64| format!("x_J;2025-09-01T10:{:02}:{:02}Z;1;local_machine;;local_machine;;\n", s / 60, s % 60);
     let header = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
     let lines: String = [0, 30, 10, 200, 100, 201].map(line).concat();
@@ -294,7 +294,7 @@ fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
 }
 
 #[test]
-fn damage_to_alumets_output_is_told_with_its_line() {
+fn damage_to_alumets_output_is_reported_with_its_line() {
     for (wrong, what) in [
         ("x_J;2025-09-01;1;local_machine;;local_machine;;\n", "timestamp"),
         ("x_J;2025-09-01T10:00:00Z;one;local_machine;;local_machine;;\n", "value"),

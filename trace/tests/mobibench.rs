@@ -1,4 +1,4 @@
-//! MobiBench's recordings.
+//! MobiBench's recordings are read.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use trace::call::{Call, Calls, Handle, How, Op, Target};
 
 use crate::text::{self, line_of, read, survives_damage, theirs};
 
-/// Made by hand after what MobiGen writes.
+/// Written by hand in MobiGen's format.
 const GOOD: &str = "\
 1 0 open /data/data O_WRONLY|O_CREAT|O_TRUNC|O_LARGEFILE 36
 1 0 write 36 4
@@ -48,7 +48,7 @@ fn paths(calls: &[Call]) -> Vec<(u64, String, How)> {
 }
 
 #[test]
-fn calls_come_in_the_order_of_time_whichever_thread_made_them() {
+fn calls_of_all_threads_come_in_order_of_time() {
     let seen = read(GOOD.as_bytes());
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let times: Vec<u64> = seen.calls.iter().map(|c| c.time / 1000).collect();
@@ -63,13 +63,13 @@ fn calls_come_in_the_order_of_time_whichever_thread_made_them() {
 }
 
 #[test]
-fn a_file_has_its_name_where_there_is_one_and_one_of_its_own_where_not() {
+fn a_file_has_its_recorded_name_or_else_a_unique_one() {
     let before = How::READ | How::WRITE;
     let expected = [
         (1, "/data/data/unnamed-1", before),
         (2, "/data/data/unnamed-2", before | How::CREATE | How::EXCLUSIVE),
         (3, "/data/app/x y.apk", How::READ),
-        // Something else in the recording is in it.
+        // Another path in the recording is below it.
         (4, "/data/app", How::READ | How::DIRECTORY),
         (5, "/config.xml", before),
     ];
@@ -86,7 +86,7 @@ fn a_descriptor_that_is_open_is_not_opened_by_a_guess() {
 }
 
 #[test]
-fn what_is_no_file_is_counted() {
+fn calls_on_other_objects_are_counted() {
     let others: Vec<(String, u64)> = read(GOOD.as_bytes()).others.into_iter().collect();
     let expected = [
         ("MobiGen's opens of files that are open", 1),
@@ -99,7 +99,7 @@ fn what_is_no_file_is_counted() {
 }
 
 #[test]
-fn failures_are_told_from_successes() {
+fn failures_are_distinguished_from_successes() {
     let failed: Vec<Op> =
         read(GOOD.as_bytes()).calls.into_iter().filter(|c| c.failed.is_some()).map(|c| c.op).collect();
     assert_eq!(
@@ -173,11 +173,11 @@ fn the_facebook_recording_is_read_whole_and_sums_up_as_a_plain_script_finds() {
     assert_eq!(time / 1_000_000_000, 117);
     let count: Vec<_> = count.into_iter().collect();
     assert_eq!(count, EXPECTED);
-    let left_out: u64 = calls.others().values().sum();
+    let left_out: u64 = calls.other_counts().values().sum();
     assert_eq!(left_out + count.iter().map(|(_, (n, _))| n).sum::<u64>(), 30_819);
 }
 
-/// What a script of thirty lines finds that follows descriptors in the order of time.
+/// Results of a thirty-line script that tracks descriptors in order of time.
 const EXPECTED: [(&str, (u64, u64)); 10] = [
     ("close", (845, 0)),
     ("fstat", (1277, 0)),

@@ -1,4 +1,4 @@
-//! Mobile block traces.
+//! Mobile block traces are read.
 
 use trace::block::{Action, DeviceId, Op};
 use trace::{Format, Kind, TraceError};

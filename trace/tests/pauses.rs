@@ -1,4 +1,4 @@
-//! When recorded calls come: with the pauses of their threads, or at their times.
+//! Recorded calls are replayed with their threads' pauses, or at their recorded times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use record::Tempo;
 use trace::call::{Call, Calls, Handle, How, Op};
 use trace::replay::calls::{Pauses, replay};
 use trace::replay::place::{FileRef, OnDirectory, Place, PlaceError};
-use trace::{Format, Others, TraceError};
+use trace::{Format, OtherCounts, TraceError};
 
 type Done<T> = Result<T, PlaceError>;
 
-/// A place where an fsync takes ten milliseconds and nothing else takes any time; it writes down when each began.
+/// A place where an fsync takes ten milliseconds and all else takes no time; it records when each fsync began.
 struct Slow {
     directory: OnDirectory,
     clock: Arc<VirtualClock>,
@@ -88,7 +88,7 @@ impl Place for Slow {
 
 struct List {
     calls: std::vec::IntoIter<Call>,
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Calls for List {
@@ -98,7 +98,7 @@ impl Calls for List {
     fn next(&mut self) -> Result<Option<Call>, TraceError> {
         Ok(self.calls.next())
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {
@@ -106,8 +106,8 @@ impl Calls for List {
     }
 }
 
-/// Opens a file in each of two threads, then makes these fsyncs: thread, recorded milliseconds, milliseconds it took then.
-/// Returns when they began, and the longest wait of one in milliseconds.
+/// Opens a file in each of two threads, then makes these fsyncs: thread, recorded milliseconds, recorded duration in
+/// milliseconds. Returns when they began, and the longest wait in milliseconds.
 fn syncs(pauses: Pauses, list: &[(u32, u64, Option<u64>)]) -> (Vec<u64>, u64) {
     let ms = |n: u64| n * 1_000_000;
     let open = |thread: u32| Call {
@@ -129,7 +129,7 @@ fn syncs(pauses: Pauses, list: &[(u32, u64, Option<u64>)]) -> (Vec<u64>, u64) {
     let there = tempfile::tempdir().unwrap();
     let directory = OnDirectory::new(there.path());
     let mut place = Slow { directory, clock: clock.clone(), syncs: Vec::new() };
-    let mut calls = List { calls: calls.into_iter(), others: Others::new() };
+    let mut calls = List { calls: calls.into_iter(), others: OtherCounts::new() };
     let (done, whole) = replay(&mut calls, &mut place, &*clock, &Tempo::Virtual(clock.clone()), pauses, |_| {});
     whole.unwrap();
     assert_eq!((done.failed, done.calls), (0, 2 + list.len() as u64), "{:?}", done.first_failure);
@@ -138,8 +138,8 @@ fn syncs(pauses: Pauses, list: &[(u32, u64, Option<u64>)]) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn a_thread_that_waits_longer_than_then_asks_later() {
-    // Every 4 milliseconds an fsync that took 1: the thread thought for 3.
+fn a_thread_that_waits_longer_than_recorded_calls_later() {
+    // Every 4 milliseconds an fsync of 1 millisecond: the thread paused for 3.
     let list: Vec<_> = (0..20).map(|n| (1, 4 * n, Some(1))).collect();
     let (thinking, waited) = syncs(Pauses::Thinking, &list);
     assert_eq!(thinking, (0..20).map(|n| n * (SYNC + 3)).collect::<Vec<_>>());
@@ -150,15 +150,15 @@ fn a_thread_that_waits_longer_than_then_asks_later() {
 }
 
 #[test]
-fn a_thread_on_a_faster_file_system_asks_earlier_as_far_as_others_let_it() {
+fn a_thread_on_a_faster_file_system_calls_earlier_if_other_threads_allow() {
     let list = [(1, 0, Some(50)), (1, 60, Some(50)), (2, 200, Some(50)), (1, 300, Some(50))];
-    // Thread 1 thinks for 10 and then for 190; thread 2 is on its own and comes when it came.
+    // Thread 1 pauses for 10 and then for 190; thread 2 is alone and comes at its recorded time.
     assert_eq!(syncs(Pauses::Thinking, &list).0, [0, 20, 200, 220]);
     assert_eq!(syncs(Pauses::Recorded, &list).0, [0, 60, 200, 300]);
 }
 
 #[test]
-fn where_no_times_of_calls_are_told_each_comes_when_it_was_recorded_or_its_thread_is_free() {
+fn without_durations_a_call_comes_at_its_recorded_time_or_when_its_thread_is_free() {
     let list = [(1, 0, None), (1, 4, None), (1, 100, None)];
     assert_eq!(syncs(Pauses::Thinking, &list).0, [0, SYNC, 100]);
 }

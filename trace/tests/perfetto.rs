@@ -1,4 +1,4 @@
-//! Perfetto traces: kernel events and power rails, against the text that they were made from.
+//! Perfetto traces are read: kernel events and power rails, compared with the text they were generated from.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -49,7 +49,7 @@ fn bytes(field: u64, contents: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A packet with one kernel event of processor 0.
+/// A packet with one kernel event of CPU 0.
 fn kernel(time: u64, event: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let event = [number(1, time), number(2, 77), bytes(event, &fields.concat())].concat();
     bytes(1, &bytes(1, &[number(1, 0), bytes(2, &event)].concat()))
@@ -92,7 +92,7 @@ fn events_are_those_of_the_text_in_the_order_of_time() {
     assert!(ours.events.iter().any(|e| e.cpu == 0) && ours.events.iter().any(|e| e.cpu == 1));
 }
 
-/// `events.sums`: lines that begin with a word, by what follows it; the last numbers of each.
+/// Lines of `events.sums` that begin with a word, by the text after it, with their last numbers.
 fn counted(word: &str, numbers: usize) -> BTreeMap<String, Vec<u64>> {
     let text = std::fs::read_to_string(path("perfetto/events.sums")).unwrap();
     let of = |line: &str| {
@@ -161,7 +161,7 @@ fn events_and_energies_are_those_that_the_classes_of_perfettos_makers_read() {
         }
         assert_eq!(kinds, theirs);
 
-        // A completion tells of nobody.
+        // A completion has no process.
         let mut names: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for (_, name) in ours.events.iter().zip(&ours.names).filter(|(e, _)| e.action != Action::Complete) {
             names.entry(name.clone()).or_insert_with(|| vec![0])[0] += 1;
@@ -184,7 +184,7 @@ fn events_and_energies_are_those_that_the_classes_of_perfettos_makers_read() {
     }
 }
 
-/// How many events of a kind there are, their sectors, and their times and threads' numbers.
+/// Number of events with an action, their sectors, and sums of their times and thread numbers.
 fn sums(seen: &Seen, action: Action) -> [u64; 3] {
     let of = seen.events.iter().filter(|e| e.action == action);
     of.fold([0; 3], |[n, sectors, sum], e| [n + 1, sectors + e.sectors, sum + e.time + u64::from(e.pid)])
@@ -228,7 +228,7 @@ fn rails_are_read_in_joules_by_one_clock() {
         }
         assert!(of.windows(2).all(|w| w[1].time - w[0].time == 50_000_000));
     }
-    // The third rail's times are by a clock of the trace's own, a fraction of a millisecond more exact.
+    // The third rail uses the trace's own clock, which is more precise by a fraction of a millisecond.
     let third: Vec<u64> = readings.iter().filter(|r| r.channel == 2).map(|r| r.time).collect();
     let first: Vec<u64> = readings.iter().filter(|r| r.channel == 0).map(|r| r.time).collect();
     assert!(first.iter().zip(&third).all(|(a, b)| a / 1_000_000 == b / 1_000_000 && a % 1_000_000 == 0));
@@ -265,7 +265,7 @@ fn every_event_of_a_request_has_its_fields_in_its_own_places() {
 }
 
 #[test]
-fn commands_of_a_ufs_controller_are_requests_where_nothing_better_tells_of_them() {
+fn ufs_commands_are_requests_if_no_better_layer_is_recorded() {
     let command = |time, kind| {
         kernel(
             time,
@@ -296,7 +296,7 @@ fn events_without_a_place_in_the_format_are_counted_by_the_name_they_give() {
 }
 
 #[test]
-fn a_trace_of_rails_only_says_that_it_is_one_and_a_trace_without_says_that() {
+fn traces_with_only_rails_or_without_rails_are_reported_as_such() {
     let rail = [
         bytes(1, &[number(1, 4), bytes(2, b"VSYS")].concat()),
         bytes(2, &[number(1, 4), number(2, 3), number(3, 9)].concat()),
@@ -404,7 +404,7 @@ fn text_that_begins_with_an_empty_line_is_none() {
 }
 
 #[test]
-fn a_first_packet_longer_than_what_recognition_looks_at_is_one() {
+fn a_first_packet_longer_than_the_recognised_head_is_accepted() {
     let event = bytes(2, &[number(1, 9), number(2, 7), bytes(123, &bytes(1, b"dd"))].concat());
     let bundle = [number(1, 3), event.repeat(20_000)].concat();
     let trace = bytes(1, &[number(10, 1), bytes(1, &bundle)].concat());

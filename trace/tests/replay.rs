@@ -1,6 +1,5 @@
-//! Calls of a program that is seen from the middle of its life on, made again somewhere else: on a volume of ours and
-//! in a directory of the host. What they need is there before, none of them fails, and both hold the same files
-//! afterwards as the program left.
+//! Calls of a program, recorded from the middle of its life, are replayed on a volume and in a directory of the host.
+//! The needed files exist before, no call fails, and both end with the same files as the program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,14 +13,14 @@ use trace::call::{Call, Calls, Handle, How, Op, Target};
 use trace::replay::calls::{Pauses, replay};
 use trace::replay::needs;
 use trace::replay::place::{OnDirectory, OnVolume, Place};
-use trace::{Format, Others, TraceError};
+use trace::{Format, OtherCounts, TraceError};
 use vfs::{FileKind, FileSystem, Flow, Ino};
 
-struct List(std::vec::IntoIter<Call>, Others);
+struct List(std::vec::IntoIter<Call>, OtherCounts);
 
 impl List {
-    fn of(calls: &[Call]) -> Self {
-        List(Vec::from(calls).into_iter(), Others::new())
+    fn new(calls: &[Call]) -> Self {
+        List(Vec::from(calls).into_iter(), OtherCounts::new())
     }
 }
 
@@ -32,7 +31,7 @@ impl Calls for List {
     fn next(&mut self) -> Result<Option<Call>, TraceError> {
         Ok(self.0.next())
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.1
     }
     fn consumed(&self) -> u64 {
@@ -40,13 +39,13 @@ impl Calls for List {
     }
 }
 
-/// Files from before.
+/// Number of files from before.
 const OLD: usize = 12;
 
-/// A program in a world of its own: files with lengths, directories, open files.
+/// A simulated program with files, lengths, directories and open files.
 struct Program {
     rng: Rng,
-    /// Files that have a name, by it: which file.
+    /// Index of each file, by name.
     names: BTreeMap<String, usize>,
     /// Lengths of files.
     lengths: Vec<u64>,
@@ -145,7 +144,7 @@ impl Program {
                 let Some(from) = self.a_name() else { return };
                 let to = if self.rng.chance(1, 3) { self.a_name() } else { None };
                 let to = to.unwrap_or_else(|| self.a_new_name());
-                // Two names of one file: nothing happens (rename(2)).
+                // Two names of one file: rename(2) does nothing.
                 if self.names.get(&to) != self.names.get(&from) {
                     let file = self.names.remove(&from).unwrap();
                     self.names.insert(to.clone(), file);
@@ -194,7 +193,7 @@ impl Program {
                 self.say(Op::Read { handle, at: placed.then_some(from), bytes });
             }
             2..4 => {
-                // A write with a place ignores it where a file is opened to append.
+                // A positioned write to a file opened with O_APPEND ignores the position.
                 let placed = placed && !how.contains(How::APPEND);
                 let from = match placed {
                     true => self.rng.below(length + 1),
@@ -217,7 +216,7 @@ impl Program {
                 self.say(Op::Sync { handle, data_only });
             }
             _ => {
-                // Where the end of a file from before is, a recording does not tell.
+                // A recording does not show the end of a file from before.
                 let to = (file < OLD || self.rng.chance(3, 4)).then(|| self.rng.below(length + 1));
                 self.open.get_mut(&handle.0).unwrap().2 = to.unwrap_or(length);
                 self.say(Op::Seek { handle, to });
@@ -258,7 +257,7 @@ fn files_in(dir: &Path, path: &str, out: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Makes a volume, does something on it, and gives what it holds then.
+/// Creates a volume, runs `work` on it, and returns its files.
 fn on_a_volume(work: impl FnOnce(&mut dyn Place, &Arc<VirtualClock>)) -> BTreeMap<String, u64> {
     let clock = Arc::new(VirtualClock::new(Time { secs: 1_700_000_000, nanos: 0 }));
     let dev = Arc::new(Fingerprint::new(100_000));
@@ -272,15 +271,16 @@ fn on_a_volume(work: impl FnOnce(&mut dyn Place, &Arc<VirtualClock>)) -> BTreeMa
 }
 
 #[test]
-fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
+fn needed_files_exist_and_both_places_end_like_the_program() {
     for seed in 0..60 {
         let mut program = Program::new(seed);
         (0..400).for_each(|_| program.step());
-        let (needs, whole) = needs::scan(&mut List::of(&program.calls), |_| {});
+        let (needs, whole) = needs::scan(&mut List::new(&program.calls), |_| {});
         whole.unwrap();
         let again = |place: &mut dyn Place, clock: &Arc<VirtualClock>, tempo: &Tempo| {
             needs.prepare(place, |_| {}).unwrap();
-            let (done, whole) = replay(&mut List::of(&program.calls), place, &**clock, tempo, Pauses::Recorded, |_| {});
+            let (done, whole) =
+                replay(&mut List::new(&program.calls), place, &**clock, tempo, Pauses::Recorded, |_| {});
             whole.unwrap();
             assert_eq!((done.failed, done.left_out), (0, 0), "seed {seed}: {:?}", done.first_failure);
             assert_eq!(done.calls, program.calls.len() as u64);
@@ -303,7 +303,7 @@ fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
         assert_eq!(ours, theirs, "seed {seed}");
         assert_eq!(read[0], read[1], "seed {seed}");
 
-        // Every byte the program read was there to be read.
+        // Every byte that the program read was available.
         let asked = |write: bool| -> u64 {
             let of = |c: &Call| match c.op {
                 Op::Read { bytes, .. } if !write => bytes,
@@ -314,7 +314,7 @@ fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
         };
         assert_eq!(read[0], (asked(false), asked(true)), "seed {seed}");
 
-        // Files that the program touched are as it left them; of others nothing is known.
+        // Files that the program touched are as it left them; others are unknown.
         let named: BTreeMap<&String, u64> = program.names.iter().map(|(p, f)| (p, program.lengths[*f])).collect();
         for (path, length) in &ours {
             let should = named.get(path).unwrap_or_else(|| panic!("seed {seed}: {path} should be gone"));
@@ -346,7 +346,7 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.open(b"/link", How::WRITE | How::TRUNCATE).is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
 
-    // Nor through a link on the way, whoever made it.
+    // Nor through a link on the way.
     place.symlink(b"/way", dir.path().to_str().unwrap().as_bytes()).unwrap();
     place.make_dir(b"/own").unwrap();
     assert!(place.open(b"/way/outside", How::READ | How::WRITE | How::CREATE | How::TRUNCATE).is_err());
@@ -358,13 +358,13 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.stat(b"/way/outside").is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
     assert!(!dir.path().join("new").exists());
-    // The link itself is a name like any other.
+    // The link itself is an ordinary name.
     place.rename(b"/way", b"/own/way").unwrap();
     place.unlink(b"/own/way").unwrap();
 }
 
 #[test]
-fn what_is_in_a_directory_that_was_made_was_not_there_before() {
+fn files_in_a_created_directory_did_not_exist_before() {
     let path = |p: &str| p.as_bytes().to_vec();
     let ops = [
         Op::MakeDir { path: path("/made") },
@@ -377,7 +377,7 @@ fn what_is_in_a_directory_that_was_made_was_not_there_before() {
     ];
     let calls: Vec<Call> =
         (0..).zip(ops).map(|(time, op)| Call { time, thread: 1, op, took: None, failed: None }).collect();
-    let (needs, whole) = needs::scan(&mut List::of(&calls), |_| {});
+    let (needs, whole) = needs::scan(&mut List::new(&calls), |_| {});
     whole.unwrap();
     assert_eq!(needs.directories.into_iter().collect::<Vec<_>>(), [path("/old")]);
     assert_eq!(needs.files.into_keys().collect::<Vec<_>>(), [path("/old/seen")]);

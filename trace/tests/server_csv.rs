@@ -1,5 +1,5 @@
-//! Block traces of servers: Microsoft Research Cambridge and SYSTOR'17. The lines are made by hand after what
-//! their documentation says.
+//! Block traces of servers are read: Microsoft Research Cambridge and SYSTOR'17. The lines are written by hand from the
+//! documentation.
 
 use trace::block::{Action, DeviceId, Events, Op};
 use trace::{Opened, TraceError};
@@ -57,7 +57,7 @@ fn a_line_of_systor_is_a_request_if_its_answer_was_seen() {
 }
 
 #[test]
-fn a_header_may_be_there_or_not() {
+fn a_header_is_optional() {
     for (header, lines) in [
         ("Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime", MSR),
         ("Timestamp,Response,IOType,LUN,Offset,Size", SYSTOR),

@@ -1,4 +1,4 @@
-//! Every recording that lies beside an experiment or a reader is read whole, and can be made once more.
+//! Every recording shipped with an experiment or a reader is read whole, and can be replayed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use trace::replay::{self, extent, needs};
 use trace::requests::Requests;
 use trace::{Format, Kind, Opened, open, open_as, stat};
 
-/// What is beside recordings: words, scripts, plans, sums.
+/// Other files next to recordings: texts, scripts, plans, sums.
 const BESIDE: [&str; 7] = ["md", "py", "sh", "toml", "csv", "fio", "sums"];
 
 fn recordings() -> Vec<PathBuf> {
@@ -31,10 +31,10 @@ fn recordings() -> Vec<PathBuf> {
             let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
             match ending {
                 _ if path.is_dir() => folders.push(path),
-                // A list of the files that were there when launches were recorded.
+                // A list of the files that existed when launches were recorded.
                 _ if path.ends_with("fagc-fig6/files.zst") => {}
                 Some(ending) if !BESIDE.contains(&ending.as_str()) => out.push(path),
-                // The only one without an ending is a script.
+                // The only file without an extension is a script.
                 _ => {}
             }
         }
@@ -48,7 +48,7 @@ fn requests(path: &Path) -> Requests {
     Requests::new(events)
 }
 
-/// A device of some size that is done with everything at once.
+/// A device that completes every request immediately.
 struct AtOnce {
     blocks: u64,
 }
@@ -114,7 +114,7 @@ fn of_calls(path: &Path) {
     assert!(done.calls > 0, "{}", path.display());
 }
 
-/// A recording by inode: counted by path, and made once more on a volume that holds what was there before.
+/// A recording by inode: counted by path, and replayed on a volume with the initial files.
 fn of_inodes(path: &Path) {
     let again = || recording::calls(path).unwrap_or_else(|e| panic!("{e}")).expect("ours").0;
     let Ok(Opened::Calls(mut calls)) = open(path) else { panic!("{}: no calls", path.display()) };
@@ -135,14 +135,14 @@ fn of_inodes(path: &Path) {
         })
         .sum();
     assert_eq!(counted.written.sizes.bytes, written, "{}", path.display());
-    // What has contents was recorded so that it comes out as it was.
+    // With contents, the replay must be identical.
     if again().has_contents() {
         assert_eq!((done.left_out, done.diverged, done.generated), (0, 0, 0), "{}: {done:?}", path.display());
     }
 }
 
 #[test]
-fn every_recording_that_is_shipped_is_read_and_made_once_more() {
+fn every_shipped_recording_is_read_and_replayed() {
     let all = recordings();
     let mut kinds = [0; 3];
     for path in &all {

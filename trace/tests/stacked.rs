@@ -1,4 +1,4 @@
-//! Disks that lie on each other: what is asked once counts once, as if the disk below had been recorded alone. Recordings in
+//! On stacked disks each request counts once, as if only the lowest disk had been recorded. Recordings in
 //! `fixtures/stacked` were made by a real kernel; the judge is the same recording without the other devices' lines.
 
 use std::collections::BTreeMap;
@@ -43,7 +43,7 @@ fn left_out(events: Box<dyn Events>) -> Vec<LeftOut> {
     requests.left_out()
 }
 
-/// What is counted, as `joulefs trace stat` does: first all, to know what is told again.
+/// Counts like `joulefs trace stat`: a first pass finds duplicate devices.
 fn counted(again: impl Fn() -> Box<dyn Events>) -> BlockStat {
     let without = left_out(again()).into_iter().filter(LeftOut::has_requests).map(|l| l.device);
     let (stat, whole) = blocks::count(&mut Requests::new(again()).without(without), |_| ());
@@ -51,7 +51,7 @@ fn counted(again: impl Fn() -> Box<dyn Events>) -> BlockStat {
     stat
 }
 
-/// Everything but what is said of the devices that are not counted, and events, of which all are shown.
+/// All except the report on ignored devices, and the events, which always include them.
 fn compared(stat: &BlockStat) -> String {
     let (not_counted, events, others) = Default::default();
     format!("{:?}", BlockStat { not_counted, events, others, ..stat.clone() })
@@ -86,7 +86,7 @@ fn a_stack_is_counted_as_the_disk_below_alone_whichever_events_were_recorded() {
 }
 
 #[test]
-fn what_is_left_out_is_said_with_why_and_how_much() {
+fn devices_left_out_are_reported_with_reason_and_count() {
     let said = |names: &[&str]| {
         let some = lines(&text("stacked.txt.zst"), |l| names.iter().any(|n| l.contains(&format!(": block_{n}: "))));
         left_out(of_text(&some)).into_iter().map(|l| (l.device, l.why, l.count, l.passes_on_to)).collect::<Vec<_>>()
@@ -117,7 +117,7 @@ fn a_binary_recording_is_counted_as_its_disk_alone_and_as_it_is_when_it_is_conve
     let (disk, _) = blocks::count(&mut Requests::new(Box::new(Only::new(again(), only))), |_| ());
     assert!(disk.requests > 100, "{}", disk.requests);
     assert_eq!(compared(&stack), compared(&disk));
-    // blkparse's text of it says from where to where remaps go.
+    // blkparse's text has the origin and target of remaps.
     let mut writer = blkparse::Writer::new(Vec::new());
     let mut all = again();
     while let Some(event) = all.next().unwrap() {
@@ -140,7 +140,7 @@ fn both_disks_below_a_striped_device_are_counted() {
 }
 
 #[test]
-fn a_device_that_is_given_no_requests_is_counted_by_what_ended_if_it_is_asked_for() {
+fn a_device_without_issues_is_counted_by_completions_on_request() {
     let of = |id: DeviceId| {
         let only = Devices { numbers: vec![id], names: Vec::new() };
         let mut requests = Requests::new(Box::new(Only::new(of_text(&text("stacked.txt.zst")), only)));

@@ -1,4 +1,4 @@
-//! What strace saw.
+//! strace's output is read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,19 +64,19 @@ fn sums(seen: &Seen) -> BTreeMap<&'static str, (u64, u64)> {
 }
 
 #[test]
-fn what_programs_did_sums_up_as_a_script_finds_that_looks_at_single_lines() {
+fn sums_of_programs_equal_those_of_a_line_based_script() {
     let seen = read(&recorded("programs.y.strace.gz"));
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let expected = String::from_utf8(recorded("programs.y.sums")).unwrap();
     let got: String = sums(&seen).into_iter().map(|(name, (n, bytes))| format!("{name} {n} {bytes}\n")).collect();
     assert_eq!(got, expected);
-    // Closed twice.
-    // `close` of the standard input, output and errors that the shell got from its parent, by nine processes.
+    // Closes of descriptors that are closed already.
+    // Closes, by nine processes, of the standard streams that the shell inherited.
     assert_eq!(seen.others["calls on descriptors whose opening was not recorded"], 9, "{:?}", seen.others);
 }
 
 #[test]
-fn a_handle_is_open_from_its_open_to_its_close_and_to_the_end_of_who_has_it() {
+fn a_handle_is_open_until_its_close_or_the_end_of_its_last_process() {
     for name in ["programs.y.strace.gz", "programs.stderr.strace.gz"] {
         let seen = read(&recorded(name));
         assert!(seen.error.is_none(), "{:?}", seen.error);
@@ -107,7 +107,7 @@ fn a_handle_is_open_from_its_open_to_its_close_and_to_the_end_of_who_has_it() {
     }
 }
 
-/// Paths below the directory the programs ran in, with what was written to them.
+/// Paths below the programs' directory, with the bytes written to them.
 fn written(seen: &Seen) -> BTreeMap<String, u64> {
     let mut open = BTreeMap::new();
     let mut sums = BTreeMap::new();
@@ -169,7 +169,7 @@ fn descriptors_live_through_dup_fork_and_exec() {
 }
 
 #[test]
-fn a_call_that_others_interrupt_has_the_time_it_began_at() {
+fn an_interrupted_call_has_its_start_time() {
     let text = "\
 7 1.000000 clone3({flags=CLONE_VM|CLONE_FS|CLONE_FILES|CLONE_THREAD, exit_signal=0}, 88 <unfinished ...>
 8 1.100000 openat(AT_FDCWD, \"/a\", O_WRONLY <unfinished ...>
@@ -295,7 +295,7 @@ close_range(3, 4294967295, 0) = 0",
 }
 
 #[test]
-fn what_is_no_file_is_counted() {
+fn calls_on_other_objects_are_counted() {
     let seen = read(
         of_7(
             "pipe2([3, 4], O_CLOEXEC) = 0
@@ -405,7 +405,7 @@ fn times_since_the_line_before_are_summed() {
     let last = seen.calls.iter().map(|c| c.time).max().unwrap();
     assert!(last as f64 / 1e9 > 0.6 && last as f64 / 1e9 <= sum + 1e-6, "{last} of {sum} s: it slept three times");
 
-    // Another, which has both (`-ttt -r`): what is read of the one is what is read of the other.
+    // Another one with both (`-ttt -r`): both readings agree.
     let both = text::plain(&recorded("both.strace.gz"));
     let alone: String = String::from_utf8(both.clone())
         .unwrap()
@@ -423,14 +423,14 @@ fn times_since_the_line_before_are_summed() {
     for (a, b) in both.calls.iter().zip(&alone.calls) {
         assert_eq!(a.op, b.op);
         let (a, b) = (a.time - first, b.time - zero);
-        // strace takes the two times one after the other.
+        // strace reads the two times one after the other.
         assert!(a.abs_diff(b) < 5_000_000, "{a} and {b}");
     }
     assert_eq!((both.calls.len(), &both.others), (alone.calls.len(), &alone.others));
 }
 
 #[test]
-fn what_is_handed_over_by_io_submit_is_read_and_written() {
+fn requests_of_io_submit_are_reads_and_writes() {
     let text = of_7(
         "openat(AT_FDCWD, \"/a\", O_RDWR) = 3\n\
          io_submit(0x7f0c, 4, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf=\"a},{\"..., aio_nbytes=4096, \
@@ -461,7 +461,7 @@ fn what_is_handed_over_by_io_submit_is_read_and_written() {
         ]
     );
     assert_eq!(
-        trace::not_told(&seen.others),
+        trace::missing_details(&seen.others),
         [
             "left out: 1 files mapped to be written: what was written there is not in the recording",
             "left out: 1 io_uring_enter calls: what they asked for is not in the recording",
@@ -473,7 +473,7 @@ fn what_is_handed_over_by_io_submit_is_read_and_written() {
 }
 
 #[test]
-fn what_fio_did_by_libaio_is_what_it_says_it_did() {
+fn libaio_requests_of_fio_equal_its_own_summary() {
     let seen = read(&text::plain(&recorded("libaio.strace.gz")));
     assert!(seen.error.is_none(), "{:?}", seen.error);
     let of_file = |path: &[u8]| path.ends_with(b"/fio.dat");
@@ -493,9 +493,9 @@ fn what_fio_did_by_libaio_is_what_it_says_it_did() {
         let sum = sums.entry(name(&call.op)).or_default();
         *sum = (sum.0 + 1, sum.1 + bytes);
     }
-    // Its own summary, in fixtures/strace/README.md.
+    // From fio's own summary in fixtures/strace/README.md.
     assert_eq!(sums, BTreeMap::from([("pread64", (29, 118_784)), ("pwrite64", (35, 143_360))]));
-    assert!(trace::not_told(&seen.others).is_empty());
+    assert!(trace::missing_details(&seen.others).is_empty());
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn every_error_names_its_line() {
 fn damage_is_an_error_and_never_a_panic() {
     text::drivers::strace(b"x");
     for name in ["programs.y.strace.gz", "programs.stderr.strace.gz", "relative.strace.gz", "libaio.strace.gz"] {
-        // What is between `dd` and the end of the threads has all kinds of lines.
+        // The lines between `dd` and the end of the threads include all kinds.
         let text = text::plain(&recorded(name));
         let lines: Vec<&[u8]> = text.split_inclusive(|b| *b == b'\n').collect();
         let mut some: Vec<u8> = lines[..1].concat();

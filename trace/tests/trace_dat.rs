@@ -1,4 +1,4 @@
-//! What trace-cmd records, against what trace-cmd says of it, and pages made by hand.
+//! trace-cmd's recordings are read like trace-cmd reports them, and so are pages built by hand.
 
 use std::path::{Path, PathBuf};
 
@@ -52,10 +52,10 @@ fn a_file_is_read_in_place_as_a_pipe_is_from_a_copy() {
     assert!((57_344..=bytes.len() as u64).contains(&events.consumed()));
 }
 
-/// A file of version 6 with one kind of event, made by hand.
+/// A file of version 6 with one kind of event, built by hand.
 struct Made {
     big: bool,
-    /// Bytes of the kernel's `long`.
+    /// Size of the kernel's `long`.
     long: u8,
     pages: Vec<Vec<Vec<u8>>>,
 }
@@ -82,7 +82,7 @@ impl Made {
         out
     }
 
-    /// An event of 40 bytes, some time after the one before.
+    /// An event of 40 bytes, `delta` after the previous one.
     fn event(&self, delta: u64, sector: u64) -> Vec<u8> {
         [self.head(10, delta), self.queue(sector)].concat()
     }
@@ -157,7 +157,7 @@ fn empty(big: bool, long: u8) -> Made {
 }
 
 /// Times and sectors.
-fn said(seen: &Seen) -> Vec<(u64, u64)> {
+fn times_and_sectors(seen: &Seen) -> Vec<(u64, u64)> {
     seen.events.iter().map(|e| (e.time, e.sector)).collect()
 }
 
@@ -174,7 +174,7 @@ fn all_kinds_of_records_in_a_page_are_understood_in_both_orders_of_bytes() {
         m.pages = vec![vec![first, second]];
         let seen = whole(&m.file());
         assert_eq!(
-            said(&seen),
+            times_and_sectors(&seen),
             [(1001, 1), (1003, 2), (1006, 3), (2000 + 1 + (2 << 27) + 1, 4), ((1 << 47) + 9 + 1, 5),]
         );
         let e = seen.events[0];
@@ -205,7 +205,7 @@ fn of_instances_the_first_that_recorded_anything_is_read() {
     m.pages = vec![vec![m.page(1, 0, &[m.event(0, 1)])]];
     let alone = m.file();
     let tag = memchr_of(&alone, b"flyrecord\0");
-    // An option that names an instance's place: behind everything.
+    // An option with an instance's location, after all others.
     let with = |length: u64| {
         let moved = 10 + 2 + 4 + 8 + 2;
         let place = alone.len() + moved;
@@ -222,9 +222,9 @@ fn of_instances_the_first_that_recorded_anything_is_read() {
         whole(&file)
     };
     let both = with(PAGE as u64);
-    assert_eq!((said(&both), both.others["instances that are not read"]), (vec![(1, 1)], 1));
+    assert_eq!((times_and_sectors(&both), both.others["instances that are not read"]), (vec![(1, 1)], 1));
     let second = with(0);
-    assert_eq!((said(&second), second.others.len()), (vec![(1, 77)], 0));
+    assert_eq!((times_and_sectors(&second), second.others.len()), (vec![(1, 77)], 0));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn events_that_were_lost_are_counted() {
 }
 
 #[test]
-fn what_is_not_read_says_what_it_is() {
+fn unsupported_files_are_refused_with_the_reason() {
     let v7 = fixture("v7.dat.zst");
     let changed = |from: &[u8], to: &[u8]| {
         let at = memchr_of(&v7, from);
@@ -251,11 +251,11 @@ fn what_is_not_read_says_what_it_is() {
     for (from, to, what) in [
         (&b"tracing7"[..], &b"tracing8"[..], "version \"8\""),
         (b"zstd\0", b"lz77\0", "compressed by lz77"),
-        // The clock of the pages, behind the empty name of the instance.
+        // The clock of the pages, after the empty name of the instance.
         (b"\0\0global\0", b"\0\0counter\0", "counter"),
     ] {
         let e = changed(from, to);
-        // The longer name of a clock moves what follows it.
+        // A longer clock name moves the data after it.
         assert!(matches!(e, TraceError::Unsupported { .. }) && e.to_string().contains(what), "{e}");
     }
 }
@@ -312,7 +312,7 @@ fn a_file_cut_anywhere_ends_with_an_error() {
         let all = whole(&good);
         for cut in (0..good.len()).step_by(good.len() / 100) {
             let seen = read(&good[..cut]);
-            // The last section of version 7 has titles of the others, which nobody needs.
+            // The last section of version 7 has unused titles of the others.
             let titles = name.starts_with("v7") && cut > good.len() - 120;
             assert!(seen.error.is_some() || titles && seen.events == all.events, "{name} {cut}");
         }

@@ -1,4 +1,4 @@
-//! The drivers that the fuzzer calls, on good recordings with some bytes changed.
+//! The fuzzer's drivers run on valid recordings with a few bytes changed.
 
 #[path = "drivers/tracepoints.rs"]
 mod drivers;
@@ -10,7 +10,7 @@ fn fixture(name: &str) -> Vec<u8> {
     zstd::decode_all(std::fs::File::open(path).unwrap()).unwrap()
 }
 
-/// `rounds` times `good` with three bytes changed.
+/// Runs `rounds` times with three bytes of `good` changed.
 fn changed(good: &[u8], rounds: u64, driver: impl Fn(&[u8])) {
     let mut state = 1_u64;
     let mut random = |below: usize| {

@@ -1,4 +1,4 @@
-//! Requests written as iologs, read by our reader and by fio.
+//! Requests written as iologs are read by our reader and by fio.
 
 use std::process::Command;
 
@@ -86,7 +86,7 @@ fn a_request_beyond_what_fio_counts_is_several_lines() {
 }
 
 #[test]
-fn what_is_written_is_what_is_read() {
+fn requests_are_read_back_unchanged() {
     for version in [Version::V2, Version::V3] {
         let (log, _) = written(version, &some(), |_| None);
         let seen = read(&log);
@@ -141,7 +141,7 @@ fn fio_replays_it_and_moves_the_same_bytes() {
             .unwrap();
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         assert!(out.status.success() && out.stderr.is_empty(), "{text}{}", String::from_utf8_lossy(&out.stderr));
-        // Every number is after its name; the first `read` and `write` are those of the job.
+        // Every number follows its name; the first `read` and `write` are those of the job.
         let number = |section: &str, name: &str| -> u64 {
             let at = text.find(&format!("\"{section}\" : {{")).unwrap();
             let rest = &text[at..];

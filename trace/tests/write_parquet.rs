@@ -1,4 +1,4 @@
-//! Recordings written as Parquet, read by Parquet's own reader and by pyarrow.
+//! Recordings written as Parquet are read by Parquet's own reader and by pyarrow.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use ::parquet::record::{Field, Row};
 use trace::block::{Action, DeviceId, Event, Events, Flags, Op};
 use trace::call::{self, Call, Handle, How, Target};
 use trace::write::parquet::{Blocks, Calls, GROUP};
-use trace::{Format, Names, Opened, Others, Process, TraceError};
+use trace::{Format, Names, Opened, OtherCounts, Process, TraceError};
 
-/// Events from nowhere.
+/// Generated events.
 struct Made {
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Events for Made {
@@ -27,7 +27,7 @@ impl Events for Made {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {
@@ -75,7 +75,7 @@ fn text_field(text: &str) -> Field {
 fn every_event_is_a_row_and_groups_are_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("events.parquet");
-    let mut made = Made { names: Names::default(), others: Others::new() };
+    let mut made = Made { names: Names::default(), others: OtherCounts::new() };
     let process = made.names.number(b"kworker/0:1");
     let mut writer = Blocks::new(File::create(&path).unwrap(), Format::Blkparse).unwrap();
     let count = GROUP as u64 + 1000;
@@ -165,7 +165,7 @@ fn a_recording_without_anything_is_a_file_without_rows() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
+fn a_full_disk_is_reported() {
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -175,7 +175,7 @@ fn a_full_disk_is_said() {
             Ok(())
         }
     }
-    let made = Made { names: Names::default(), others: Others::new() };
+    let made = Made { names: Names::default(), others: OtherCounts::new() };
     let written = Blocks::new(Full, Format::Blkparse).and_then(|mut w| {
         w.event(&event(0), &made)?;
         w.finish().map(drop)
@@ -183,7 +183,7 @@ fn a_full_disk_is_said() {
     assert!(written.unwrap_err().to_string().contains("no storage space"));
 }
 
-/// What pyarrow says, if it is here.
+/// The output of pyarrow, if it is installed.
 fn pyarrow(script: &str, path: &Path) -> Option<String> {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/python/bin/python");
     let program = if ours.exists() { ours } else { PathBuf::from("python3") };

@@ -1,4 +1,4 @@
-//! What recordings tell of inodes that are written: the same by the kernel's text, `trace.dat` and Perfetto.
+//! Recordings show which inodes are written: equally as the kernel's text, `trace.dat` and Perfetto.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -13,10 +13,10 @@ fn opened(bytes: Vec<u8>) -> Box<dyn Events> {
     }
 }
 
-/// An inode, and who made it dirty.
+/// An inode, with the processes that made it dirty.
 type Of = Option<(u64, Vec<String>)>;
 
-/// Of every bio, its sector and the inode whose writing it is part of, with who made it dirty.
+/// Sector of every bio, and the inode it writes back, with the processes that made it dirty.
 fn written(mut events: Box<dyn Events>) -> Vec<(u64, Of)> {
     let mut out = Vec::new();
     while let Some(event) = events.next().unwrap() {
@@ -33,7 +33,7 @@ fn written(mut events: Box<dyn Events>) -> Vec<(u64, Of)> {
     out
 }
 
-/// A field of Perfetto's: its number, and bytes or a number.
+/// A field in Perfetto's format: its number, and bytes or a number.
 fn bytes(number: u32, inner: &[u8]) -> Vec<u8> {
     [varint(u64::from(number) << 3 | 2), varint(inner.len() as u64), inner.to_vec()].concat()
 }
@@ -52,7 +52,7 @@ fn varint(mut n: u64) -> Vec<u8> {
     out
 }
 
-/// The same events as text, and as Perfetto has those that it has no numbers for: by names.
+/// The same events as text, and as Perfetto stores events without a number: by name.
 fn both(all: &[(u64, u32, &str, &str, u64)]) -> (String, Vec<u8>) {
     let (mut lines, mut events) = (String::new(), Vec::new());
     for (time, pid, process, what, n) in all {
@@ -98,7 +98,7 @@ fn text_and_perfetto_tell_the_same_of_inodes() {
 }
 
 #[test]
-fn a_line_that_says_it_otherwise_harms_no_request() {
+fn an_unknown_form_of_a_line_harms_no_request() {
     let lines = "kworker/0-3 [000] ..... 0.000001: writeback_single_inode_start: inode 12\n\
                  kworker/0-3 [000] ..... 0.000002: block_bio_queue: 8,0 W 8 + 8 [kworker/0]\n\
                  kworker/0-3 [000] ..... 0.000003: writeback_single_inode_start: bdi 8:0: ino=99999999999999999999 x\n\
@@ -108,5 +108,5 @@ fn a_line_that_says_it_otherwise_harms_no_request() {
     while events.next().unwrap_or_else(|e: TraceError| panic!("{e}")).is_some() {
         n += 1;
     }
-    assert_eq!((n, events.others()["writeback_single_inode_start"]), (2, 2));
+    assert_eq!((n, events.other_counts()["writeback_single_inode_start"]), (2, 2));
 }

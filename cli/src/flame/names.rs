@@ -12,33 +12,33 @@ use crate::spent::{Cause, Words};
 pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
     let words = Words::of(volume);
     let place = &mut |owner| match volume.owner_of(owner, Look::Everywhere) {
-        Owner::Volume => Place::of(&words.rest),
+        Owner::Volume => Place::unnamed(&words.rest),
         Owner::Path(path) => {
             // What cannot be read has no kind, and is shown as a file.
             let is_directory = volume.getattr(vfs::Ino(owner)).is_ok_and(|a| a.kind == FileKind::Directory);
             Place::path(&path, "", is_directory)
         }
         Owner::Deleted(Some(path)) => Place::path(&path, "<deleted> ", false),
-        Owner::Deleted(None) => Place::of(&format!("<deleted inode {owner}>")),
-        Owner::Unnamed => Place::of(&format!("<inode {owner}>")),
+        Owner::Deleted(None) => Place::unnamed(&format!("<deleted inode {owner}>")),
+        Owner::Unnamed => Place::unnamed(&format!("<inode {owner}>")),
     };
-    Flame::of(ledger, depth, flame::Words { place, nobody: &words.rest, cause: &|n| words.cause(n) })
+    Flame::from_ledger(ledger, depth, flame::Words { place, nobody: &words.rest, cause: &|n| words.cause(n) })
 }
 
 /// Processes of a recording of a block device.
 pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
     let place = &mut |owner: u64| match u32::try_from(owner.saturating_sub(1)).map(|p| names.name(Process(p))) {
-        Ok("") | Err(_) => Place::of("<process not known>"),
+        Ok("") | Err(_) => Place::unnamed("<process not known>"),
         // Not names of processes: `joulefs top` puts them in their place.
-        Ok(ours @ (WRITEBACK | KERNEL)) => Place::of(ours),
+        Ok(ours @ (WRITEBACK | KERNEL)) => Place::unnamed(ours),
         Ok(name) => Place::named(name.as_bytes()),
     };
     let cause = &|n: u8| Cause::of_requests(n).text;
-    Flame::of(ledger, depth, flame::Words { place, nobody: "<no process>", cause })
+    Flame::from_ledger(ledger, depth, flame::Words { place, nobody: "<no process>", cause })
 }
 
 /// Inodes of a recording of a device, which has no names.
 pub fn of_inodes(ledger: &Ledger, depth: Depth, cause: &dyn Fn(u8) -> String) -> Flame {
-    let place = &mut |owner| Place::of(&format!("<inode {owner}>"));
-    Flame::of(ledger, depth, flame::Words { place, nobody: "<no file>", cause })
+    let place = &mut |owner| Place::unnamed(&format!("<inode {owner}>"));
+    Flame::from_ledger(ledger, depth, flame::Words { place, nobody: "<no file>", cause })
 }

@@ -1,7 +1,7 @@
-//! What if the last checkpoint of a mount fails?
+//! What happens if the last checkpoint of a mount fails?
 //!
-//! The kernel has let go already, so nobody is left to be refused. But what is in memory is still there: it is written again
-//! for a while, and can be copied elsewhere meanwhile.
+//! The kernel has already dropped the mount, so the error reaches no program. But the data is still in memory: the
+//! checkpoint is retried for a while, and the data can be copied elsewhere meanwhile.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use super::{Event, Mounted};
 use crate::socket::ControlSocket;
 
-/// How often it is tried again.
+/// Interval between retries.
 const RETRY: Duration = Duration::from_secs(2);
 
 impl Mounted {
-    /// Ends the volume's life. If its last checkpoint fails, it is tried again until [`super::MountOptions::retry_for`] is over, a
-    /// signal comes, or whoever unmounts wants no more attempts.
+    /// Unmounts the volume. If its last checkpoint fails, it is retried until [`super::MountOptions::retry_for`] is
+    /// over, a signal arrives, or the unmounting client gives up.
     pub(super) fn last_checkpoint(&self) -> vfs::Result<()> {
         if let Some(socket) = &self.socket {
             socket.detached();
@@ -40,7 +40,7 @@ impl Mounted {
                     return self.fs.unmount();
                 }
                 Ok(Event::Retried | Event::Ended(_)) | Err(RecvTimeoutError::Timeout) => {}
-                // Cannot be: `sender` lives in self.
+                // Unreachable: `sender` lives in self.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             match self.fs.unmount() {

@@ -1,4 +1,4 @@
-//! The side that asks: where is the process, and is it the right one?
+//! How does a client find the serving process, and verify it?
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, IoSlice, Write};
@@ -19,13 +19,13 @@ use crate::control::SOCKET;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// Nobody listens for it.
+    /// No process listens.
     #[error("no JouleFS process answers for it")]
     Nobody,
-    /// There is a process, but its socket is not seen here.
+    /// The process exists, but its socket is not visible here.
     #[error("its process cannot be reached from here: it runs in another network namespace")]
     Elsewhere,
-    /// The process does not want to.
+    /// The process refused.
     #[error("{0}")]
     Refused(String),
     /// The process ended.
@@ -34,13 +34,13 @@ pub enum SocketError {
     /// The process did not answer in time.
     #[error("its process has not answered within {seconds} s")]
     Late {
-        /// How long was waited.
+        /// Time waited, in seconds.
         seconds: u64,
     },
-    /// An answer that is not understood.
+    /// The answer cannot be parsed.
     #[error("its process is of another version and sent an unknown answer")]
     Strange,
-    /// Anything else the system says.
+    /// Any other system error.
     #[error("cannot reach its process: {0}")]
     Io(#[from] io::Error),
 }
@@ -48,7 +48,7 @@ pub enum SocketError {
 /// A connection to the process that serves a mount.
 pub struct Client {
     stream: BufReader<UnixStream>,
-    /// When the next answer must be there.
+    /// Deadline of the next answer.
     until: Option<(Instant, u64)>,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         })
     }
 
-    /// Connects to the process that has `image` in use, whether it is still mounted or not.
+    /// Connects to the process that uses `image`, mounted or not.
     pub fn of_image(image: &Path) -> Result<Self, SocketError> {
         let wanted = format!("@{PREFIX}{}/", identity(image)?);
         let table = fs::read_to_string("/proc/net/unix")?;
@@ -77,7 +77,7 @@ impl Client {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            // Others may listen under such a name, but not as who has the image.
+            // Another user's program may listen under such a name; `is_of` rejects it.
             if let Ok(client) = connect(&name[1..])
                 && client.is_of(image)?
             {
@@ -87,7 +87,8 @@ impl Client {
         Err(SocketError::Nobody)
     }
 
-    /// True if the other side is root's or this user's. Root believes others, too, if they have the image open.
+    /// True if the other side is root's or this user's. Root also accepts other users' processes that have the image
+    /// open.
     fn is_of(&self, image: &Path) -> io::Result<bool> {
         let peer = rustix::net::sockopt::socket_peercred(self.stream.get_ref())?;
         let me = rustix::process::geteuid();
@@ -100,7 +101,7 @@ impl Client {
         Ok(me.is_root() && descriptors.is_ok_and(|mut all| all.any(|entry| open(entry) == Some(true))))
     }
 
-    /// Answers must be there that soon from now.
+    /// Sets the time limit for answers, from now.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.wait_for(patience);
         self
@@ -123,7 +124,7 @@ impl Client {
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
         }
         let sent = rustix::net::sendmsg(&*stream, &[IoSlice::new(&line)], &mut control, SendFlags::NOSIGNAL);
-        // A process that refuses says so before it has read anything.
+        // A process that refuses answers before it has read anything.
         let _ = sent.map_err(io::Error::from).and_then(|sent| stream.write_all(&line[sent..]));
         self.next()
     }

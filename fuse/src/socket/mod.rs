@@ -1,15 +1,15 @@
-//! How do commands talk to the process that serves a mount, while it is mounted and after?
+//! How do commands reach the process that serves a mount, while it is mounted and after?
 //!
-//! Each such process listens on a Unix socket ([`ControlSocket`]) that only root and the user who mounted may use. It has an
-//! abstract name, which goes when its process does, however that ends: `joulefs/IMAGE/TOKEN`. The mount says the whole name
-//! ([`crate::control::SOCKET`]). IMAGE stands for the file or block device below, so that a process which still holds data
-//! after the mount is gone is found, too. TOKEN is random: nobody can take a name ahead of its process, and whoever connects
-//! checks who answers ([`Client`]).
+//! Each such process listens on a Unix socket ([`ControlSocket`]) that only root and the user who mounted may use. Its
+//! abstract name disappears with the process, however that ends: `joulefs/IMAGE/TOKEN`. The mount returns the whole
+//! name ([`crate::control::SOCKET`]). IMAGE identifies the file or block device underneath, so a process that still
+//! holds data after the unmount can be found too. TOKEN is random: no other program can take the name first, and the
+//! client checks who answers ([`Client`]).
 //!
-//! A client sends one [`Request`] as a line of JSON and gets [`Reply`]s, a line each; then the connection ends. New requests
-//! and keys may come; what a process does not know it refuses.
+//! A client sends one [`Request`] as a line of JSON and gets [`Reply`]s, one per line; then the connection ends. New
+//! requests and keys may be added; a process refuses unknown ones.
 //!
-//! An abstract name is seen in its network namespace alone. From another one only the mount itself can be asked.
+//! An abstract name is visible only in its network namespace. From another one only the mount itself is reachable.
 
 mod client;
 mod server;
@@ -25,92 +25,92 @@ pub use client::{Client, SocketError};
 pub(crate) use server::Served;
 pub use server::{ControlSocket, Saver, Saving};
 
-/// How every name begins.
+/// Prefix of every name.
 const PREFIX: &str = "joulefs/";
 
-/// What a client asks.
+/// A client's request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Request {
-    /// How is it? [`Reply::Status`].
+    /// Report the state. [`Reply::Status`].
     Status,
-    /// Make everything durable, also if that failed before. [`Reply::Durable`] or [`Reply::Failed`].
+    /// Make everything durable, even after a failure. [`Reply::Durable`] or [`Reply::Failed`].
     Retry,
-    /// Copy what is not durable into a directory, whose descriptor comes with the request. [`Reply::Saved`].
+    /// Copy data that is not durable into a directory, whose descriptor comes with the request. [`Reply::Saved`].
     Save {
-        /// What the directory is called where something fails.
+        /// The directory's name in error messages.
         to: PathBuf,
     },
-    /// Say how it ended. [`Reply::Waiting`] at once, [`Reply::Failing`] if the last checkpoint is tried again, and in the end
-    /// [`Reply::LastWord`].
+    /// Report how the mount ends. [`Reply::Waiting`] immediately, [`Reply::Failing`] if the last checkpoint is retried,
+    /// and finally [`Reply::LastWord`].
     Wait {
-        /// A last checkpoint that fails is not tried again.
+        /// Do not retry a failed last checkpoint.
         give_up: bool,
     },
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reply {
-    /// How it is.
+    /// The state.
     Status(Status),
     /// Everything is durable.
     Durable(Status),
-    /// Not everything could be made durable; `failed` says why.
+    /// Not everything could be made durable; `failed` has the reason.
     Failed(Status),
-    /// What was copied.
+    /// The result of a copy.
     Saved(Saved),
-    /// The last word will come.
+    /// The final report will follow.
     Waiting(Status),
-    /// The last checkpoint failed and is tried again.
+    /// The last checkpoint failed and is being retried.
     Failing(Status),
-    /// How it ended.
+    /// The final report.
     LastWord(LastWord),
-    /// Why there is no answer, in words.
+    /// Why the request is refused.
     Refused(String),
 }
 
-/// How a served volume is.
+/// State of a served volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// Why not everything can be made durable, if it cannot.
+    /// Why not everything can be made durable, if so.
     pub failed: Option<String>,
     /// The version of the last durable checkpoint.
     pub checkpoint: Option<u64>,
     /// Seconds since then.
     pub age_s: Option<u64>,
-    /// Where it is mounted; `None` after the mount is gone.
+    /// The mount point; `None` after the unmount.
     pub mounted: Option<PathBuf>,
-    /// For how many seconds more a failed last checkpoint is tried again.
+    /// Remaining seconds of retries after a failed last checkpoint.
     pub retrying_s: Option<u64>,
-    /// The process that serves.
+    /// The serving process.
     pub process: u32,
     /// The file system's report.
     pub report: Vec<(String, String)>,
 }
 
 impl Status {
-    /// What would be lost now, in words: "everything since checkpoint 17 (95 s ago)".
+    /// What would be lost now, as text: "everything since checkpoint 17 (95 s ago)".
     pub fn not_durable(&self) -> String {
         since(self.checkpoint, self.age_s)
     }
 }
 
-/// What was copied out of a volume.
+/// Result of a copy out of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Saved {
-    /// Files, directories and all else.
+    /// Files, directories and other inodes.
     pub files: u64,
     /// Bytes of contents.
     pub bytes: u64,
-    /// What was not copied, and why: the first of them.
+    /// Files that could not be copied, with the reason: the first of them.
     pub failed: Vec<String>,
-    /// How many there are beyond these.
+    /// Number of further such files.
     pub failed_more: u64,
 }
 
@@ -118,18 +118,18 @@ pub struct Saved {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LastWord {
-    /// Why not everything is durable, if it is not.
+    /// Why not everything is durable, if so.
     pub lost: Option<String>,
     /// The version of the last durable checkpoint.
     pub checkpoint: Option<u64>,
     /// Seconds since then.
     pub age_s: Option<u64>,
-    /// What else went wrong, though the volume is whole.
+    /// Another error, although the volume is consistent.
     pub amiss: Option<String>,
 }
 
 impl LastWord {
-    /// What is lost, in words.
+    /// What is lost, as text.
     pub fn what_is_lost(&self) -> String {
         since(self.checkpoint, self.age_s)
     }
@@ -145,7 +145,7 @@ fn since(checkpoint: Option<u64>, age_s: Option<u64>) -> String {
     }
 }
 
-/// What stands in a name for an image, whichever path leads to it.
+/// The part of a socket name that identifies an image, independent of its path.
 fn identity(image: &Path) -> io::Result<String> {
     let meta = fs::metadata(image)?;
     Ok(match meta.file_type().is_block_device() {

@@ -1,4 +1,4 @@
-//! The side that serves: who may ask, and what is answered.
+//! Who may send requests to a mount's socket, and how are they answered?
 
 use std::io::{self, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -19,35 +19,35 @@ use vfs::state::State;
 
 use super::{LastWord, PREFIX, Reply, Request, Saved, Status, identity};
 
-/// How long a client may take to send its request, or to take an answer.
+/// Time limit for a client to send its request, or to read an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest request.
+/// Longest request in bytes.
 const LONGEST: usize = 16 << 10;
-/// Clients at once.
+/// Most clients at the same time.
 const CLIENTS: usize = 32;
-/// How long a listener that cannot accept rests.
+/// Pause of a listener that cannot accept.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Copies what is not durable.
+/// Copies data that is not durable.
 pub type Saver = Arc<dyn Fn(Saving) -> Result<Saved, String> + Send + Sync>;
 
-/// Where to.
+/// The destination of a copy.
 pub struct Saving {
     /// The directory.
     pub to: OwnedFd,
-    /// What it is called where something fails.
+    /// Its name in error messages.
     pub named: PathBuf,
-    /// Set when nobody waits for it any more.
+    /// Set when the client has stopped waiting.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What is served behind a socket.
+/// The file system behind a socket.
 pub(crate) struct Served {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) dir: PathBuf,
-    /// The device number that files in the mount have.
+    /// The device number of files in the mount.
     pub(crate) device: u64,
-    /// Makes whoever waits to try the last checkpoint again try now.
+    /// Triggers the next retry of the last checkpoint.
     pub(crate) poke: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -61,9 +61,9 @@ pub struct ControlSocket {
 
 struct Shared {
     state: Mutex<Inner>,
-    /// Nothing is running any more.
+    /// Signalled when no request is running.
     idle: Condvar,
-    /// Copying is to end.
+    /// Copying must stop.
     stop: AtomicBool,
 }
 
@@ -72,15 +72,15 @@ struct Inner {
     /// It keeps the image open.
     saver: Option<Saver>,
     served: Option<Arc<Served>>,
-    /// The mount is gone.
+    /// The mount has ended.
     detached: bool,
-    /// Why the last checkpoint failed, and until when it is tried again.
+    /// Why the last checkpoint failed, and until when it is retried.
     failing: Option<(String, Instant)>,
     waiters: Vec<Waiter>,
     clients: usize,
-    /// Requests that are being worked on.
+    /// Number of running requests.
     running: usize,
-    /// What the last of them stop by.
+    /// Stop flags of running copies.
     stops: Vec<Arc<AtomicBool>>,
     next: u64,
 }
@@ -92,10 +92,10 @@ struct Waiter {
 }
 
 impl ControlSocket {
-    /// Makes the socket for a mount of `image`. Clients can connect; they are answered once something is served.
+    /// Creates the socket for a mount of `image`. Clients can connect; they are answered after `serve`.
     ///
     /// # Errors
-    /// There are no Unix sockets here, or no random numbers.
+    /// The system has no Unix sockets, or no random numbers.
     pub fn bind(image: Option<&Path>, saver: Option<Saver>) -> io::Result<Self> {
         let image = image.map(identity).transpose()?.unwrap_or_else(|| "-".to_owned());
         let token: String = device::rng::entropy()?.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -111,7 +111,7 @@ impl ControlSocket {
         &self.name
     }
 
-    /// Answers from now on.
+    /// Starts answering.
     pub(crate) fn serve(&self, served: Served) -> io::Result<()> {
         let (listener, shared) = (self.listener.try_clone()?, self.shared.clone());
         shared.state.lock().served = Some(Arc::new(served));
@@ -121,7 +121,7 @@ impl ControlSocket {
                     Ok((stream, _)) => shared.clone().accept(stream),
                     // The listener was shut down.
                     Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return,
-                    // Too many open files, or a client that is gone again.
+                    // Too many open files, or the client has gone.
                     Err(_) => thread::sleep(PAUSE),
                 }
             }
@@ -130,49 +130,50 @@ impl ControlSocket {
         Ok(())
     }
 
-    /// The mount is gone; the volume is not yet.
+    /// The mount has ended; the volume has not.
     pub(crate) fn detached(&self) {
         self.shared.state.lock().detached = true;
     }
 
-    /// The last checkpoint failed and is tried again until then.
+    /// The last checkpoint failed and is retried until then.
     pub(crate) fn failing(&self, why: &str, until: Instant) {
         self.shared.state.lock().failing = Some((why.to_owned(), until));
         let status = self.shared.status();
         self.shared.tell(&Reply::Failing(status));
     }
 
-    /// True if a client that waits for the end wants no further attempts.
+    /// True if a waiting client wants no more retries.
     pub(crate) fn gives_up(&self) -> bool {
         self.shared.state.lock().waiters.iter().any(|waiter| waiter.give_up)
     }
 
-    /// True if something that was asked for is under way.
+    /// True if a request is running.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.state.lock().running > 0
     }
 
-    /// Ends what is under way.
+    /// Stops running requests.
     pub(crate) fn stop(&self) {
         self.shared.stop();
     }
 
-    /// How it is now.
+    /// The current state.
     pub fn status(&self) -> Status {
         self.shared.status()
     }
 
-    /// Says to those who wait how it ended. No more is answered. Called while the image is still locked.
+    /// Sends the final report to waiting clients. Later requests are not answered. Called while the image is still
+    /// locked.
     pub fn last_word(&self, word: &LastWord) {
         self.close();
         self.shared.tell(&Reply::LastWord(word.clone()));
         for waiter in self.shared.state.lock().waiters.drain(..) {
-            // What was written arrives all the same.
+            // Sent data still arrives.
             let _ = waiter.stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// Takes no more requests, and waits for those under way.
+    /// Accepts no more requests, and waits for running ones.
     fn close(&self) {
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Some(thread) = self.accepting.lock().take() {
@@ -194,7 +195,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// A request that is worked on: the volume does not go meanwhile.
+/// A running request: the volume stays meanwhile.
 struct Running<'s> {
     shared: &'s Shared,
     served: Arc<Served>,
@@ -210,7 +211,7 @@ impl Drop for Running<'_> {
 impl Shared {
     fn accept(self: Arc<Self>, stream: UnixStream) {
         if let Err(why) = self.let_in(&stream) {
-            // One small line fits, or nobody reads it.
+            // One short line fits the buffer, or the client is not reading.
             let _ = stream.set_nonblocking(true).and_then(|()| send(&stream, &Reply::Refused(why.to_owned())));
             return;
         }
@@ -225,10 +226,10 @@ impl Shared {
         }
     }
 
-    /// Counts a client that may ask.
+    /// Counts a client that may send requests.
     fn let_in(&self, stream: &UnixStream) -> Result<(), &'static str> {
         let peer = rustix::net::sockopt::socket_peercred(stream).map_err(|_| "the caller is unknown")?;
-        // Who mounted is who this process runs as.
+        // This process runs as the user who mounted.
         if !peer.uid.is_root() && peer.uid != rustix::process::getuid() {
             return Err("only root and the user who mounted the volume may do this");
         }
@@ -258,15 +259,15 @@ impl Shared {
         let State { failed, checkpoint, age_s } = State::of_report(&report).unwrap_or_default();
         let retrying_s = failing.as_ref().map(|(_, until)| until.saturating_duration_since(Instant::now()).as_secs());
         let failed = failing.map(|(why, _)| why).or(failed);
-        // JSON has no other names.
+        // JSON strings are UTF-8.
         let mounted = (!detached).then(|| served.dir.display().to_string().into());
         Status { failed, checkpoint, age_s, mounted, retrying_s, process, report }
     }
 
-    /// Says something to all who wait.
+    /// Sends a reply to all waiting clients.
     fn tell(&self, reply: &Reply) {
         for waiter in &self.state.lock().waiters {
-            // One that is gone is taken out by its own thread.
+            // A disconnected client is removed by its own thread.
             let _ = send(&waiter.stream, reply);
         }
     }
@@ -328,7 +329,7 @@ impl Shared {
         let stop = Arc::new(AtomicBool::new(self.stop.load(Ordering::Acquire)));
         self.state.lock().stops.push(stop.clone());
         let saved = thread::scope(|scope| {
-            // Nobody waits for it any more once the client has hung up.
+            // Stops the copy when the client hangs up.
             let (heard, stopped) = (stream, stop.clone());
             let _ = stream.set_read_timeout(None);
             scope.spawn(move || {
@@ -350,7 +351,7 @@ impl Shared {
             if state.served.is_none() {
                 return send(stream, &Reply::Refused("it has just ended".to_owned()));
             }
-            // Under the lock, so that no other word comes before it.
+            // Under the lock, so that no other reply comes before it.
             send(stream, &Reply::Waiting(status))?;
             let number = state.next;
             state.next += 1;
@@ -358,7 +359,7 @@ impl Shared {
             number
         };
         stream.set_read_timeout(None)?;
-        // Until either side has ended.
+        // Until either side closes.
         let read = (&*stream).read(&mut [0]);
         self.state.lock().waiters.retain(|waiter| waiter.number != number);
         read.map(drop)
@@ -371,7 +372,7 @@ fn send(mut stream: &UnixStream, reply: &Reply) -> io::Result<()> {
     stream.write_all(&line)
 }
 
-/// A request, and the descriptor that came with it.
+/// Receives a request, and the descriptor that came with it.
 fn receive(stream: &UnixStream) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let (mut line, mut descriptor) = (Vec::new(), None);
     let mut bytes = [0; 4096];

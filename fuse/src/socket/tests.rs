@@ -1,4 +1,4 @@
-//! What clients are answered, by a socket without a mount.
+//! How does a socket without a mount answer clients?
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-/// Connects to a socket by its name, with an answer within ten seconds.
+/// Connects to a socket by its name, with a time limit of ten seconds.
 fn raw(name: &str) -> UnixStream {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -48,7 +48,7 @@ fn ask(image: &Path, request: &Request) -> Result<Reply, SocketError> {
 }
 
 #[test]
-fn a_process_is_found_by_any_path_of_its_image_and_says_how_it_is() {
+fn a_process_is_found_by_any_path_of_its_image_and_reports_its_state() {
     let (dir, image) = (tempfile::tempdir().unwrap(), image());
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(image.path(), &link).unwrap();
@@ -68,7 +68,7 @@ fn a_process_is_found_by_any_path_of_its_image_and_says_how_it_is() {
 }
 
 #[test]
-fn a_retry_that_succeeds_is_told_to_who_waits_to_try_again() {
+fn a_successful_retry_ends_the_wait_for_the_next_one() {
     let image = image();
     let (socket, poked) = socket(image.path(), None);
     socket.failing("no room", Instant::now() + Duration::from_secs(50));
@@ -77,7 +77,7 @@ fn a_retry_that_succeeds_is_told_to_who_waits_to_try_again() {
 }
 
 #[test]
-fn what_is_no_request_is_refused_in_words() {
+fn an_invalid_request_is_refused_with_a_text() {
     let image = image();
     let (socket, _) = socket(image.path(), None);
     for line in ["\n", "{}\n", "{\"ask\":\"dance\"}\n", "\u{0}\u{ff}\n", "[1,2]\n"] {
@@ -87,7 +87,7 @@ fn what_is_no_request_is_refused_in_words() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("{\"refused\":"), "{line:?}: {answer}");
     }
-    // One that never ends its line is hung up on, and the others are answered.
+    // A client that never ends its line is disconnected, and the others are answered.
     let mut stream = raw(socket.name());
     let endless = std::iter::repeat_n([b'x'; 4096], 16).try_for_each(|part| stream.write_all(&part));
     let ended = endless.and_then(|()| stream.read(&mut [0; 16]));
@@ -97,7 +97,7 @@ fn what_is_no_request_is_refused_in_words() {
 }
 
 #[test]
-fn silent_clients_keep_nobody_out_until_there_are_too_many_which_is_said() {
+fn silent_clients_block_no_other_client_below_a_limit_that_is_reported() {
     let image = image();
     let (socket, _) = socket(image.path(), None);
     let mut silent: Vec<UnixStream> = (0..31).map(|_| raw(socket.name())).collect();
@@ -181,7 +181,7 @@ fn copying_ends_when_its_client_hangs_up_and_when_the_process_ends() {
 }
 
 #[test]
-fn who_waits_hears_what_happens_and_the_last_word() {
+fn a_waiting_client_receives_all_reports_and_the_last_word() {
     let image = image();
     let (socket, _) = socket(image.path(), None);
     let wait = |give_up| {
@@ -207,14 +207,14 @@ fn who_waits_hears_what_happens_and_the_last_word() {
 }
 
 #[test]
-fn who_waits_for_a_process_that_dies_hears_so_and_one_that_is_slow_is_not_waited_for_longer() {
+fn waiting_ends_when_the_process_dies_or_the_time_limit_passes() {
     let image = image();
     let (socket, _) = socket(image.path(), None);
     let mut client = Client::of_image(image.path()).unwrap().patience(Duration::from_millis(50));
     client.ask(&Request::Wait { give_up: false }, None).unwrap();
     assert!(matches!(client.next(), Err(SocketError::Late { .. })));
     drop(socket);
-    // A process that is killed: its listener goes with a client in the queue.
+    // A killed process: its listener closes with a client in the queue.
     let name = format!("{PREFIX}{}/x", identity(image.path()).unwrap());
     let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     let mut client = Client::of_image(image.path()).unwrap().patience(Duration::from_secs(10));

@@ -1,5 +1,5 @@
-//! A mount of a file system in memory on a directory of its own.
-// Each test program uses its part.
+//! A mount of an in-memory file system on its own directory.
+// Each test program uses some of these.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct Mount {
     pub dir: TempDir,
 }
 
-/// False, with one line that says so, where nothing can be mounted.
+/// False, after printing a line, if mounting is impossible here.
 pub fn can_mount() -> bool {
     let there = Path::new("/dev/fuse").exists();
     if !there {
@@ -51,10 +51,9 @@ impl Mount {
         self.dir.path().join(name)
     }
 
-    /// Unmounts and checks that the file system was told.
+    /// Unmounts and checks that the file system was unmounted.
     pub fn end(self) {
-        // A test beside this one that is just starting a program holds copies of all descriptors for
-        // a moment.
+        // A concurrent test that is starting a program holds copies of all descriptors for a moment.
         let mut tries = 0;
         while let Err(error) = self.mounted.unmount() {
             tries += 1;

@@ -160,7 +160,7 @@ impl One<'_> {
         };
         let mut tell = |what: &str, part: f64| {
             if what == "replaying" {
-                progress.at(part);
+                progress.report(part);
             }
         };
         let open = || Ok(Box::new(self.open_calls().map_err(SimError::from)?) as Box<dyn Calls>);
@@ -203,7 +203,7 @@ impl One<'_> {
         whole.map_err(|e| self.failed(e))?;
         let length = self.source.length().max(1) as f64;
         let mut requests = self.open_requests()?;
-        let tell = |at: u64| progress.at(at as f64 / length);
+        let tell = |at: u64| progress.report(at as f64 / length);
         let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {

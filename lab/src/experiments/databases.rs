@@ -389,7 +389,7 @@ fn translated(
     let writes = |c: Costs| (c.writes + c.changed) as f64;
     let one = |pages: &u64| {
         let mut phase = bench.measure(&format!("{of}cache-{pages}"), 1, &Progress::new(&|_| ()), |_| Ok(0))?;
-        let (a, b) = (before.at(*pages), after.at(*pages));
+        let (a, b) = (before.costs_at(*pages), after.costs_at(*pages));
         for (when, costs) in [("before", a), ("after", b)] {
             phase.note(&format!("translation_reads_{when}"), costs.reads as f64, "pages");
             phase.note(&format!("translation_writes_{when}"), writes(costs), "pages");

@@ -88,7 +88,7 @@ fn one(profile: &Profile, day: &str, recording: &str, progress: &Progress<'_>) -
     let plan = blocks::Options::default().plan(open()?, |_| ()).map_err(|e| failed(&e))?;
     let asked = Asked::of(&mut open()?).map_err(|e| failed(&e))?;
     let length = source.length().max(1) as f64;
-    let tell = |at: u64| progress.at(at as f64 / length);
+    let tell = |at: u64| progress.report(at as f64 / length);
     let run = blocks::run(&mut open()?, profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, tell);
     let Run { done, ledger, took, counters, .. } = run.map_err(|e| failed(&e))?;
     let raw = Raw {

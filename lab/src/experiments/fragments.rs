@@ -64,7 +64,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let mut phase =
             read(&bench, &name, size, p.io_kib * 1024, &progress.part(parts - p.pieces_kib.len() - 1 + n, parts))?;
         // Requests for contents tell in how many pieces the file really lies.
-        let carries = Contents::of(&bench.kind().reasons());
+        let carries = Contents::from_reasons(&bench.kind().reasons());
         let requests: u64 = phase.traffic.iter().filter(|t| carries.has(t.cause)).map(|t| t.reads).sum();
         phase.note("mean_request", size as f64 / 1024.0 / requests as f64, "KB");
         phases.push(phase);

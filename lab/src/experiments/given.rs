@@ -126,7 +126,7 @@ impl Given {
         progress: &Progress<'_>,
         something: &mut dyn FnMut(&Bench) -> Result<(), LabError>,
     ) -> Result<(Bench, Measured), LabError> {
-        let mut bench = Bench::of(self.fs, profile, blocks_of_mib(self.volume_mib))?;
+        let mut bench = Bench::with_kind(self.fs, profile, blocks_of_mib(self.volume_mib))?;
         bench.format(job.seed, self.mounted(options)?)?;
         let Some(recipe) = &self.state else {
             something(&bench)?;
@@ -146,7 +146,7 @@ impl Given {
         progress: &Progress<'_>,
     ) -> Result<(Bench, Measured), LabError> {
         options.discard &= self.discards != Discards::None;
-        let mut bench = Bench::of(self.fs, profile, blocks_of_mib(self.volume_mib))?;
+        let mut bench = Bench::with_kind(self.fs, profile, blocks_of_mib(self.volume_mib))?;
         bench.format_with(job.seed, features, self.mounted(options)?)?;
         let (mut phases, mut histograms) = (Vec::new(), Vec::new());
         if let Some(recipe) = &self.state {

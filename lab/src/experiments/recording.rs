@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use trace::block::{Event, Events};
 use trace::call::{Call, Calls};
-use trace::{Format, Input, Opened, Others, TraceError, open_input};
+use trace::{Format, Input, Opened, OtherCounts, TraceError, open_input};
 
 use crate::error::LabError;
 use crate::theirs;
@@ -142,8 +142,8 @@ impl Calls for Beginning<dyn Calls> {
         self.left -= 1;
         self.inner.next()
     }
-    fn others(&self) -> &Others {
-        self.inner.others()
+    fn other_counts(&self) -> &OtherCounts {
+        self.inner.other_counts()
     }
     fn consumed(&self) -> u64 {
         self.inner.consumed()

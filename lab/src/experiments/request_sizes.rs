@@ -121,7 +121,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let (mut phases, mut histograms) = (Vec::new(), Vec::new());
     let still = Bench::new(profile, 1)?;
     for (n, (name, recording)) in p.recordings.iter().enumerate() {
-        progress.part(n, p.recordings.len()).at(0.0);
+        progress.part(n, p.recordings.len()).report(0.0);
         let failed = |why: &dyn std::fmt::Display| LabError::parameters(format!("recording {recording}: {why}"));
         let limit = p.limit.unwrap_or(u64::MAX);
         let moved = match Source::find(recording)?.open().map_err(|e| failed(&e))? {

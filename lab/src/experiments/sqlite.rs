@@ -150,7 +150,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     // A record of a page's size takes an overflow page and a good part of a leaf.
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
     let volume = if p.volume_mib > 0 { blocks_of_mib(p.volume_mib) } else { (2 * table / BLOCK as u64).max(1 << 16) };
-    let mut bench = Bench::of(p.fs, profile, volume)?;
+    let mut bench = Bench::with_kind(p.fs, profile, volume)?;
     match p.keeping {
         None => bench.format(job.seed, p.options.beside(p.fs, MountOptions::default())?)?,
         Some(keeping) => {
@@ -173,7 +173,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             }
             db.execute_batch("COMMIT")?;
             bench.volume()?.tick()?;
-            fill.at(first as f64 / p.rows as f64);
+            fill.report(first as f64 / p.rows as f64);
         }
     }
     let mut phases = Vec::new();

@@ -1,4 +1,4 @@
-//! What a fuzzer calls, too: any bytes as a client's.
+//! Code shared with a fuzzer: treats any bytes as a client's.
 
 use std::io::Cursor;
 use std::sync::{Arc, LazyLock};
@@ -11,7 +11,7 @@ use device::{Lba, Memory, Tag};
 use nbd::session::{Next, handshake, transmission};
 use nbd::{Export, word};
 
-/// A nanojoule for every block, a microjoule for a flush.
+/// Costs a nanojoule per block and a microjoule per flush.
 pub struct Plain {
     pub blocks: u64,
 }
@@ -54,13 +54,13 @@ pub fn export(blocks: u64) -> Export {
     Export { gauge: Arc::new(gauge), description: "sixteen blocks".to_owned() }
 }
 
-/// Talks to a client that sends these bytes and then ends: first as a whole conversation, then as if all were
-/// settled. What is answered must be whole words, one for each that can have been asked.
+/// Runs a session with a client that sends these bytes and disconnects: first as a whole session, then as if
+/// negotiation were done. The server must send whole messages, one per possible request.
 pub fn session(bytes: &[u8]) {
     let export = export(16);
     let (mut input, mut output) = (Cursor::new(bytes), Vec::new());
     let settled = handshake(&mut input, &mut output, &export, || Ok(()));
-    // The least an option has is 16 bytes; the most it is answered with are four words.
+    // An option has at least 16 bytes; its answer has at most four messages.
     assert!(output.len() <= 18 + bytes.len() / 16 * 160, "{} bytes for {}", output.len(), bytes.len());
     if let Ok(Next::Transmission) = settled {
         requests(&bytes[usize::try_from(input.position()).expect("a length").min(bytes.len())..], &export);
@@ -70,7 +70,7 @@ pub fn session(bytes: &[u8]) {
 
 fn requests(bytes: &[u8], export: &Export) {
     let mut output = Vec::new();
-    // Broken words and broken ends are errors; which is which is none of the driver's business.
+    // Broken messages and early ends are errors; the driver does not distinguish them.
     let _ = transmission(&mut Cursor::new(bytes), &mut output, export, || false);
     let (mut asked, mut answers) = (bytes, &output[..]);
     while let Some((head, rest)) = answers.split_first_chunk::<16>() {

@@ -1,30 +1,30 @@
-//! One request in a recording.
+//! What is a request in a recording?
 
 use std::collections::BTreeMap;
 
 use device::model::Remap;
 use device::{Lba, Tag};
 
-use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
+use crate::field::{Broken, Field, Input, encode_number, encode_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
-/// What was asked.
+/// A request to a block device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
     /// A read.
     Read {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// A write.
     Write {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
-        /// CRC-32 of what was written. Stands for the contents: equal ones have equal fingerprints.
+        /// CRC-32 of the data written. It represents the contents: equal contents have equal fingerprints.
         fingerprint: u32,
     },
     /// A flush.
@@ -33,34 +33,34 @@ pub enum Request {
     Discard {
         /// The first block.
         at: Lba,
-        /// How many.
+        /// Number of blocks.
         blocks: u64,
     },
     /// A remap.
     Remap {
-        /// One place.
+        /// One address.
         from: Lba,
-        /// The other.
+        /// The other address.
         to: Lba,
-        /// How many blocks.
+        /// Number of blocks.
         blocks: u64,
-        /// What becomes of the two.
+        /// Effect on the two addresses.
         how: Remap,
     },
 }
 
-/// A request, when it came and how it ended.
+/// A request with its time and result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds from the beginning of the recording.
     pub arrival: u64,
-    /// Nanoseconds until it was done.
+    /// Nanoseconds until it completed.
     pub took: u64,
-    /// Why, and for whom.
+    /// Cause and owner.
     pub tag: Tag,
-    /// What.
+    /// The request.
     pub request: Request,
-    /// It failed.
+    /// True if it failed.
     pub failed: bool,
 }
 
@@ -70,18 +70,18 @@ const SAME_LENGTH: u8 = 1 << 5;
 const FAILED: u8 = 1 << 6;
 const UNUSED: u8 = 1 << 7;
 
-/// What a record may refer to of those before it in its chunk.
+/// What a record may refer to in earlier records of its chunk.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Before {
     arrival: u64,
-    /// The block after the last one asked for.
+    /// The block after the end of the last request.
     end: u64,
     blocks: u64,
     tag: Tag,
 }
 
 impl Event {
-    pub(super) fn put(&self, out: &mut Vec<u8>, before: &mut Before) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>, before: &mut Before) {
         let (code, place) = match self.request {
             Request::Read { at, blocks } => (0, Some((at.0, blocks))),
             Request::Write { at, blocks, .. } => (1, Some((at.0, blocks))),
@@ -98,24 +98,24 @@ impl Event {
         flag(SAME_LENGTH, place.is_some_and(|(_, blocks)| blocks == before.blocks));
         flag(FAILED, self.failed);
         out.push(head);
-        put_signed(out, step(before.arrival, self.arrival));
-        put_number(out, self.took);
+        encode_signed(out, step(before.arrival, self.arrival));
+        encode_number(out, self.took);
         if let Some((at, blocks)) = place {
             if head & CONTINUES == 0 {
-                put_signed(out, step(before.end, at));
+                encode_signed(out, step(before.end, at));
             }
             if head & SAME_LENGTH == 0 {
-                put_number(out, blocks);
+                encode_number(out, blocks);
             }
             before.end = at.wrapping_add(blocks);
             before.blocks = blocks;
         }
         if let Request::Remap { from, to, .. } = self.request {
-            put_signed(out, step(from.0, to.0));
+            encode_signed(out, step(from.0, to.0));
         }
         if head & SAME_TAG == 0 {
             out.push(self.tag.cause);
-            put_number(out, self.tag.owner);
+            encode_number(out, self.tag.owner);
         }
         if let Request::Write { fingerprint, .. } = self.request {
             out.extend_from_slice(&fingerprint.to_le_bytes());
@@ -124,7 +124,7 @@ impl Event {
         before.tag = self.tag;
     }
 
-    pub(super) fn get(input: &mut Input<'_>, before: &mut Before) -> Result<Self, Broken> {
+    pub(super) fn decode(input: &mut Input<'_>, before: &mut Before) -> Result<Self, Broken> {
         let head = input.byte()?;
         if head & UNUSED != 0 {
             return Err("an unknown kind of record");
@@ -142,7 +142,8 @@ impl Event {
             return Err("a flush with a place");
         }
         let to = if matches!(code, 4..=6) { stepped(at, input.signed()?) } else { 0 };
-        let tag = if head & SAME_TAG == 0 { Tag { cause: input.byte()?, owner: u64::get(input)? } } else { before.tag };
+        let tag =
+            if head & SAME_TAG == 0 { Tag { cause: input.byte()?, owner: u64::decode(input)? } } else { before.tag };
         let (at, to) = (Lba(at), Lba(to));
         let request = match code {
             0 => Request::Read { at, blocks },
@@ -164,7 +165,7 @@ impl Event {
     }
 }
 
-/// The requests of a recording, in the order in which they were done.
+/// The requests of a recording, in completion order.
 pub struct Events {
     reader: Reader,
     before: Before,
@@ -173,24 +174,24 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those of an opened recording.
+    /// Reads the requests of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
         let (blocks, causes) = reader.subject(Kind::Blocks, |input| {
-            let (blocks, mut causes) = (u64::get(input)?, BTreeMap::new());
-            for _ in 0..u64::get(input)? {
-                causes.insert(input.byte()?, String::get(input)?);
+            let (blocks, mut causes) = (u64::decode(input)?, BTreeMap::new());
+            for _ in 0..u64::decode(input)? {
+                causes.insert(input.byte()?, String::decode(input)?);
             }
             Ok((blocks, causes))
         })?;
         Ok(Events { reader, before: Before::default(), blocks, causes })
     }
 
-    /// Size of the device that was recorded, in blocks.
+    /// Size of the recorded device in blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// What the numbers of [`Tag::cause`] mean, as far as whoever recorded said.
+    /// Meanings of [`Tag::cause`], as far as they were recorded.
     pub fn causes(&self) -> &BTreeMap<u8, String> {
         &self.causes
     }
@@ -204,7 +205,7 @@ impl Iterator for Events {
             if first {
                 *before = Before::default();
             }
-            Event::get(input, before)
+            Event::decode(input, before)
         })
     }
 }

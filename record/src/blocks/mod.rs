@@ -1,4 +1,4 @@
-//! Requests to a block device.
+//! How are requests to a block device recorded and replayed?
 
 mod event;
 mod recorder;

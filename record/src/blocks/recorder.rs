@@ -1,4 +1,4 @@
-//! A device that writes down what passes.
+//! How are requests recorded while a device is in use?
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use device::{BLOCK, BlockDevice, Lba, Result, Tag};
 use parking_lot::Mutex;
 
 use super::event::{Before, Event, Request};
-use crate::field::{put_number, put_text};
+use crate::field::{encode_number, encode_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -17,9 +17,9 @@ struct Out {
     before: Before,
 }
 
-/// A decorator that records every request, failed ones too, when it is done.
+/// A decorator that records every request on completion, including failed ones.
 ///
-/// A recording that cannot be written stops and says so at [`finish`](Self::finish); the device goes on.
+/// If the recording cannot be written, recording stops, [`finish`](Self::finish) reports it, and the device goes on.
 pub struct Recorder<D> {
     inner: D,
     clock: Arc<dyn Clock>,
@@ -28,8 +28,8 @@ pub struct Recorder<D> {
 }
 
 impl<D: BlockDevice> Recorder<D> {
-    /// Records to `out` what goes to `inner`, by this clock: for a device in virtual time, the device's.
-    /// `causes` says what the numbers of [`Tag::cause`] mean, for those who read the recording.
+    /// Records requests to `inner` into `out`. `clock` gives the times: for a device in virtual time, the device's
+    /// clock. `causes` gives the meanings of [`Tag::cause`], for readers of the recording.
     pub fn new(
         inner: D,
         out: impl Write + Send + 'static,
@@ -37,27 +37,27 @@ impl<D: BlockDevice> Recorder<D> {
         causes: &[(u8, &str)],
     ) -> io::Result<Self> {
         let mut subject = Vec::new();
-        put_number(&mut subject, inner.blocks());
-        put_number(&mut subject, causes.len() as u64);
+        encode_number(&mut subject, inner.blocks());
+        encode_number(&mut subject, causes.len() as u64);
         for (number, name) in causes {
             subject.push(*number);
-            put_text(&mut subject, name);
+            encode_text(&mut subject, name);
         }
         let writer = Writer::new(Box::new(out), Kind::Blocks, &subject)?;
         let began = nanos(&*clock);
         Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: Before::default() }) })
     }
 
-    /// The device below.
+    /// The device underneath.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// Ends the recording, and says how many requests are in it; the device goes on unrecorded. Dropping
-    /// does the same in silence.
+    /// Ends the recording and returns its number of requests; the device goes on unrecorded. Dropping does the same
+    /// without reporting errors.
     ///
     /// # Errors
-    /// The first failure to write since the beginning.
+    /// The first write error since the beginning.
     pub fn finish(&self) -> io::Result<u64> {
         let out = &mut self.out.lock().writer;
         out.finish()?;
@@ -75,7 +75,7 @@ impl<D: BlockDevice> Recorder<D> {
             if first {
                 *before = Before::default();
             }
-            event.put(bytes, before);
+            event.encode(bytes, before);
         });
         answer
     }
@@ -111,7 +111,7 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         self.note(tag, request, || self.inner.write_gather(at, parts, tag))
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
-        // The recording has one owner for a request.
+        // The recording has one owner per request.
         let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
         let blocks = (data.len() / BLOCK) as u64;
         let request = || Request::Write { at, blocks, fingerprint: crc32fast::hash(data) };

@@ -1,33 +1,33 @@
-//! The requests of a recording, on another device.
+//! How are the requests of a recording replayed on another device?
 
 use device::{BLOCK, BlockDevice, DeviceError, generate};
 
 use super::event::{Event, Request};
 use crate::{RecordError, Tempo};
 
-/// Blocks asked for at once at most; longer requests are asked in parts.
+/// Largest request in blocks; longer ones are split.
 const PIECE: u64 = 256;
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replayed {
-    /// Requests made.
+    /// Requests replayed.
     pub requests: u64,
-    /// Requests that failed now and had not when they were recorded.
+    /// Requests that failed now, but not in the recording.
     pub failed: u64,
-    /// Requests left out, because they had failed when they were recorded.
+    /// Requests skipped because they failed in the recording.
     pub left_out: u64,
     /// Nanoseconds from the first recorded arrival to the last.
     pub span: u64,
 }
 
-/// Makes the requests of a recording on `device`, one after the other in their order, with the tags they
-/// had. Writes write generated blocks: request for request those of its fingerprint.
+/// Replays the requests of a recording on `device`, one after the other, with their tags. Writes write generated
+/// blocks, seeded by the fingerprint.
 ///
-/// What had failed is left out. What fails now is counted; `each` is told of every request, with its
-/// failure. Requests longer than 1 MiB are made in parts.
+/// Requests that failed in the recording are skipped; those that fail now are counted. `each` is called for every
+/// request, with its error. Requests longer than 1 MiB are split.
 ///
-/// A damaged recording is replayed up to the damage; the error comes beside what was done.
+/// A damaged recording is replayed up to the damage; the error is returned together with the result so far.
 pub fn replay(
     events: impl Iterator<Item = Result<Event, RecordError>>,
     device: &dyn BlockDevice,
@@ -67,7 +67,7 @@ fn ask(event: &Event, device: &dyn BlockDevice, buf: &mut Vec<u8>) -> device::Re
         }),
         Request::Write { at, blocks, fingerprint } => pieces(at.0, blocks, |at, done, n| {
             buf.resize(n * BLOCK, 0);
-            // A sequence has 2^32 blocks; a longer write starts again.
+            // A generated sequence has 2^32 blocks; a longer write repeats it.
             generate(u64::from(fingerprint), done as u32, buf);
             device.write(device::Lba(at), buf, tag)
         }),
@@ -77,12 +77,12 @@ fn ask(event: &Event, device: &dyn BlockDevice, buf: &mut Vec<u8>) -> device::Re
     }
 }
 
-/// Calls for each piece with its first block, the blocks before it in the request, and its length.
+/// Calls `each` for each piece with its first block, its offset in the request, and its length.
 fn pieces(at: u64, blocks: u64, mut each: impl FnMut(u64, u64, usize) -> device::Result<()>) -> device::Result<()> {
     let mut done = 0;
     loop {
         let n = PIECE.min(blocks - done);
-        // The device says so if that passes its end.
+        // The device reports an error if this is past its end.
         each(at.saturating_add(done), done, n as usize)?;
         done += n;
         if done >= blocks {

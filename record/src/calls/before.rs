@@ -1,18 +1,19 @@
-//! What was there before a recording began? Seen from the recorder, which copies it into the recording.
+//! What did files hold before the recording began? This side copies it into the recording.
 //!
-//! A delta is a difference from what a block held. So a recording with contents must also have what a file held before
-//! its first recorded change. Of every file that a call finds, the recorder keeps attributes, target and extended
-//! attributes; before the first change of a regular file, its contents. It does not look for files that no call
-//! finds, and does not keep the contents of files that are only read: a replay makes those as long as they were.
+//! A delta is a difference from the old contents of a block. So a recording with contents must also have what a file
+//! held before its first recorded change. For every file that a call finds, the recorder copies attributes, symlink
+//! target and extended attributes; before the first change of a regular file, its contents. It does not search for
+//! files that no call finds, and does not copy files that are only read: for those a replay generates contents of the
+//! same length.
 
 use std::collections::BTreeMap;
 
 use vfs::{FileKind, FileSystem, Ino, Seek};
 
-use super::call::{Call, Was};
+use super::call::{Call, OldFile};
 use super::{MOST, PART};
 
-/// What the recorder knows of inodes: whether it may still have to copy their contents.
+/// Inodes known to the recorder, and whether their contents may still have to be copied.
 #[derive(Default)]
 pub(super) struct Before {
     known: BTreeMap<u64, Contents>,
@@ -20,20 +21,20 @@ pub(super) struct Before {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
-    /// Recorded from the beginning, or copied, or of no importance.
+    /// Recorded from the beginning, already copied, or irrelevant.
     Settled,
-    /// To be copied before they change.
+    /// To copy before they change.
     Old,
 }
 
 impl Before {
-    /// All that the file will ever hold from now on is recorded: it is new, or was emptied.
+    /// Everything that the file holds from now on is recorded: it is new, or was truncated to zero.
     pub(super) fn settled(&mut self, ino: Ino) {
         self.known.insert(ino.0, Contents::Settled);
     }
 
-    /// A call found this inode: says what it is, if nothing has yet. A failure to look at it leaves out what could
-    /// not be seen; the call itself will say why.
+    /// Records an inode that a call found, unless it is known. What cannot be read is left out; the call itself reports
+    /// the error.
     pub(super) fn found(&mut self, fs: &(impl FileSystem + ?Sized), ino: Ino, say: &mut dyn FnMut(Call)) {
         if ino == fs.root() || self.known.contains_key(&ino.0) {
             return;
@@ -42,7 +43,7 @@ impl Before {
         let target = if attr.kind == FileKind::Symlink { fs.readlink(ino).unwrap_or_default() } else { Vec::new() };
         let regular = attr.kind == FileKind::Regular;
         self.known.insert(ino.0, if regular { Contents::Old } else { Contents::Settled });
-        let was = Was {
+        let was = OldFile {
             kind: attr.kind,
             perm: attr.perm,
             uid: attr.uid,
@@ -61,8 +62,8 @@ impl Before {
         }
     }
 
-    /// The contents of an inode are about to change: copies what it holds, if nothing has yet. The caller makes the
-    /// change after this returned, whoever else wants one waits for `self`, and so the copy is of before.
+    /// Copies the contents of an inode that is about to change, unless already copied. The caller makes the change
+    /// after this returns, and other changes wait for `self`, so the copy has the old contents.
     pub(super) fn changes(&mut self, fs: &(impl FileSystem + ?Sized), ino: Ino, say: &mut dyn FnMut(Call)) {
         self.found(fs, ino, say);
         let Some(contents @ Contents::Old) = self.known.get_mut(&ino.0) else { return };
@@ -73,7 +74,7 @@ impl Before {
         }
         let mut at = 0;
         while at < size {
-            // A file system that cannot tell has data everywhere.
+            // A file system that does not support this has data everywhere.
             let (from, to) = match fs.seek(ino, at, Seek::Data) {
                 Err(vfs::Error::PastEnd) => return,
                 Err(_) => (at, size),

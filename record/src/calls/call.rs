@@ -1,4 +1,4 @@
-//! What a file system can be asked, as values.
+//! Which calls does a file system receive, as values?
 
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, Ino, NewNode, RenameFlags, Seek, SetAttr, Timestamp, WriteFlags,
@@ -7,97 +7,97 @@ use vfs::{
 
 use crate::field::{Broken, Field, Input};
 
-/// Contents that a caller wrote: whole where they are recorded or their meaning matters, else length and checksum.
+/// Written contents: the bytes if they are recorded or have a meaning to the system, else length and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
-    /// The bytes themselves.
+    /// The bytes.
     Given(Vec<u8>),
-    /// So many bytes.
+    /// Length and checksum.
     Of {
-        /// How many.
+        /// Length in bytes.
         len: u64,
-        /// Their CRC-32: equal contents have equal ones.
+        /// CRC-32: equal contents have equal fingerprints.
         fingerprint: u32,
     },
 }
 
 impl Contents {
-    /// Length and fingerprint.
-    pub fn of(bytes: &[u8]) -> Self {
+    /// Length and fingerprint of these bytes.
+    pub fn fingerprint(bytes: &[u8]) -> Self {
         Contents::Of { len: bytes.len() as u64, fingerprint: crc32fast::hash(bytes) }
     }
-    /// How many bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Contents::Given(bytes) => bytes.len() as u64,
             Contents::Of { len, .. } => *len,
         }
     }
-    /// Whether there are none.
+    /// True if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Field for Contents {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Contents::Given(bytes) => {
-                true.put(out);
-                bytes.put(out);
+                true.encode(out);
+                bytes.encode(out);
             }
             Contents::Of { len, fingerprint } => {
-                false.put(out);
-                len.put(out);
+                false.encode(out);
+                len.encode(out);
                 out.extend_from_slice(&fingerprint.to_le_bytes());
             }
         }
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        if bool::get(input)? {
-            return Vec::get(input).map(Contents::Given);
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        if bool::decode(input)? {
+            return Vec::decode(input).map(Contents::Given);
         }
-        let len = u64::get(input)?;
+        let len = u64::decode(input)?;
         let mut fingerprint = [0; 4];
         fingerprint.copy_from_slice(input.bytes(4)?);
         Ok(Contents::Of { len, fingerprint: u32::from_le_bytes(fingerprint) })
     }
 }
 
-/// A file as the recording found it.
+/// State of a file before the recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Was {
-    /// What it is.
+pub struct OldFile {
+    /// File type.
     pub kind: FileKind,
-    /// Its permission bits.
+    /// Permission bits.
     pub perm: u16,
-    /// Its owner.
+    /// Owner.
     pub uid: u32,
-    /// Its group.
+    /// Group.
     pub gid: u32,
-    /// Of a device node.
+    /// Device number, for a device node.
     pub rdev: DeviceNumber,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Space used, in 512-byte units.
     pub blocks512: u64,
-    /// When it was changed.
+    /// Last modification.
     pub mtime: Timestamp,
-    /// Of a symlink.
+    /// Target, for a symlink.
     pub target: Vec<u8>,
 }
 
 macro_rules! calls {
     ($($code:literal $(#[$doc:meta])* $name:ident { $($field:ident: $t:ty),* },)*) => {
-        /// One method of [`vfs::FileSystem`] with its arguments. What its answer is, see
-        /// [`Event::answer`](super::Event::answer). Of a recording with contents also what was there before, which
-        /// nobody called.
+        /// One method of [`vfs::FileSystem`] with its arguments; for its result see
+        /// [`Event::answer`](super::Event::answer). A recording with contents also has records of the state before,
+        /// which are not calls.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Call {
             $($(#[$doc])* $name { $(#[doc = "As the method's."] $field: $t),* },)*
         }
         impl Call {
-            /// The method's number in a recording.
+            /// The method's code in a recording.
             pub(super) fn code(&self) -> u8 {
                 match self { $(Call::$name { .. } => $code,)* }
             }
@@ -105,12 +105,12 @@ macro_rules! calls {
             pub fn name(&self) -> &'static str {
                 match self { $(Call::$name { .. } => stringify!($name),)* }
             }
-            pub(super) fn put(&self, out: &mut Vec<u8>) {
-                match self { $(Call::$name { $($field),* } => { $($field.put(out);)* let _ = &out; })* }
+            pub(super) fn encode(&self, out: &mut Vec<u8>) {
+                match self { $(Call::$name { $($field),* } => { $($field.encode(out);)* let _ = &out; })* }
             }
-            pub(super) fn get(code: u8, input: &mut Input<'_>) -> Result<Self, Broken> {
+            pub(super) fn decode(code: u8, input: &mut Input<'_>) -> Result<Self, Broken> {
                 match code {
-                    $($code => Ok(Call::$name { $($field: Field::get(input)?),* }),)*
+                    $($code => Ok(Call::$name { $($field: Field::decode(input)?),* }),)*
                     _ => Err("an unknown call"),
                 }
             }
@@ -118,15 +118,15 @@ macro_rules! calls {
     };
 }
 
-/// The first number that a recording without contents does not have.
+/// The first code that occurs only in recordings with contents.
 pub(super) const OF_CONTENTS: u8 = 30;
 
 impl Call {
-    /// True if nobody called: it says what was there before.
+    /// True if this is no call, but a record of the state before.
     pub fn is_of_before(&self) -> bool {
         self.code() >= OF_CONTENTS
     }
-    /// What it writes, into a file or an attribute.
+    /// The contents written, into a file or an attribute.
     pub(super) fn contents_mut(&mut self) -> Option<&mut Vec<u8>> {
         match self {
             Call::Write { contents: Contents::Given(bytes), .. }
@@ -200,7 +200,7 @@ calls! {
     30 /// No call: the contents of the next record begin with these bytes. [`Events`](super::Events) put them there.
         Part { bytes: Vec<u8> },
     31 /// No call: the next record is the first to find this file, which was there before.
-        Was { ino: Ino, was: Was },
+        Was { ino: Ino, was: OldFile },
     32 /// No call: an extended attribute of such a file.
         WasAttribute { ino: Ino, name: Vec<u8>, value: Vec<u8> },
     33 /// No call: what such a file held here, before its first change.

@@ -1,21 +1,21 @@
-//! One call in a recording.
+//! What is a call in a recording?
 
 use vfs::{Error, Ino};
 
 use super::MOST;
 use super::call::{Call, OF_CONTENTS};
-use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
+use crate::field::{Broken, Field, Input, encode_number, encode_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
 macro_rules! failures {
     ($($code:literal $name:ident: $pattern:pat,)*) => {
-        /// Why a call failed: the name of the [`vfs::Error`], without its text.
+        /// Why a call failed: the variant of [`vfs::Error`], without its text.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[allow(missing_docs)] // As the variants of vfs::Error.
         pub enum Failure { $($name,)* /** None of the others. */ Other }
         impl Failure {
-            /// That of an error.
-            pub fn of(error: &Error) -> Self {
+            /// The failure of an error.
+            pub fn from_error(error: &Error) -> Self {
                 match error { $($pattern => Failure::$name,)* _ => Failure::Other }
             }
             fn code(self) -> u8 {
@@ -58,35 +58,35 @@ failures! {
     23 AttributeTooLarge: Error::AttributeTooLarge,
 }
 
-/// A call, when it came and how it ended.
+/// A call with its time and result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Nanoseconds from the beginning of the recording.
     pub arrival: u64,
     /// Nanoseconds until it returned.
     pub took: u64,
-    /// What was asked.
+    /// The call.
     pub call: Call,
-    /// The number the call answers (see [`Call`]), 0 where it answers none, or why it failed.
+    /// The number that the call returns (see [`Call`]), 0 if it returns none, or why it failed.
     pub answer: Result<u64, Failure>,
 }
 
 const FAILED: u8 = 1 << 7;
 
 impl Event {
-    pub(super) fn put(&self, out: &mut Vec<u8>, before: &mut u64) {
+    pub(super) fn encode(&self, out: &mut Vec<u8>, before: &mut u64) {
         out.push(self.call.code() | if self.answer.is_err() { FAILED } else { 0 });
-        put_signed(out, step(*before, self.arrival));
+        encode_signed(out, step(*before, self.arrival));
         *before = self.arrival;
-        put_number(out, self.took);
-        self.call.put(out);
+        encode_number(out, self.took);
+        self.call.encode(out);
         match self.answer {
-            Ok(n) => put_number(out, n),
+            Ok(n) => encode_number(out, n),
             Err(failure) => out.push(failure.code()),
         }
     }
 
-    pub(super) fn get(input: &mut Input<'_>, before: &mut u64, has_contents: bool) -> Result<Self, Broken> {
+    pub(super) fn decode(input: &mut Input<'_>, before: &mut u64, has_contents: bool) -> Result<Self, Broken> {
         let head = input.byte()?;
         if !has_contents && head & !FAILED >= OF_CONTENTS {
             return Err("an unknown call");
@@ -94,13 +94,13 @@ impl Event {
         let arrival = stepped(*before, input.signed()?);
         *before = arrival;
         let took = input.number()?;
-        let call = Call::get(head & !FAILED, input)?;
+        let call = Call::decode(head & !FAILED, input)?;
         let answer = if head & FAILED == 0 { Ok(input.number()?) } else { Err(Failure::from_code(input.byte()?)?) };
         Ok(Event { arrival, took, call, answer })
     }
 }
 
-/// The calls of a recording, in the order in which they returned.
+/// The calls of a recording, in the order of their returns.
 pub struct Events {
     reader: Reader,
     before: u64,
@@ -111,35 +111,35 @@ pub struct Events {
 }
 
 impl Events {
-    /// Those of an opened recording.
+    /// Reads the calls of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
         let (root, bytes) = reader.subject(Kind::Calls, |input| {
-            let subject = (Ino::get(input)?, u64::get(input)?);
+            let subject = (Ino::decode(input)?, u64::decode(input)?);
             if reader.has_contents() {
-                // The notice is for people.
-                String::get(input)?;
+                // Skip the notice, which is for people.
+                String::decode(input)?;
             }
             Ok(subject)
         })?;
         Ok(Events { reader, before: 0, root, bytes, parts: Vec::new() })
     }
 
-    /// The root's number in the file system that was recorded.
+    /// The recorded file system's root inode.
     pub fn root(&self) -> Ino {
         self.root
     }
 
-    /// Room for files in the file system that was recorded, used and free; 0 if it did not say.
+    /// Capacity of the recorded file system for files, used and free; 0 if unknown.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether it has what was written, and what was there before.
+    /// True if the recording has written contents and the state before.
     pub fn has_contents(&self) -> bool {
         self.reader.has_contents()
     }
 
-    /// Puts contents that came in parts into the record they belong to; `None` if this is such a part.
+    /// Joins contents that were split into parts; `None` if this event is a part.
     fn joined(&mut self, mut event: Event) -> Result<Option<Event>, Broken> {
         if let Call::Part { bytes } = &event.call {
             if (self.parts.len() + bytes.len()) as u64 > MOST {
@@ -167,11 +167,11 @@ impl Iterator for Events {
                 if first {
                     *before = 0;
                 }
-                Event::get(input, before, has_contents)
+                Event::decode(input, before, has_contents)
             });
             let event = match event {
                 Some(Ok(event)) => event,
-                // The writer ends between records and never between the parts of one.
+                // The writer never stops between the parts of a record.
                 None if !self.parts.is_empty() => {
                     self.parts.clear();
                     return Some(Err(self.reader.senseless("the beginning of contents that do not follow")));

@@ -1,4 +1,4 @@
-//! Calls to a file system.
+//! How are calls to a file system recorded and replayed?
 
 mod before;
 mod call;
@@ -9,18 +9,18 @@ mod replay;
 mod strip;
 mod words;
 
-pub use call::{Call, Contents, Was};
+pub use call::{Call, Contents, OldFile};
 pub use event::{Event, Events, Failure};
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use recorder::Recorder;
 pub use replay::{Divergence, Replayed, Replayer, replay};
 pub use strip::{StripError, without_contents};
 
-/// The longest contents of one call, and of a file that was there before, that a recording has. Of longer ones it has the
-/// length; those of calls, which are rare, the fingerprint too.
+/// Longest recorded contents, of one call or of a file from before. For longer ones only the length is recorded; for
+/// calls, which are rare, the fingerprint too.
 const MOST: u64 = 64 << 20;
-/// Contents are in pieces of so many bytes at most, so that a chunk has room for one.
+/// Longest piece of contents, so that one fits a chunk.
 pub(crate) const PART: usize = 256 << 10;
-/// What whoever looks at the file itself reads.
+/// A plain-text notice at the beginning of the file.
 pub(crate) const NOTICE: &str = "This recording contains the contents of the files that were written while it was made. Anyone who has it can read \
      them.";

@@ -1,52 +1,52 @@
-//! What must be on a file system before the calls of a recording with contents can be made on it?
+//! What must exist on a file system before the calls of a recording with contents can be replayed?
 //!
-//! The recording says of every file that its calls found what it was, and of those that they changed what they held. It
-//! does not say where a file was: the first call that found it by a name does, because until then no recorded call can
-//! have moved it. So the names of all inodes are followed through the recording, and what a call finds at a name that
-//! no call gave is put there. Files whose contents the recording does not have get generated ones.
+//! The recording has the attributes of every file that its calls found, and the contents of those that they changed. It
+//! does not record paths. But until a call finds a file by name, no recorded call can have moved it, so that name is
+//! its place. So this module tracks the names of all inodes through the recording, and creates what a call finds at a
+//! name that no call gave. Files without recorded contents get generated ones.
 
 use std::collections::BTreeMap;
 
 use device::generate;
 use vfs::{Caller, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, SetTime, WriteFlags, XattrFlags};
 
-use super::call::{Call, Was};
+use super::call::{Call, OldFile};
 use super::event::Event;
 use crate::RecordError;
 
-/// Bytes written at once.
+/// Bytes per write.
 const PIECE: u64 = 1 << 20;
 
-/// What was put there.
+/// What was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Prepared {
     /// Files and directories.
     pub files: u64,
-    /// Bytes that the recording has.
+    /// Bytes from the recording.
     pub recorded: u64,
-    /// Bytes that it does not have, and that were generated.
+    /// Bytes generated, because the recording lacks them.
     pub generated: u64,
 }
 
-/// What the recording needs could not be put on the file system.
+/// A file that the recording needs could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("{name}: cannot be created before the calls: {source}")]
 pub struct PrepareError {
-    /// The last part of its path.
+    /// The last component of its path.
     pub name: String,
-    /// Why.
+    /// The reason.
     pub source: Error,
 }
 
-/// A file that was there, as far as the recording has been read.
+/// A file from before the recording, as far as the recording has been read.
 struct Old {
-    was: Was,
+    was: OldFile,
     attributes: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Where it is on this file system, and its name there.
+    /// Its inode and name on this file system.
     here: Option<(Ino, Vec<u8>)>,
-    /// It was here already, and stays as it is.
+    /// It existed already, and stays as it is.
     already: bool,
-    /// The recording has what it held.
+    /// The recording has its contents.
     held: bool,
 }
 
@@ -55,21 +55,22 @@ struct Preparation<'a> {
     root: Ino,
     /// By recorded number.
     old: BTreeMap<u64, Old>,
-    /// What a call that was read gave or found: by the directory's recorded number and the name.
+    /// Names given or found by the calls read so far: by the directory's recorded inode number and the name.
     names: BTreeMap<(u64, Vec<u8>), u64>,
-    /// Numbers whose file is gone, and that were given to another; files that were put there, by our number.
+    /// Files whose recorded inode number has been reused.
     replaced: Vec<Old>,
     done: Prepared,
 }
 
-/// Puts on `fs` what the calls of a recording find and is missing there, and makes it durable. What is there under the
-/// same name and of the same kind stays as it is: `fs` may be a copy of what was recorded. Nothing is done for a
-/// recording without contents, which does not say what was there.
+/// Creates on `fs` what the calls of a recording find and `fs` lacks, and makes it durable. An existing file of the
+/// same name and type stays as it is: `fs` may be a copy of the recorded file system. A recording without contents has
+/// no state before, so nothing is done.
 ///
-/// What comes before damage is prepared; the error comes beside what was done. `progress` is called with every record.
+/// A damaged recording is prepared up to the damage; the error is returned together with the result. `progress` is
+/// called for every record.
 ///
 /// # Errors
-/// The first file that cannot be made.
+/// The first file that cannot be created.
 pub fn prepare(
     root: Ino,
     events: impl Iterator<Item = Result<Event, RecordError>>,
@@ -123,10 +124,10 @@ impl Preparation<'_> {
             Call::Mknod { parent, name, .. }
             | Call::Mkdir { parent, name, .. }
             | Call::Symlink { parent, name, .. } => {
-                self.made(Ino(answer));
+                self.created(Ino(answer));
                 self.names.insert((parent.0, name), answer);
             }
-            Call::Tmpfile { .. } => self.made(Ino(answer)),
+            Call::Tmpfile { .. } => self.created(Ino(answer)),
             Call::Link { ino, parent, name } => {
                 self.names.insert((parent.0, name), ino.0);
             }
@@ -146,12 +147,12 @@ impl Preparation<'_> {
         Ok(())
     }
 
-    /// A call made the file: what had its number before is gone.
-    fn made(&mut self, ino: Ino) {
+    /// A call created the file: the previous file with its number is gone.
+    fn created(&mut self, ino: Ino) {
         self.replaced.extend(self.old.remove(&ino.0));
     }
 
-    /// Where a directory is on this file system, if it is there before the calls.
+    /// The inode of a recorded directory on this file system, if it was created before the calls.
     fn directory(&self, recorded: Ino) -> Option<Ino> {
         if recorded == self.root {
             return Some(self.fs.root());
@@ -207,12 +208,12 @@ impl Preparation<'_> {
         Ok(self.done)
     }
 
-    /// Gives a file the length and the time it had, and contents if the recording has none.
+    /// Sets a file's length and times, and generates contents if the recording has none.
     fn finish(&mut self, old: &Old, here: Ino) -> Result<(), Error> {
         let Old { was, held, .. } = old;
         if was.kind == FileKind::Regular {
             if !held {
-                // Of a file with holes, so much as it had blocks, from the beginning.
+                // A file with holes gets data from its beginning, as much as it had blocks.
                 let bytes = was.size.min(was.blocks512.saturating_mul(512));
                 let mut buf = vec![0; PIECE.min(bytes) as usize];
                 for at in (0..bytes).step_by(PIECE as usize) {
@@ -225,7 +226,7 @@ impl Preparation<'_> {
             self.fs.setattr(here, &SetAttr { size: Some(was.size), ..SetAttr::default() })?;
         }
         for (name, value) in &old.attributes {
-            // A name space that this file system does not have makes no difference to what its calls cost.
+            // An attribute class that this file system lacks does not change the cost of its calls.
             match self.fs.setxattr(here, name, value, XattrFlags::empty()) {
                 Err(Error::Unsupported(_) | Error::NotPermitted(_)) | Ok(()) => {}
                 Err(e) => return Err(e),
@@ -237,9 +238,9 @@ impl Preparation<'_> {
     }
 }
 
-/// Makes a file that was there; true if it is there already.
+/// Creates a file; returns true if it exists already.
 fn make(fs: &dyn FileSystem, directory: Ino, name: &[u8], old: &Old) -> Result<(Ino, bool), Error> {
-    let Was { kind, perm, uid, gid, rdev, .. } = old.was;
+    let OldFile { kind, perm, uid, gid, rdev, .. } = old.was;
     let caller = Caller { uid, gid };
     let made = match kind {
         FileKind::Directory => fs.mkdir(caller, directory, name, perm, 0),

@@ -1,4 +1,4 @@
-//! A file system that writes down what it is asked.
+//! How are calls recorded while a file system is in use?
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ use super::before::Before;
 use super::call::{Call, Contents};
 use super::event::{Event, Failure};
 use super::{MOST, NOTICE, PART};
-use crate::field::{put_number, put_text};
+use crate::field::{encode_number, encode_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -25,63 +25,63 @@ struct Out {
 }
 
 impl Out {
-    /// Adds a record. Contents that are longer than a chunk has room for go before it in parts.
+    /// Adds a record. Contents longer than [`PART`] are split: the parts precede the record.
     fn add(&mut self, mut event: Event) {
         let (arrival, took) = (event.arrival, event.took);
         if let Some(contents) = event.call.contents_mut().filter(|c| c.len() > PART) {
             let rest = contents.split_off(contents.len() - PART);
             for bytes in std::mem::replace(contents, rest).chunks(PART) {
-                self.put(&Event { arrival, took, call: Call::Part { bytes: bytes.to_vec() }, answer: Ok(0) });
+                self.write(&Event { arrival, took, call: Call::Part { bytes: bytes.to_vec() }, answer: Ok(0) });
             }
         }
-        self.put(&event);
+        self.write(&event);
     }
 
-    fn put(&mut self, event: &Event) {
+    fn write(&mut self, event: &Event) {
         let Out { writer, before } = self;
         writer.add(|bytes, first| {
             if first {
                 *before = 0;
             }
-            event.put(bytes, before);
+            event.encode(bytes, before);
         });
     }
 }
 
-/// A decorator that records every call, failed ones too, when it returns.
+/// A decorator that records every call when it returns, including failed ones.
 ///
-/// Of an attribute's value, as of contents, length and checksum are recorded, unless contents were asked for. Access
-/// lists and capabilities, to which the system gives a meaning, are recorded whole. If the recording cannot be written, recording stops, the file
-/// system goes on, and [`finish`](Self::finish) says so.
+/// For contents and attribute values, length and checksum are recorded, or the bytes if requested. Access lists and
+/// capabilities, which mean something to the system, are always recorded whole. If the recording cannot be written,
+/// recording stops, [`finish`](Self::finish) reports it, and the file system goes on.
 pub struct Recorder<F: ?Sized> {
     inner: Arc<F>,
     clock: Arc<dyn Clock>,
     began: u64,
-    /// What is known of files that were there before, where contents are recorded. Locked before `out`, and while a
-    /// file's old contents are read: nobody can change a file that is being copied.
+    /// Files from before the recording, if contents are recorded. Locked before `out`, and held while old contents are
+    /// read: a file does not change while it is copied.
     before: Option<Mutex<Before>>,
     out: Mutex<Out>,
 }
 
 impl<F: FileSystem + ?Sized> Recorder<F> {
-    /// Records to `out` what `inner` is asked, by this clock: in virtual time, that one.
+    /// Records calls to `inner` into `out`. `clock` gives the times; pass the virtual clock if time is virtual.
     pub fn new(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Recorder::of(inner, Box::new(out), clock, false)
+        Recorder::start(inner, Box::new(out), clock, false)
     }
 
-    /// The same with the contents of what is written, and what changed files held before.
+    /// The same with written contents, and with the old contents of changed files.
     ///
-    /// That is looked for while `inner` is used, with calls that are not recorded: attributes, when a file is first
-    /// found; contents, up to 64 MiB a file, before they first change.
+    /// Old state is read while `inner` is in use, with calls that are not recorded: attributes when a file is first
+    /// found; contents, up to 64 MiB per file, before their first change.
     pub fn with_contents(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        Recorder::of(inner, Box::new(out), clock, true)
+        Recorder::start(inner, Box::new(out), clock, true)
     }
 
-    fn of(inner: Arc<F>, out: Box<dyn Write + Send>, clock: Arc<dyn Clock>, contents: bool) -> io::Result<Self> {
+    fn start(inner: Arc<F>, out: Box<dyn Write + Send>, clock: Arc<dyn Clock>, contents: bool) -> io::Result<Self> {
         let bytes = inner.statfs().map_or(0, |s| s.blocks.saturating_mul(s.block_size.into()));
         let mut subject = subject(inner.root(), bytes);
         let writer = if contents {
-            put_text(&mut subject, NOTICE);
+            encode_text(&mut subject, NOTICE);
             Writer::with_contents(out, Kind::Calls, &subject)?
         } else {
             Writer::new(out, Kind::Calls, &subject)?
@@ -91,23 +91,23 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         Ok(Recorder { inner, clock, began, before, out: Mutex::new(Out { writer, before: 0 }) })
     }
 
-    /// The file system below.
+    /// The file system underneath.
     pub fn inner(&self) -> &F {
         &self.inner
     }
 
-    /// Ends the recording, and says how many calls are in it; the file system goes on unrecorded. Dropping
-    /// does the same in silence.
+    /// Ends the recording and returns its number of calls; the file system goes on unrecorded. Dropping does the same
+    /// without reporting errors.
     ///
     /// # Errors
-    /// The first failure to write since the beginning.
+    /// The first write error since the beginning.
     pub fn finish(&self) -> io::Result<u64> {
         let out = &mut self.out.lock().writer;
         out.finish()?;
         Ok(out.records())
     }
 
-    /// Makes a call and records it: `call` gives the request, `number` the number in the answer.
+    /// Runs a call and records it: `call` builds the record, `number` extracts the number from the result.
     fn note<T>(
         &self,
         ask: impl FnOnce() -> Result<T>,
@@ -118,32 +118,33 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         let answer = ask();
         let took = nanos(&*self.clock).saturating_sub(start);
         let arrival = start.saturating_sub(self.began);
-        let event = Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::of) };
+        let event =
+            Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::from_error) };
         self.out.lock().add(event);
         answer
     }
 
-    /// Says what was there before.
+    /// Records state from before.
     fn say(&self, call: Call) {
         let arrival = nanos(&*self.clock).saturating_sub(self.began);
         self.out.lock().add(Event { arrival, took: 0, call, answer: Ok(0) });
     }
 
-    /// A file was emptied: nothing can refer to what it held.
+    /// A file was truncated to zero: nothing can refer to its old contents.
     fn emptied(&self, ino: Ino) {
         if let Some(before) = &self.before {
             before.lock().settled(ino);
         }
     }
 
-    /// The contents of an inode are about to change.
+    /// Called before the contents of an inode change.
     fn changes(&self, ino: Ino) {
         if let Some(before) = &self.before {
             before.lock().changes(&*self.inner, ino, &mut |call| self.say(call));
         }
     }
 
-    /// Makes a new file. Who asks for it by its name meanwhile waits, so that it is not taken for an old one.
+    /// Creates a file. Lookups of its name wait meanwhile, so that it is not taken for an old file.
     fn make(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
         let Some(before) = &self.before else { return self.entry(ask, call) };
         let mut before = before.lock();
@@ -154,10 +155,10 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         made
     }
 
-    /// What is written, as it is recorded.
+    /// Written contents in their recorded form.
     fn contents(&self, bytes: &[u8]) -> Contents {
         let whole = self.before.is_some() && bytes.len() as u64 <= MOST;
-        if whole { Contents::Given(bytes.to_vec()) } else { Contents::of(bytes) }
+        if whole { Contents::Given(bytes.to_vec()) } else { Contents::fingerprint(bytes) }
     }
 
     fn entry(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
@@ -180,7 +181,7 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
             },
             call,
         );
-        // It cannot fail.
+        // The call cannot fail.
         drop(asked);
     }
 }
@@ -189,15 +190,15 @@ fn nanos(clock: &dyn Clock) -> u64 {
     u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a recording says of a file system with this root and so much room.
+/// The header of a recording of a file system with this root and capacity.
 pub(super) fn subject(root: Ino, bytes: u64) -> Vec<u8> {
     let mut subject = Vec::new();
-    put_number(&mut subject, root.0);
-    put_number(&mut subject, bytes);
+    encode_number(&mut subject, root.0);
+    encode_number(&mut subject, bytes);
     subject
 }
 
-/// Attributes under `user.` and `trusted.` mean nothing to the system.
+/// The system gives no meaning to attributes under `user.` and `trusted.`.
 pub(super) fn meaningless(name: &[u8]) -> bool {
     name.starts_with(b"user.") || name.starts_with(b"trusted.")
 }
@@ -286,7 +287,7 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         }
         opened
     }
-    // Not recorded: nothing comes of asking, and of an open that is refused neither.
+    // Not recorded: neither this query nor a refused open has an effect.
     fn may_write(&self, ino: Ino, appending: bool) -> Result<()> {
         self.inner.may_write(ino, appending)
     }
@@ -297,7 +298,7 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         let len = buf.len() as u64;
         self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
     }
-    // Not recorded: a mount that records keeps access times still.
+    // Not recorded: a recording mount does not update access times.
     fn accessed(&self, ino: Ino) -> bool {
         self.inner.accessed(ino)
     }
@@ -352,8 +353,8 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
     }
-    // A recording has no word for flags: they change nothing that a device sees, but for one node. Nor for compression:
-    // it holds no contents whose compression could be repeated.
+    // Not recorded: file flags change nothing on the device except one node, and compression settings need the
+    // contents, which a recording may lack.
     fn flags(&self, ino: Ino) -> Result<Flags> {
         self.inner.flags(ino)
     }

@@ -1,4 +1,4 @@
-//! How does a recording lose its contents, so that it can be given away?
+//! How are contents removed from a recording, so that it can be shared?
 
 use std::io::{self, Write};
 
@@ -7,22 +7,22 @@ use super::event::{Event, Events};
 use super::recorder::{meaningless, subject};
 use crate::{Kind, RecordError, Writer};
 
-/// Why a recording without contents was not made.
+/// Why a recording could not be stripped.
 #[derive(Debug, thiserror::Error)]
 pub enum StripError {
-    /// The recording, up to the damage, was written.
+    /// The input is damaged; the calls before the damage were written.
     #[error(transparent)]
     Recording(#[from] RecordError),
-    /// The new one cannot be written.
+    /// The output cannot be written.
     #[error(transparent)]
     Output(#[from] io::Error),
 }
 
-/// Writes to `out` the calls of a recording as if contents had not been asked for: of what is written length and checksum, of
-/// what was there before nothing. Returns how many calls there are.
+/// Writes the calls of a recording to `out` as if recorded without contents: only length and checksum of written data,
+/// and no state from before. Returns the number of calls.
 ///
 /// # Errors
-/// Damage, after the calls before it were written and the end was: it is the caller who knows whether half is enough.
+/// Damage in the input: `out` then has the calls before it, and is complete; the caller decides whether that is enough.
 pub fn without_contents(events: Events, out: impl Write + Send + 'static) -> Result<u64, StripError> {
     let mut writer = Writer::new(Box::new(out), Kind::Calls, &subject(events.root(), events.bytes()))?;
     let (mut before, mut damage) = (0, None);
@@ -42,7 +42,7 @@ pub fn without_contents(events: Events, out: impl Write + Send + 'static) -> Res
             if first {
                 before = 0;
             }
-            event.put(bytes, &mut before);
+            event.encode(bytes, &mut before);
         });
     }
     writer.finish()?;
@@ -59,6 +59,6 @@ fn strip(event: &mut Event) {
         _ => return,
     };
     if let Contents::Given(bytes) = contents {
-        *contents = Contents::of(bytes);
+        *contents = Contents::fingerprint(bytes);
     }
 }

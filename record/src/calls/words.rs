@@ -1,33 +1,33 @@
-//! How are the words of `vfs` written in a recording?
+//! How are `vfs` types encoded in a recording?
 
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, Ino, NewNode, RenameFlags, Seek, SetAttr, SetTime, Timestamp, WriteFlags,
     XattrFlags,
 };
 
-use super::call::Was;
+use super::call::OldFile;
 use crate::field::{Broken, Field, Input};
 
-/// A structure is its fields, one after the other.
+/// A structure is encoded as its fields in order.
 macro_rules! structure {
     ($t:ident { $($field:ident),* $(,)? }) => {
         impl Field for $t {
-            fn put(&self, out: &mut Vec<u8>) {
-                $(self.$field.put(out);)*
+            fn encode(&self, out: &mut Vec<u8>) {
+                $(self.$field.encode(out);)*
             }
-            fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-                Ok($t { $($field: Field::get(input)?),* })
+            fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+                Ok($t { $($field: Field::decode(input)?),* })
             }
         }
     };
 }
 
 impl Field for Ino {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        u64::get(input).map(Ino)
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        u64::decode(input).map(Ino)
     }
 }
 
@@ -35,17 +35,17 @@ structure!(Caller { uid, gid });
 structure!(DeviceNumber { major, minor });
 structure!(NewNode { kind, perm, umask, rdev });
 structure!(Timestamp { sec, nsec });
-structure!(Was { kind, perm, uid, gid, rdev, size, blocks512, mtime, target });
+structure!(OldFile { kind, perm, uid, gid, rdev, size, blocks512, mtime, target });
 structure!(SetAttr { perm, uid, gid, size, atime, mtime, ctime, crtime, kill_suid_sgid });
 
-/// One of few values is a byte.
+/// A choice among few values is encoded as a byte.
 macro_rules! choice {
     ($t:ty { $($n:literal => $value:pat => $make:expr),* $(,)? } else $broken:literal) => {
         impl Field for $t {
-            fn put(&self, out: &mut Vec<u8>) {
+            fn encode(&self, out: &mut Vec<u8>) {
                 out.push(match self { $($value => $n,)* });
             }
-            fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+            fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
                 match input.byte()? {
                     $($n => Ok($make),)*
                     _ => Err($broken),
@@ -81,26 +81,26 @@ choice!(Allocate {
 } else "an unknown kind of allocation");
 
 impl Field for SetTime {
-    fn put(&self, out: &mut Vec<u8>) {
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
             SetTime::Now => None,
             SetTime::At(t) => Some(*t),
         }
-        .put(out);
+        .encode(out);
     }
-    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-        Ok(Option::get(input)?.map_or(SetTime::Now, SetTime::At))
+    fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+        Ok(Option::decode(input)?.map_or(SetTime::Now, SetTime::At))
     }
 }
 
 macro_rules! flags {
     ($($t:ty),*) => {$(
         impl Field for $t {
-            fn put(&self, out: &mut Vec<u8>) {
-                self.bits().put(out);
+            fn encode(&self, out: &mut Vec<u8>) {
+                self.bits().encode(out);
             }
-            fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
-                <$t>::from_bits(u32::get(input)?).ok_or("an unknown flag")
+            fn decode(input: &mut Input<'_>) -> Result<Self, Broken> {
+                <$t>::from_bits(u32::decode(input)?).ok_or("an unknown flag")
             }
         }
     )*};

@@ -1,11 +1,11 @@
-//! What a fuzzer calls, too: any bytes read as a recording.
+//! Code shared with a fuzzer: reads any bytes as a recording.
 
 use std::io::Cursor;
 
 use record::{Kind, Reader, blocks, calls};
 
-/// Reads any bytes to their end or first error, which must name a place inside them; then once more with
-/// right checksums, so that what is behind them is reached.
+/// Reads the bytes to their end or first error, whose offset must be inside them; then again with valid checksums, so
+/// that decoding is reached.
 pub fn recordings(bytes: &[u8]) {
     read(bytes);
     read(&sealed(bytes.to_vec()));
@@ -47,7 +47,7 @@ fn read(bytes: &[u8]) {
     }
 }
 
-/// With right checksums, so that decoding is reached: what a hostile writer could do.
+/// Fixes the checksums, so that decoding is reached, as a hostile writer could.
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.len() < 16 {
         return bytes;

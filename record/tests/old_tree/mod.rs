@@ -1,5 +1,5 @@
-//! Files that were there before a recording begins, and small changes of them.
-// Each test program uses its part.
+//! Files that exist before a recording begins, and small changes to them.
+// Each test program uses some of these.
 #![allow(dead_code)]
 
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use vfs::{
 
 use crate::sink::Sink;
 
-/// Bytes before a recording's subject.
+/// Size of the header before a recording's subject.
 const HEAD: usize = 16;
-/// Bytes of a chunk's head.
+/// Size of a chunk's header.
 pub const CHUNK_HEAD: usize = 20;
 
 pub fn clock() -> Arc<VirtualClock> {
@@ -40,7 +40,7 @@ pub fn noise(rng: &mut Rng, n: usize) -> Vec<u8> {
     bytes
 }
 
-/// Where chunks begin, and their lengths.
+/// Offsets and lengths of the chunks.
 pub fn chunks(bytes: &[u8]) -> Vec<(usize, usize)> {
     let subject = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
     let (mut at, mut all) = (HEAD + subject + 4, Vec::new());
@@ -53,7 +53,7 @@ pub fn chunks(bytes: &[u8]) -> Vec<(usize, usize)> {
     all
 }
 
-/// A directory with files of all sizes and kinds, before anybody records.
+/// A directory with files of all sizes and types, created before the recording.
 pub fn old_tree(fs: &dyn FileSystem, rng: &mut Rng) {
     let root = fs.root();
     let dir = fs.mkdir(Caller { uid: 3, gid: 4 }, root, b"old", 0o750, 0).expect("made").attr.ino;
@@ -78,12 +78,12 @@ pub fn old_tree(fs: &dyn FileSystem, rng: &mut Rng) {
     fs.forget(sub, 1);
 }
 
-/// Finds a path as a kernel does, name by name.
+/// Looks up a path as a kernel does, name by name.
 pub fn find(fs: &dyn FileSystem, path: &str) -> Ino {
     path.split('/').fold(fs.root(), |at, name| fs.lookup(at, name.as_bytes()).expect("there").attr.ino)
 }
 
-/// Changes a little of everything that was there, so that nothing keeps all of its old contents by being untouched.
+/// Changes a little of every file, so that none keeps its old contents untouched.
 pub fn change(fs: &dyn FileSystem) {
     let (dir, sub) = (find(fs, "old"), find(fs, "old/sub"));
     for n in 0..12_u64 {

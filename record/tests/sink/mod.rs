@@ -1,5 +1,5 @@
-//! A file in memory that can be looked at after it was written.
-// Each test program uses its part.
+//! A file in memory that can be inspected after writing.
+// Each test program uses some of these.
 #![allow(dead_code)]
 
 use std::io::{self, Cursor, Write};
@@ -29,7 +29,7 @@ impl Sink {
     }
 }
 
-/// Takes so many bytes and then is full.
+/// Accepts this many bytes and then is full.
 pub struct Full(pub usize);
 
 impl Write for Full {
@@ -46,7 +46,7 @@ impl Write for Full {
     }
 }
 
-/// How many records a recording gives, and the error after them.
+/// Number of records in a recording, and the error after them.
 pub fn counted<T, E>(events: Result<E, RecordError>) -> (u64, Option<RecordError>)
 where
     E: Iterator<Item = Result<T, RecordError>>,

@@ -1,4 +1,4 @@
-//! Numbers as people write them in a recipe: `4K`, `1.5G`, `2%`.
+//! How are amounts written in a recipe? `4K`, `1.5G`, `2%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, de};
 use volume::size;
 
-/// Bytes, or a share of what a volume has for files.
+/// Bytes, or a share of the space for files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// So many bytes on a volume of the recipe's reference size, in proportion on another.
+    /// Bytes on a volume of the recipe's reference size; scaled on others.
     Bytes(u64),
-    /// So many percent.
+    /// Percent.
     Percent(f64),
 }
 

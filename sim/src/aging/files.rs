@@ -1,4 +1,4 @@
-//! The files a recipe made: making, changing and deleting one.
+//! How are the files of a recipe created, changed and deleted?
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use super::recipe::{Order, Sizes};
 /// What was done to a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
-    /// Files made.
+    /// Files created.
     pub files_made: u64,
     /// Files deleted.
     pub files_deleted: u64,
-    /// Times a file was changed that was there.
+    /// Changes to existing files.
     pub changes: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
-    /// Virtual time it took.
+    /// Virtual time taken.
     pub took: Duration,
 }
 
-/// Bytes handed over at once.
+/// Bytes per write call.
 const CHUNK: usize = 1 << 20;
-/// Files in a directory, before another is begun.
+/// Most files in a directory.
 const PER_DIRECTORY: u32 = 1000;
-/// Files up to so many bytes keep their size, larger ones are rounded up to whole blocks: a generated block
-/// takes next to no memory, a piece of one as much as it has bytes. Smaller ones lie inside their inodes.
+/// Files up to this many bytes keep their size, larger ones are rounded up to whole blocks: a generated block takes
+/// almost no memory, a part of one its full length. Smaller files are inline.
 const SMALL: u64 = 3400;
-/// What any operation takes besides the time its bytes need.
+/// Time per operation, in addition to that of its bytes.
 const PER_OPERATION: Duration = Duration::from_micros(50);
 
 /// A file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct File {
-    /// Its place in the order of making, within the set.
+    /// Its creation index within the set.
     pub number: u32,
     ino: u32,
     /// Index of its suffix.
@@ -55,31 +55,31 @@ pub(super) struct Set {
     below: Vec<Ino>,
     suffixes: Vec<Option<String>>,
     made: u32,
-    /// In the order of making; some may be gone.
+    /// In creation order; some may be deleted.
     files: Vec<File>,
     gone: usize,
 }
 
 impl Set {
-    /// Files that are there, in the order they were made.
+    /// Existing files, in creation order.
     pub fn files(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|f| !f.gone)
     }
-    /// How many there are.
+    /// Number of existing files.
     pub fn len(&self) -> usize {
         self.files.len() - self.gone
     }
-    /// How many were ever made.
+    /// Number of files ever created.
     #[cfg(test)]
-    pub fn made(&self) -> u32 {
+    pub fn created(&self) -> u32 {
         self.made
     }
-    /// One of them, each as likely as any other.
+    /// A random existing file.
     fn any(&self, rng: &mut Rng) -> Option<File> {
         if self.len() == 0 {
             return None;
         }
-        // At most half are gone.
+        // At most half are deleted.
         loop {
             let file = self.files[rng.index(self.files.len())];
             if !file.gone {
@@ -87,7 +87,7 @@ impl Set {
             }
         }
     }
-    /// A file by its number.
+    /// Index of the file with this number, unless deleted.
     fn find(&self, number: u32) -> Option<usize> {
         self.files.binary_search_by_key(&number, |f| f.number).ok().filter(|&n| !self.files[n].gone)
     }
@@ -99,7 +99,7 @@ impl Set {
     }
 }
 
-/// What a new file is to be.
+/// Properties of a new file.
 #[derive(Clone, Copy)]
 pub(super) struct Wish<'a> {
     pub suffix: Option<&'a str>,
@@ -108,15 +108,15 @@ pub(super) struct Wish<'a> {
     pub sync: bool,
 }
 
-/// Everything made so far, and the volume it is on.
+/// All files of the recipe, and their volume.
 pub(super) struct Files<'v> {
     pub vol: &'v dyn Volume,
     clock: &'v VirtualClock,
-    /// Nanoseconds a byte takes, as a fraction of a second; `None` if the device moves the clock.
+    /// Bytes per second; `None` if the device moves the clock.
     pub rate: Option<u64>,
     pub rng: Rng,
     sets: BTreeMap<String, Set>,
-    /// Seeds handed out.
+    /// Number of content seeds used.
     contents: u64,
     seed: u64,
     buf: Vec<u8>,
@@ -138,29 +138,29 @@ impl<'v> Files<'v> {
         }
     }
 
-    /// Bytes files may still take.
+    /// Free bytes for files.
     pub fn free(&self) -> Result<u64, AgeError> {
         let st = self.vol.statfs().map_err(|source| AgeError::Fs { what: "statfs".into(), source })?;
         Ok(st.blocks_free * BLOCK as u64)
     }
 
-    /// A set by name, empty if nothing was made in it.
+    /// A set by name; `None` if it was never used.
     pub fn set(&self, name: &str) -> Option<&Set> {
         self.sets.get(name)
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn wait(&mut self, by: Duration) -> Result<(), AgeError> {
         self.clock.advance(by);
         self.vol.tick().map(|_| ()).map_err(|source| AgeError::Fs { what: "background work".into(), source })
     }
 
-    /// Seconds since the clock was made.
+    /// Time since the clock was created.
     pub fn now(&self) -> Duration {
         self.clock.monotonic()
     }
 
-    /// Lets the time pass that writing so many bytes takes.
+    /// Advances the clock by the time for writing these bytes.
     fn took(&mut self, bytes: u64) -> Result<(), AgeError> {
         match self.rate {
             Some(rate) => {
@@ -171,13 +171,13 @@ impl<'v> Files<'v> {
         }
     }
 
-    /// A seed no contents had before.
+    /// An unused seed for contents.
     fn fresh_seed(&mut self) -> u64 {
         self.contents += 1;
         self.seed.rotate_left(32) ^ self.contents
     }
 
-    /// A size, in proportion `scale`.
+    /// Draws a size, scaled by `scale`.
     pub fn draw_size(&mut self, sizes: &Sizes, scale: f64) -> u64 {
         let bytes = match sizes {
             Sizes::Fixed(n) => n.0 as f64,
@@ -203,11 +203,11 @@ impl<'v> Files<'v> {
             };
             self.sets.insert(name.to_owned(), set);
         }
-        // OK to unwrap: inserted above if it was missing.
+        // OK to unwrap: inserted above.
         Ok(self.sets.get_mut(name).unwrap())
     }
 
-    /// Makes a file; returns its number.
+    /// Creates a file; returns its number.
     pub fn make(&mut self, set_name: &str, wish: Wish<'_>) -> Result<u32, AgeError> {
         let vol = self.vol;
         let set = self.set_or_new(set_name)?;
@@ -246,7 +246,7 @@ impl<'v> Files<'v> {
                 let mut at = 0;
                 while at < wish.bytes {
                     let n = (wish.bytes - at).min(CHUNK as u64);
-                    self.put(ino, seed, at, n)?;
+                    self.write_blocks(ino, seed, at, n)?;
                     at += n;
                 }
             }
@@ -255,7 +255,7 @@ impl<'v> Files<'v> {
                 self.rng.shuffle(&mut blocks);
                 for block in blocks {
                     let at = u64::from(block) * BLOCK as u64;
-                    self.put(ino, seed, at, (wish.bytes - at).min(BLOCK as u64))?;
+                    self.write_blocks(ino, seed, at, (wish.bytes - at).min(BLOCK as u64))?;
                 }
             }
         }
@@ -267,8 +267,8 @@ impl<'v> Files<'v> {
         out.map_err(|source| AgeError::Fs { what: "fsync".into(), source })
     }
 
-    /// Writes a whole number of generated blocks, or the beginning of one; `at` is a block's start.
-    fn put(&mut self, ino: Ino, seed: u64, at: u64, bytes: u64) -> Result<(), AgeError> {
+    /// Writes generated blocks, the last of which may be partial; `at` is block-aligned.
+    fn write_blocks(&mut self, ino: Ino, seed: u64, at: u64, bytes: u64) -> Result<(), AgeError> {
         let buf = &mut self.buf[..bytes as usize];
         generate(seed, (at / BLOCK as u64) as u32, buf);
         let mut done = 0;
@@ -284,14 +284,14 @@ impl<'v> Files<'v> {
         self.took(bytes)
     }
 
-    /// Changes `piece` bytes of a random file of the set: at its end, or where something is. Returns the bytes
+    /// Changes `piece` bytes of a random file of the set: appended, or overwriting existing data. Returns the bytes
     /// changed, 0 if there are no files.
     pub fn change(&mut self, set_name: &str, piece: u64, append: bool, sync: bool) -> Result<u64, AgeError> {
         let rng = &mut self.rng;
         let Some(file) = self.sets.get(set_name).and_then(|s| s.any(rng)) else { return Ok(0) };
         let ino = Ino(file.ino.into());
         let (blocks, piece) = (file.bytes / BLOCK as u64, piece.div_ceil(BLOCK as u64));
-        // A file inside its inode grows out of it.
+        // An inline file grows out of its inode.
         let (at, n) = match append || blocks == 0 {
             true => (file.bytes.div_ceil(BLOCK as u64), piece),
             false => (rng.below(blocks.saturating_sub(piece) + 1), piece.min(blocks)),
@@ -300,7 +300,8 @@ impl<'v> Files<'v> {
         let (mut at, end) = (at * BLOCK as u64, (at + n) * BLOCK as u64);
         while at < end {
             let n = (end - at).min(CHUNK as u64);
-            self.put(ino, seed, at, n).map_err(|e| e.during(|| format!("changing {set_name}/{}", file.number)))?;
+            self.write_blocks(ino, seed, at, n)
+                .map_err(|e| e.during(|| format!("changing {set_name}/{}", file.number)))?;
             at += n;
         }
         self.synced(ino, sync)?;
@@ -313,7 +314,7 @@ impl<'v> Files<'v> {
         Ok(n * BLOCK as u64)
     }
 
-    /// Deletes a file; false if it is gone already.
+    /// Deletes a file; false if it no longer exists.
     pub fn delete(&mut self, set_name: &str, number: u32) -> Result<bool, AgeError> {
         let Some(set) = self.sets.get_mut(set_name) else { return Ok(false) };
         let Some(i) = set.find(number) else { return Ok(false) };
@@ -346,7 +347,7 @@ impl Drop for Files<'_> {
     }
 }
 
-/// The directory of this name, made if it is not there. Holds one reference.
+/// The directory with this name, created if missing. Holds one reference.
 fn directory(vol: &dyn Volume, parent: Ino, name: &str) -> Result<Ino, AgeError> {
     let made = match vol.lookup(parent, name.as_bytes()) {
         Err(vfs::Error::NotFound) => vol.mkdir(Caller::default(), parent, name.as_bytes(), 0o755, 0),
@@ -355,7 +356,7 @@ fn directory(vol: &dyn Volume, parent: Ino, name: &str) -> Result<Ino, AgeError>
     Ok(made.map_err(|source| AgeError::Fs { what: format!("making directory {name}"), source })?.attr.ino)
 }
 
-/// Rounded up to what is kept in few bytes.
+/// Rounds a size up to what takes little memory.
 pub(super) fn whole(bytes: u64) -> u64 {
     match bytes {
         0 => 1,
@@ -364,7 +365,7 @@ pub(super) fn whole(bytes: u64) -> u64 {
     }
 }
 
-/// A standard normal number: twelve even ones and the central limit theorem, exact enough within three
+/// A standard normal number: the sum of twelve uniform ones (central limit theorem), accurate enough within three
 /// standard deviations.
 pub(super) fn normal(rng: &mut Rng) -> f64 {
     (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0

@@ -1,4 +1,4 @@
-//! Days of use: files of several kinds come, change and go, hour by hour.
+//! How do files of several kinds come, change and go, hour by hour?
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +11,7 @@ use super::run::Steps;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A file's death: hour, kind, number. The earliest is on top.
+/// Pending deletions: hour, kind, number; the earliest on top.
 type Deaths = BinaryHeap<Reverse<(u64, usize, u32)>>;
 
 /// What may happen in an hour.
@@ -21,7 +21,7 @@ enum Event {
     Change,
 }
 
-/// Counts whole events of a rate that need not be whole.
+/// Turns a fractional rate into whole events.
 #[derive(Debug, Clone, Copy, Default)]
 struct Due(f64);
 
@@ -67,7 +67,7 @@ impl Steps<'_, '_, '_> {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)] // One hour's state, in no other place.
+    #[allow(clippy::too_many_arguments)] // they are the state of one hour
     fn event(
         &mut self,
         kind: &Kind,

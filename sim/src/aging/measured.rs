@@ -1,5 +1,5 @@
-//! Do recipes make what they say? Each kind of step is carried out and what came of it is counted: sizes, lives,
-//! changes, shares, the level of filling.
+//! Do recipes produce what they specify? The tests run each kind of step and count the results: sizes, lifetimes,
+//! changes, shares, fill level.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn volume(mib: u64) -> (Arc<Volume>, Arc<VirtualClock>) {
     (Volume::mount(device, clock.clone(), MountOptions::default()).unwrap(), clock)
 }
 
-/// Carries out a recipe's steps on 256 MiB, which is their reference.
+/// Runs a recipe's steps on 256 MiB, their reference size.
 fn carry_out<T>(steps: &str, look: impl FnOnce(&Files<'_>, Done) -> T) -> T {
     let head = "name='x'\nsummary='x'\nsource='x'\nreference='256M'\nrate='100M'\n";
     let recipe = Recipe::parse("x", &format!("{head}{steps}")).unwrap();
@@ -64,7 +64,7 @@ fn sizes_are_distributed_as_every_recipe_says() {
             let (least, most) = (whole(s.min.0), whole(s.max.0));
             assert!(drawn.iter().all(|n| (least..=most).contains(n)), "{name}: {s:?}");
             for deviations in [-1.5f64, -0.5, 0.0, 0.5, 1.5] {
-                // Files are whole blocks, so the share is asked for at one.
+                // Files are whole blocks, so the share is evaluated at block sizes.
                 let at = whole((s.median.0 as f64 * (s.sigma * deviations).exp()) as u64);
                 if (least..most).contains(&at) {
                     let wanted = below((at as f64 / s.median.0 as f64).ln() / s.sigma);
@@ -80,8 +80,8 @@ fn sizes_are_distributed_as_every_recipe_says() {
 
 #[test]
 fn files_live_as_long_as_their_kind_says() {
-    // By Little's law as many are there as come in a mean life, which is exp(1/2) medians. Files go as an hour begins,
-    // so that at its end half an hour's files more are there than in the mean.
+    // By Little's law, the number of files is the arrival rate times the mean lifetime, which is exp(1/2) medians.
+    // Files are deleted at the beginning of an hour, so at its end there are half an hour's files more than the mean.
     let steps = "[[step]]\ndo='live'\ndays=12\nfill='95%'\n\
         [[step.kind]]\nset='days'\nsize='500'\nper_day=1200\nlife_days=0.5\n\
         [[step.kind]]\nset='hours'\nsize='500'\nper_day=4800\nlife_days=0.05\n\
@@ -92,8 +92,8 @@ fn files_live_as_long_as_their_kind_says() {
             let found = files.set(set).unwrap().len() as f64;
             assert!((found / wanted - 1.0).abs() < 0.08, "{set}: {found} are there, not {wanted:.0}");
         }
-        let made = ["days", "hours", "forever"].map(|set| files.set(set).unwrap().made());
-        // Fractions of an hour's files are added up, and the last may be owed.
+        let made = ["days", "hours", "forever"].map(|set| files.set(set).unwrap().created());
+        // Fractions per hour are carried over, and the last file may be pending.
         for (made, wanted) in made.iter().zip([12 * 1200, 12 * 4800, 12 * 10]) {
             assert!((wanted - 1..=wanted).contains(made), "{made} made, not {wanted}");
         }
@@ -102,19 +102,19 @@ fn files_live_as_long_as_their_kind_says() {
 }
 
 #[test]
-fn changes_are_as_many_and_extend_as_often_as_a_kind_says_and_spread_over_its_files() {
+fn changes_have_the_kinds_count_and_share_of_appends_and_spread_over_its_files() {
     let steps = "[[step]]\ndo='write'\nset='db'\nsize='100K'\ncount=50\n\
         [[step]]\ndo='live'\ndays=10\nfill='95%'\n\
         [[step.kind]]\nset='db'\nsize='100K'\nper_day=0\nchanges_per_day=500\nappends=0.3\n";
     carry_out(steps, |files, done| {
         let made = 50 * 100 * 1024;
-        // Fractions of an hour's changes are added up, and the last may be owed.
+        // Fractions per hour are carried over, and the last change may be pending.
         let changes = (done.bytes_written - made) / 4096;
         assert!((4999..=5000).contains(&changes), "{changes} changes of a block");
         let grown: Vec<u64> = files.set("db").unwrap().files().map(|f| (f.bytes - 100 * 1024) / 4096).collect();
         let appended = grown.iter().sum::<u64>();
         assert!((1400..1600).contains(&appended), "{appended} of 5,000 changes extended a file");
-        // Thirty for each file: all but one of a thousand files are within three deviations.
+        // Thirty per file: all but one of a thousand files are within three deviations.
         assert!(grown.iter().all(|n| (12..50).contains(n)), "{grown:?}");
     });
 }
@@ -142,7 +142,7 @@ fn normal_numbers_have_mean_0_and_deviation_1() {
     }
 }
 
-/// Carries out a shipped recipe, and those it comes after.
+/// Runs a shipped recipe and its predecessors.
 fn carry_out_shipped<T>(name: &str, mib: u64, look: impl FnOnce(&Files<'_>, Done) -> T) -> T {
     let (volume, clock) = volume(mib);
     let mut ager = Ager::new(&*volume, &clock, 1);
@@ -150,7 +150,7 @@ fn carry_out_shipped<T>(name: &str, mib: u64, look: impl FnOnce(&Files<'_>, Done
     look(&ager.files, done)
 }
 
-/// Bytes that files may take in all, and how many of them are free.
+/// Bytes for files in total, and free.
 fn space(files: &Files<'_>) -> (f64, f64) {
     let st = files.vol.statfs().unwrap();
     (st.blocks as f64 * 4096.0, st.blocks_free as f64 * 4096.0)
@@ -161,7 +161,7 @@ fn in_use(files: &Files<'_>) -> f64 {
     100.0 * (1.0 - free / all)
 }
 
-/// `found` is `wanted` but for so many percent of it.
+/// Asserts that `found` is within `percent` of `wanted`.
 #[track_caller]
 fn assert_near(what: &str, found: f64, wanted: f64, percent: f64) {
     assert!((found / wanted - 1.0).abs() * 100.0 <= percent, "{what}: {found:.2}, not {wanted:.2}");
@@ -176,40 +176,40 @@ fn a_phones_year_makes_the_files_of_365_days_and_ends_one_large_file_below_four_
     let mib = 1024;
     carry_out_shipped("phone-year", mib, |files, done| {
         let scale = (mib * MIB) as f64 / recipe.reference.0 as f64;
-        let made = |set: &str| f64::from(files.set(set).unwrap().made());
+        let made = |set: &str| f64::from(files.set(set).unwrap().created());
         for kind in lives.iter().flat_map(|l| &l.kinds) {
             let wanted = kind.per_day * 365.0 * scale;
-            // Applications, settings and databases came with the phone, too. The last of a kind may be owed.
+            // Applications, settings and databases also came with the phone. The last of a kind may be pending.
             let before = if kind.set == "applications" { wanted } else { 0.05 * wanted + 1.0 };
             assert!((wanted - 1.0..=wanted + before).contains(&made(&kind.set)), "{}: {wanted:.1}", kind.set);
         }
-        // Of the changes and new files, which are the writes of programs, four fifths are SQLite's.
+        // Four fifths of the changes and new files, which are writes of programs, are SQLite's.
         let databases = done.changes as f64 + made("journals") + made("databases");
         assert_near("% by SQLite", 100.0 * databases / (done.changes + done.files_made) as f64, 81.0, 1.0);
-        // Above 80 % whole files went, of which the largest are 6 % of this volume.
+        // Above 80 %, whole files are deleted; the largest take 6 % of this volume.
         assert!((75.0..80.0).contains(&in_use(files)), "{:.2} % in use", in_use(files));
     });
 }
 
 #[test]
 fn large_and_small_files_are_as_many_as_on_the_aged_phone_and_fill_it_to_95_percent() {
-    // A tenth of the phone's 11.8 GB, where 86 large files and 24,000 small ones of 1.8 GB were counted; a small
-    // volume's reserve is larger.
+    // A tenth of the phone's 11.8 GB, which had 86 large files and 24,000 small ones of 1.8 GB; a small volume's
+    // reserve is larger.
     let mib = 1208;
     carry_out_shipped("large-and-small", mib, |files, done| {
         let (large, small) = (files.set("large").unwrap(), files.set("small").unwrap());
-        assert_eq!(large.len() as u32, large.made(), "no large one is deleted");
-        assert_near("large files", f64::from(large.made()), 86.0, 10.0);
-        // 109 MB in proportion; the last is cut to fit.
+        assert_eq!(large.len() as u32, large.created(), "no large one is deleted");
+        assert_near("large files", f64::from(large.created()), 86.0, 10.0);
+        // 109 MB, scaled; the last file is cut to fit.
         let each = whole((109.0 * MIB as f64 * mib as f64 / (11.8 * 1024.0)) as u64);
         assert!(large.files().filter(|f| f.bytes == each).count() + 1 >= large.len());
-        assert_near("small files for a large one", f64::from(small.made()) / f64::from(large.made()), 27.9, 3.0);
+        assert_near("small files for a large one", f64::from(small.created()) / f64::from(large.created()), 27.9, 3.0);
         let bytes: u64 = small.files().map(|f| f.bytes).sum();
         assert_near("bytes of a small file", bytes as f64 / small.len() as f64, 1.8e9 / 24_000.0, 3.0);
         assert!(small.files().all(|f| f.bytes <= 100 * 1024));
         assert_near(
             "% deleted",
-            100.0 * done.files_deleted as f64 / f64::from(small.made()),
+            100.0 * done.files_deleted as f64 / f64::from(small.created()),
             100.0 * 6700.0 / 24e3,
             3.0,
         );
@@ -219,7 +219,7 @@ fn large_and_small_files_are_as_many_as_on_the_aged_phone_and_fill_it_to_95_perc
 
 #[test]
 fn full_and_fragmented_means_every_second_small_file_gone_and_holes_that_hardly_meet() {
-    // What of the space files may take lies in pieces under 128 KiB, by the size of the volume.
+    // Share of the space for files that lies in pieces under 128 KiB, by volume size.
     let (mib, wanted) = match std::env::var_os("JOULEFS_DEEP") {
         Some(deep) if deep == "1" => (16_384, 39.2),
         _ => (2048, 26.2),
@@ -227,7 +227,7 @@ fn full_and_fragmented_means_every_second_small_file_gone_and_holes_that_hardly_
     carry_out_shipped("full-fragmented", mib, |files, _| {
         for set in ["4k", "8k"] {
             let set = files.set(set).unwrap();
-            assert_eq!(set.len() as u32, set.made().div_ceil(2), "{} made", set.made());
+            assert_eq!(set.len() as u32, set.created().div_ceil(2), "{} made", set.created());
         }
         let (pieces, (_, free)) = (files.vol.free_fragments(), space(files));
         let (small, blocks) = pieces.fragments();

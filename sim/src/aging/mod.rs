@@ -1,14 +1,14 @@
-//! How does a volume get the state a measurement wants it in?
+//! How does a volume get into the state that a measurement needs?
 //!
-//! A [`Recipe`] says what is written and deleted; [`Ager`] does it to a mounted volume, in virtual time, with
+//! A [`Recipe`] lists what is written and deleted; [`Ager`] carries it out on a mounted volume, in virtual time, with
 //! contents from `device::generate`. The same recipe, seed and volume give the same bytes.
 //!
 //! * [`recipe`]: recipes as data.
-//! * [`amount`]: numbers as people write them.
-//! * `files`: the files there are; making, changing and deleting one.
-//! * `run`: carrying a recipe's steps out.
+//! * [`amount`]: amounts in recipes.
+//! * `files`: creating, changing and deleting files.
+//! * `run`: carrying out a recipe's steps.
 //! * `live`: days of use.
-//! * [`published`]: what others counted in such a state.
+//! * [`published`]: published counts for such states.
 
 pub mod amount;
 mod files;
@@ -31,42 +31,42 @@ pub use files::Done;
 pub use recipe::Recipe;
 pub use run::{Ager, Progress};
 
-/// Why a volume could not be aged.
+/// Why aging failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgeError {
-    /// Neither one of ours nor a file.
+    /// Neither a built-in recipe nor a file.
     #[error("no recipe {name:?}: choose {known}, or give the path of a recipe file")]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// Those there are.
+        /// The built-in recipes.
         known: String,
     },
-    /// A recipe that cannot be carried out.
+    /// The recipe is invalid.
     #[error("recipe {name}: {reason}")]
     Recipe {
         /// Its name or file.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// A recipe file that cannot be read.
+    /// The recipe file cannot be read.
     #[error("recipe {name}: {source}")]
     Read {
         /// The file.
         name: String,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("{what}: {source}")]
     Fs {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// Its answer.
+        /// The error.
         source: vfs::Error,
     },
-    /// No volume could be made.
+    /// The volume cannot be created.
     #[error("mkfs: {0}")]
     Mkfs(#[from] MakeError),
     /// The volume cannot be mounted.
@@ -74,15 +74,15 @@ pub enum AgeError {
     Mount(#[from] MountError),
 }
 
-/// When every aged volume's life begins: 2023-01-01 00:00 UTC. A fixed date, so that runs repeat.
+/// Start of every aged volume's clock: 2023-01-01 00:00 UTC. A fixed date, so that runs are reproducible.
 pub const BEGINNING: Time = Time { secs: 1_672_531_200, nanos: 0 };
 
-/// The clock of a volume whose life begins.
+/// A clock at [`BEGINNING`].
 pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(BEGINNING))
 }
 
-/// Makes a volume on `dev` whose identity is drawn from `seed`. `zeroed`: the device reads as zeroes.
+/// Creates a volume on `dev` with an identity drawn from `seed`. `zeroed`: the device reads as zeroes.
 pub fn format(
     kind: Kind,
     dev: Arc<dyn BlockDevice>,
@@ -93,7 +93,7 @@ pub fn format(
     format_with(kind, dev, clock, seed, zeroed, mkfs::Options::default().features)
 }
 
-/// The same with these features, if it is F2FS.
+/// The same with these features (F2FS only).
 pub fn format_with(
     kind: Kind,
     dev: Arc<dyn BlockDevice>,
@@ -110,8 +110,8 @@ pub fn format_with(
     volume::make(kind, dev, clock, &MakeOptions { uuid, secret: 0, zeroed, f2fs, scherlfs: Default::default() })
 }
 
-/// Makes a volume on a zeroed device and ages it; it is left mounted. `clock` is its clock: of its own, or
-/// that of a simulated device it lies on.
+/// Creates a volume on a zeroed device, ages it and leaves it mounted. `clock` is the volume's clock: its own, or that
+/// of the simulated device underneath.
 pub fn prepare(
     kind: Kind,
     dev: Arc<dyn BlockDevice>,

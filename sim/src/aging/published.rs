@@ -1,17 +1,17 @@
-//! What was counted in the three states by those who named them.
+//! Which fragment counts were published for the three states?
 
 use vfs::FreeFragments;
 
-/// A ratio of two states' numbers of pieces of free space.
+/// Ratio of free-space pieces in two states.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
-    /// The state above the line.
+    /// State in the numerator.
     pub of: &'static str,
-    /// The state below the line.
+    /// State in the denominator.
     pub to: &'static str,
     /// A level (0 for L1), or all of them.
     pub level: Option<usize>,
-    /// As published.
+    /// Published value.
     pub published: f64,
 }
 
@@ -24,11 +24,11 @@ pub const RATIOS: [Ratio; 4] = [
 ];
 
 impl Ratio {
-    /// Which pieces: `L1` to `L9`, or `all`.
+    /// Name of the level: `L1` to `L9`, or `all`.
     pub fn level_name(&self) -> String {
         self.level.map_or("all".to_owned(), FreeFragments::name)
     }
-    /// The ratio of two counts; `None` if there is nothing below the line.
+    /// The ratio of two counts; `None` if the denominator is 0.
     pub fn ours(&self, of: &FreeFragments, to: &FreeFragments) -> Option<f64> {
         let number = |f: &FreeFragments| self.level.map_or(f.total(), |n| f.count[n]);
         (number(to) > 0).then(|| number(of) as f64 / number(to) as f64)

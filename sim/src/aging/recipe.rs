@@ -1,9 +1,8 @@
-//! What is done to a volume, as data.
+//! Which steps age a volume, as data?
 //!
-//! A recipe is a TOML file: a name, where its numbers come from, the size of volume they are meant for, and
-//! steps. On a volume of another size, counts of files and amounts of bytes are in proportion to the size; the
-//! size of a single file is as written unless the step says `scale_size`, for the block and the segment are
-//! the same on any volume.
+//! A recipe is a TOML file: a name, the source of its numbers, a reference volume size, and steps. On a volume of
+//! another size, file counts and amounts of bytes are scaled. The size of a single file is not scaled unless the step
+//! has `scale_size`, because blocks and segments have the same size on any volume.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 use super::AgeError;
 use super::amount::{Amount, Bytes};
 
-/// Recipes that come with the program, by name.
+/// Built-in recipes, by name.
 pub const BUILT_IN: [(&str, &str); 6] = [
     ("pristine", include_str!("../../../recipes/pristine.toml")),
     ("full", include_str!("../../../recipes/full.toml")),
@@ -27,19 +26,19 @@ pub const BUILT_IN: [(&str, &str); 6] = [
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// The state it leads to, in a sentence.
+    /// The resulting state, in a sentence.
     pub summary: String,
-    /// Where its numbers come from, and which of them are assumed.
+    /// Source of the numbers, and which of them are assumptions.
     pub source: String,
-    /// The recipe that is carried out before.
+    /// The recipe to run first.
     pub after: Option<String>,
-    /// The size of volume its counts and amounts are meant for.
+    /// Reference size for counts and amounts.
     pub reference: Bytes,
-    /// Bytes a second that files are written at, and so how time passes between checkpoints.
+    /// Write rate in bytes per second; it determines the time between checkpoints.
     pub rate: Bytes,
-    /// What is done, in order. Each step ends in a `sync`.
+    /// The steps, in order. Each ends with a `sync`.
     #[serde(rename = "step")]
     pub steps: Vec<Step>,
 }
@@ -48,7 +47,7 @@ pub struct Recipe {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Sizes {
-    /// All the same.
+    /// All files have this size.
     Fixed(Bytes),
     /// Log-normal.
     Spread(Spread),
@@ -58,17 +57,17 @@ pub enum Sizes {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
-    /// Half are smaller.
+    /// Median.
     pub median: Bytes,
     /// Standard deviation of the natural logarithm.
     pub sigma: f64,
-    /// None is smaller.
+    /// Minimum.
     pub min: Bytes,
-    /// None is larger.
+    /// Maximum.
     pub max: Bytes,
 }
 
-/// In which order a file's blocks are written.
+/// Order in which a file's blocks are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
@@ -83,49 +82,49 @@ pub enum Order {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase")]
 pub enum Step {
-    /// Makes files.
+    /// Creates files.
     Write(Write),
     /// Deletes files.
     Delete(Delete),
     /// Overwrites parts of files.
     Rewrite(Rewrite),
-    /// Days of making, changing and deleting files of several kinds at once.
+    /// Days of creating, changing and deleting files of several kinds at once.
     Live(Live),
 }
 
-/// Makes files until one of the three ends is reached.
+/// Creates files until one of the three limits is reached.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Write {
-    /// The set they belong to: the name of a directory.
+    /// Their set: the name of a directory.
     pub set: String,
-    /// Suffix of their names: it decides about hot and cold.
+    /// File name suffix: it determines hot or cold.
     pub suffix: Option<String>,
     /// Their sizes.
     pub size: Sizes,
-    /// The sizes, too, are in proportion to the volume.
+    /// Whether sizes are scaled, too.
     #[serde(default)]
     pub scale_size: bool,
-    /// Order of the blocks in each.
+    /// Order of the blocks in each file.
     #[serde(default)]
     pub order: Order,
-    /// Each is made durable by an fsync.
+    /// Whether each file is fsynced.
     #[serde(default)]
     pub sync: bool,
-    /// So many files.
+    /// Limit: number of files.
     pub count: Option<u64>,
-    /// The count is in proportion to the volume.
+    /// Whether the count is scaled.
     #[serde(default = "yes")]
     pub scale_count: bool,
-    /// So many bytes.
+    /// Limit: bytes written.
     pub total: Option<Amount>,
-    /// Until no more than this is free; the last file is cut to fit.
+    /// Limit: remaining free space; the last file is cut to fit.
     pub free: Option<Amount>,
-    /// After each of them come these.
+    /// Files written after each of these.
     pub then: Option<Others>,
 }
 
-/// Files of another set made in turn with those of a step.
+/// Files of another set, interleaved with those of a step.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Others {
@@ -135,7 +134,7 @@ pub struct Others {
     pub suffix: Option<String>,
     /// Their sizes.
     pub size: Sizes,
-    /// How many after each of the step's own; in proportion to the volume where the size of those is.
+    /// Number after each of the step's own files; scaled if the size of those is.
     pub count: u64,
 }
 
@@ -145,12 +144,12 @@ pub struct Others {
 pub struct Delete {
     /// The set.
     pub set: String,
-    /// Every so manieth in the order they were made. Without it as many as `free` asks for, at equal intervals.
+    /// Delete every n-th file in creation order. Without it, as many as `free` needs, at equal intervals.
     pub every: Option<u64>,
-    /// Drawn at random instead of at intervals.
+    /// Whether files are drawn at random instead of at intervals.
     #[serde(default)]
     pub random: bool,
-    /// No more once this is free.
+    /// Stop when this is free.
     pub free: Option<Amount>,
 }
 
@@ -160,11 +159,11 @@ pub struct Delete {
 pub struct Rewrite {
     /// The set.
     pub set: String,
-    /// How much at a time.
+    /// Bytes per piece.
     pub piece: Bytes,
-    /// How much in all.
+    /// Bytes in total.
     pub total: Amount,
-    /// An fsync after each piece.
+    /// Whether each piece is fsynced.
     #[serde(default)]
     pub sync: bool,
 }
@@ -173,16 +172,16 @@ pub struct Rewrite {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Live {
-    /// How many days.
+    /// Number of days.
     pub days: u32,
-    /// When more than this is in use, the files that would be deleted next go at once.
+    /// Above this use, the files due next are deleted early.
     pub fill: Amount,
-    /// What is done every day.
+    /// The kinds of files in use.
     #[serde(rename = "kind")]
     pub kinds: Vec<Kind>,
 }
 
-/// Files of one kind and what becomes of them.
+/// A kind of file and its life.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
@@ -192,23 +191,23 @@ pub struct Kind {
     pub suffix: Option<String>,
     /// Their sizes.
     pub size: Sizes,
-    /// New files a day.
+    /// New files per day.
     pub per_day: f64,
-    /// Half of them live no longer than this, log-normally distributed; without it they stay.
+    /// Median lifetime, log-normally distributed; without it files stay.
     pub life_days: Option<f64>,
-    /// Standard deviation of the natural logarithm of a life.
-    #[serde(default = "one")]
+    /// Standard deviation of the natural logarithm of the lifetime.
+    #[serde(default = "default_sigma")]
     pub life_sigma: f64,
-    /// Changes a day to files of the set, each of one `piece`.
+    /// Changes per day to files of the set, each of one `piece`.
     #[serde(default)]
     pub changes_per_day: f64,
-    /// Bytes of a change.
+    /// Bytes per change.
     #[serde(default = "block")]
     pub piece: Bytes,
-    /// The share of changes that extend a file instead of overwriting a part of it.
+    /// Share of changes that append instead of overwriting.
     #[serde(default)]
     pub appends: f64,
-    /// An fsync after each file and each change.
+    /// Whether each new file and each change is fsynced.
     #[serde(default)]
     pub sync: bool,
 }
@@ -216,7 +215,7 @@ pub struct Kind {
 fn yes() -> bool {
     true
 }
-fn one() -> f64 {
+fn default_sigma() -> f64 {
     1.0
 }
 fn block() -> Bytes {
@@ -287,7 +286,7 @@ impl Step {
         }
     }
 
-    /// What it does, for a progress bar.
+    /// Text for a progress bar.
     pub fn describe(&self) -> String {
         match self {
             Step::Write(w) => format!("writing {}", w.set),
@@ -299,7 +298,7 @@ impl Step {
 }
 
 impl Recipe {
-    /// Parses and checks a recipe; `name` is what errors call it.
+    /// Parses and checks a recipe; errors refer to it as `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, AgeError> {
         let bad = |reason: String| AgeError::Recipe { name: name.to_owned(), reason };
         let recipe: Recipe = toml::from_str(text).map_err(|e| bad(e.to_string()))?;
@@ -317,7 +316,7 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The recipe with so many days of use and nothing else; `None` if it has none.
+    /// A recipe with only this many days of use; `None` if the recipe has no such step.
     pub fn days_of_use(&self, days: u32) -> Option<Recipe> {
         let live = self.steps.iter().find_map(|s| match s {
             Step::Live(live) => Some(live.clone()),
@@ -326,8 +325,8 @@ impl Recipe {
         Some(Recipe { steps: vec![Step::Live(Live { days, ..live })], after: None, ..self.clone() })
     }
 
-    /// Fills a volume with files of documents' sizes that nobody changes, until a part of what it has for files, from 0 to 1,
-    /// is in use.
+    /// Fills a volume with files of typical document sizes that never change, until this part of the space for files (0
+    /// to 1) is in use.
     pub fn until_full(full: f64) -> Recipe {
         Recipe {
             name: "fill".into(),
@@ -357,8 +356,7 @@ impl Recipe {
         }
     }
 
-    /// Deletes files that these recipes made, drawn at random, until a part of what the volume has for files, from 0 to 1, is
-    /// free.
+    /// Deletes random files created by these recipes until this part of the space for files (0 to 1) is free.
     pub fn making_room(chain: &[Recipe], free: f64) -> Recipe {
         let made = |step: &Step| -> Vec<String> {
             match step {
@@ -381,8 +379,7 @@ impl Recipe {
         }
     }
 
-    /// The recipe of this name, or of this file if it is a path to one (anything with a dot or a slash), with
-    /// those that come before it first.
+    /// The recipe with this name or, if the name has a dot or a slash, in this file, preceded by its predecessors.
     pub fn chain(name: &str) -> Result<Vec<Self>, AgeError> {
         let mut chain: Vec<Recipe> = Vec::new();
         let mut next = Some(name.to_owned());

@@ -1,4 +1,4 @@
-//! Carrying a recipe's steps out.
+//! How are a recipe's steps carried out?
 
 use device::BLOCK;
 use device::clock::VirtualClock;
@@ -9,14 +9,14 @@ use super::amount::Amount;
 use super::files::{Done, Files, Wish};
 use super::recipe::{Delete, Recipe, Rewrite, Sizes, Step, Write};
 
-/// How far a step is.
+/// Progress of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// Text of the step.
     pub what: String,
-    /// So much of it is done.
+    /// Amount done.
     pub done: u64,
-    /// How much there is, in the same unit.
+    /// Total amount, in the same unit.
     pub total: u64,
 }
 
@@ -32,40 +32,40 @@ pub struct Ager<'v> {
 pub(super) type Report<'r> = &'r mut dyn FnMut(&Progress);
 
 impl<'v> Ager<'v> {
-    /// Ages `vol`, whose clock is `clock`, with everything drawn from `seed`. Time passes at the recipe's rate.
+    /// Ages `vol`, whose clock is `clock`; `seed` determines all random choices. Time passes at the recipe's rate.
     pub fn new(vol: &'v dyn Volume, clock: &'v VirtualClock, seed: u64) -> Self {
         let device_bytes = vol.device_blocks() * BLOCK as u64;
         let user_bytes = vol.statfs().map_or(0, |st| st.blocks * BLOCK as u64);
         Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true, cleans: false }
     }
 
-    /// The device under the volume moves the clock itself.
+    /// Time is that of the device under the volume.
     #[must_use]
     pub fn on_the_devices_time(mut self) -> Self {
         self.own_time = false;
         self
     }
 
-    /// The volume cleans ahead of time meanwhile, as it is set to.
+    /// Allows the volume's background cleaning while aging, as configured.
     #[must_use]
     pub fn with_cleaning(mut self) -> Self {
         self.cleans = true;
         self
     }
 
-    /// Carries out recipes, one after the other. Unless told so, nothing is cleaned ahead of time meanwhile:
-    /// recipes say what state they leave, and what cleaning makes of it is for experiments to find out.
+    /// Carries out recipes one after the other. Without [`with_cleaning`](Self::with_cleaning), background cleaning is
+    /// off meanwhile: recipes define the state, and experiments measure cleaning.
     pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
         let vol = self.files.vol;
         let cleaned = vol.cleans_ahead();
         vol.clean_ahead(cleaned && self.cleans);
-        let out = chain.iter().try_for_each(|r| self.one(r, report));
+        let out = chain.iter().try_for_each(|r| self.run_recipe(r, report));
         vol.clean_ahead(cleaned);
         out.map(|()| self.files.done)
     }
 
-    /// Carries out one recipe, not those it comes after.
-    fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
+    /// Carries out one recipe without its predecessors.
+    fn run_recipe(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
         let began = self.files.now();
         self.files.rate = self.own_time.then_some(recipe.rate.0);
         let scale = self.device_bytes as f64 / recipe.reference.0 as f64;
@@ -91,7 +91,7 @@ impl<'v> Ager<'v> {
 }
 
 impl AgeError {
-    /// Says when it happened.
+    /// Adds when it happened.
     pub(super) fn during(self, when: impl FnOnce() -> String) -> Self {
         match self {
             AgeError::Fs { what, source } => AgeError::Fs { what: format!("{}: {what}", when()), source },
@@ -100,28 +100,28 @@ impl AgeError {
     }
 }
 
-/// When a step of writing ends.
+/// When a writing step ends.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// After so many files.
+    /// After this many files.
     Files(u64),
-    /// After so many bytes.
+    /// After this many bytes.
     Written(u64),
-    /// When no more than this is free.
+    /// When this much or less is free.
     Free(u64),
 }
 
 /// The steps of one recipe on one volume.
 pub(super) struct Steps<'s, 'v, 'r> {
     pub(super) ager: &'s mut Ager<'v>,
-    /// Size of the device by the recipe's reference.
+    /// Device size divided by the recipe's reference size.
     pub(super) scale: f64,
     what: String,
     report: Report<'r>,
 }
 
 impl Steps<'_, '_, '_> {
-    /// Bytes an amount stands for here.
+    /// The bytes of an amount on this volume.
     pub(super) fn bytes(&self, amount: Amount) -> u64 {
         match amount {
             Amount::Bytes(n) => (n as f64 * self.scale) as u64,
@@ -162,7 +162,7 @@ impl Steps<'_, '_, '_> {
             };
             made += 1;
             written += bytes;
-            // Fewer beside a smaller file, so that the shares of both are those of the reference.
+            // Fewer next to a smaller file, so that both keep the shares of the reference.
             others += w.then.as_ref().map_or(0.0, |o| o.count as f64 * size_scale);
             while others >= 1.0 {
                 others -= 1.0;
@@ -175,7 +175,7 @@ impl Steps<'_, '_, '_> {
         }
     }
 
-    /// Makes a file, cut to fit where free space is the end; `None` if none fits any more.
+    /// Creates a file, cut to fit if free space is the limit; `None` if none fits any more.
     fn make(
         &mut self,
         end: End,
@@ -204,7 +204,7 @@ impl Steps<'_, '_, '_> {
         let Some(set) = files.set(&d.set).filter(|s| s.len() > 0) else { return Ok(()) };
         let mut numbers: Vec<u32> = set.files().map(|f| f.number).collect();
         let there = numbers.len() as f64;
-        // What all of them hold, inodes included.
+        // Space of all of them, inodes included.
         let held: u64 = set.files().map(|f| f.bytes.div_ceil(BLOCK as u64) + 1).sum::<u64>() * BLOCK as u64;
         let interval = match (d.every, target) {
             (Some(n), _) => n as f64,
@@ -227,7 +227,7 @@ impl Steps<'_, '_, '_> {
             {
                 return Ok(());
             }
-            // The last of each interval.
+            // The last file of each interval.
             let at = ((n + 1) as f64 * interval) as usize - 1;
             files.delete(&d.set, numbers[at.min(numbers.len() - 1)])?;
         }

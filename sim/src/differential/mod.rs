@@ -1,15 +1,15 @@
-//! Which component spent how much, if a meter sees only all of them together?
+//! How much energy does each component use, if a meter measures only their sum?
 //!
-//! In differential analysis (Mohan HotStorage'17) somebody measures the same work in runs that differ in the
-//! components that take part: a phone with its screen on; the same writing to memory; writing over the network;
-//! writing to flash. What one run costs more than another is the component's share. Here every run is an equation: its
-//! joules are the sum of what its components spend. Least squares solves all equations at once. With as many runs as
-//! components the answers are the differences themselves; more runs check each other ([`RunFit`]).
+//! Differential analysis (Mohan HotStorage'17) measures the same work in runs with different components: a phone with
+//! its screen on; the same writes to memory; writes over the network; writes to flash. The difference between two runs
+//! is the component's share. Here every run is an equation: its energy is the sum over its components. Least squares
+//! solves all equations together. With as many runs as components, the results are the differences themselves; more
+//! runs check each other ([`RunFit`]).
 //!
-//! A component spends in proportion to the time, the operations or the bytes of a run, or the same in each ([`Per`]).
-//! Bars come from the spread of a run's repeats.
+//! A component's energy is proportional to the time, the operations or the bytes of a run, or constant ([`Per`]). Error
+//! bars come from repeats of a run.
 //!
-//! [`plan`] reads what was measured from a file and from recordings of meters ([`recording`]); [`mod@solve`] knows
+//! [`plan`] reads the measurements from a file and from meter recordings ([`recording`]); [`mod@solve`] depends on
 //! neither.
 
 pub mod plan;
@@ -28,16 +28,16 @@ pub use solve::{Answer, Number, Part, RunFit, Undetermined, solve};
 use recording::RecordingError;
 use trace::TraceError;
 
-/// What a component's energy is in proportion to.
+/// What a component's energy is proportional to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Per {
-    /// The run's time: a power.
+    /// Duration: the price is a power.
     #[default]
     Second,
-    /// Its operations.
+    /// Number of operations.
     Operation,
-    /// Its bytes.
+    /// Number of bytes.
     Byte,
     /// Nothing: the same in every run.
     Run,
@@ -55,30 +55,30 @@ impl Per {
     }
 }
 
-/// Something that spends.
+/// A consumer of energy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Component {
     /// Its name.
     pub name: String,
-    /// What its energy is in proportion to.
+    /// What its energy is proportional to.
     pub per: Per,
 }
 
 /// One measurement of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Repeat {
-    /// Joules of everything.
+    /// Total energy in joules.
     pub joules: f64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// Operations in it.
+    /// Number of operations.
     pub operations: f64,
-    /// Bytes moved in it.
+    /// Bytes moved.
     pub bytes: f64,
 }
 
 impl Repeat {
-    /// How much of what a component's energy is in proportion to.
+    /// The quantity that a component's energy is proportional to.
     pub fn quantity(&self, per: Per) -> f64 {
         match per {
             Per::Second => self.seconds,
@@ -89,20 +89,20 @@ impl Repeat {
     }
 }
 
-/// A run and how it was measured.
+/// A run with its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// Its name.
     pub name: String,
-    /// The components that take part, by their places.
+    /// The active components, by index.
     pub active: Vec<usize>,
-    /// Its measurements, one or more.
+    /// One or more measurements.
     pub repeats: Vec<Repeat>,
-    /// The standard error of a measurement in joules, where it is known and the repeats' spread does not count.
+    /// Standard error of a measurement in joules, if known; it replaces the spread of the repeats.
     pub error: Option<f64>,
 }
 
-/// A plan that cannot be read or answered.
+/// Why a plan cannot be read or solved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -111,33 +111,33 @@ pub enum PlanError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// It is no plan.
+    /// The file is not a valid plan.
     #[error("{from}: {message}")]
     Malformed {
         /// The file.
         from: String,
-        /// What and where.
+        /// The error and its place.
         message: String,
     },
-    /// A recording of it cannot be read.
+    /// A recording cannot be read.
     #[error("run {run:?}: {source}")]
     Trace {
         /// The run.
         run: String,
-        /// Why.
+        /// The reason.
         source: TraceError,
     },
-    /// A recording of it is not of what the plan asks for.
+    /// A recording does not have what the plan needs.
     #[error("run {run:?}: {}: {source}", file.display())]
     Recording {
         /// The run.
         run: String,
         /// The recording.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         source: RecordingError,
     },
 }

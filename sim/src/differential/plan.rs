@@ -1,12 +1,12 @@
-//! What was measured, as a person writes it down.
+//! How is a plan of measurements written?
 //!
-//! TOML. `[[component]]`: `name`, `per` ("second" if not said, "operation", "byte", "run"), `fit` (which column of
-//! `joulefs energy fit` it is: "cpu", "storage", "rest"). `[[run]]`: `name`, `active` (its components), and either
-//! `joules` (a number for each repeat) with `seconds` (one for all or one for each), or `recording` (files, one for
-//! each repeat; a path, or a table of `file`, `from`, `to` in seconds after the first reading, `channel`, `volts`);
-//! `operations`, `bytes`; `joules_error` (the standard error of a measurement, for runs that were not repeated);
-//! for `energy fit` what it asks of a workload. At the top: `title`, `of` (the run that is divided; the last if not
-//! said), `channel` and `volts` for all recordings. Files are beside the plan.
+//! As TOML. `[[component]]`: `name`, `per` ("second" by default, "operation", "byte", "run"), `fit` (its column in
+//! `joulefs energy fit`: "cpu", "storage", "rest"). `[[run]]`: `name`, `active` (its components), and either `joules`
+//! (one number per repeat) with `seconds` (one for all or one per repeat), or `recording` (files, one per repeat; a
+//! path, or a table of `file`, `from`, `to` in seconds after the first reading, `channel`, `volts`); `operations`,
+//! `bytes`; `joules_error` (standard error of a measurement, for runs without repeats); for `energy fit` the requests
+//! of its workload. At the top: `title`, `of` (the run to split; default: the last), `channel` and `volts` for all
+//! recordings. Paths are relative to the plan.
 
 use std::path::{Path, PathBuf};
 
@@ -18,22 +18,22 @@ use trace::power::Readings;
 use trace::read::monsoon::Monsoon;
 use trace::{Input, Kind, Opened, TraceError, open_as};
 
-/// What was measured.
+/// A plan with its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// One line for people.
+    /// Title, one line.
     pub title: String,
-    /// Everything that spends.
+    /// The components.
     pub components: Vec<Component>,
     /// Their columns in `energy fit`.
     pub columns: Vec<Option<FitColumn>>,
     /// The runs.
     pub runs: Vec<Run>,
-    /// What they ask of a device, where that is said.
+    /// Their requests to a device, if given.
     pub workloads: Vec<Option<Workload>>,
-    /// The run that is divided.
+    /// Index of the run to split.
     pub of: usize,
-    /// What recordings held beside readings, by file, for people.
+    /// Other contents of the recordings, by file, as text.
     pub notes: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ struct WrittenPart {
     volts: Option<f64>,
 }
 
-/// One or several.
+/// One or several values.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Many<T> {
@@ -128,7 +128,7 @@ impl<T> Many<T> {
 }
 
 impl Plan {
-    /// Reads a plan and its recordings; `progress` hears which recording is being read, and how many bytes of it were.
+    /// Reads a plan and its recordings; `progress` gets the recording being read, and the number of bytes read.
     pub fn read(path: &Path, progress: impl FnMut(&Path, u64)) -> Result<Self, PlanError> {
         let unreadable = |source| PlanError::Unreadable { path: path.to_owned(), source };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
@@ -136,7 +136,7 @@ impl Plan {
         Self::parse(&text, &path.display().to_string(), beside, progress)
     }
 
-    /// From its text; `from` is named in errors, recordings are looked for in `beside`.
+    /// Parses a plan; errors refer to it as `from`, recordings are relative to `beside`.
     pub fn parse(
         text: &str,
         from: &str,
@@ -222,18 +222,18 @@ impl Plan {
         })
     }
 
-    /// Which component spent how much.
+    /// Computes the energy of each component.
     pub fn solve(&self) -> Result<Answer, Undetermined> {
         solve(&self.components, &self.runs, self.of)
     }
 
-    /// The rows `energy fit` takes: one for each run that says what it asked of a device.
+    /// The rows for `energy fit`: one per run with a workload.
     pub fn rows(&self, answer: &Answer) -> Result<String, FitError> {
         super::rows::rows(&self.columns, &self.workloads, answer)
     }
 }
 
-/// Joules of a repeat, and its seconds if they are said.
+/// Joules of a repeat, and its seconds if given.
 type Measured = (f64, Option<f64>);
 
 fn numbers(joules: &[f64], seconds: &[f64]) -> Result<Vec<Measured>, String> {
@@ -247,7 +247,7 @@ fn numbers(joules: &[f64], seconds: &[f64]) -> Result<Vec<Measured>, String> {
 }
 
 impl Written {
-    /// Joules and seconds of a recording, and what is to be said of it.
+    /// Joules and seconds of a recording, and notes about it.
     fn measured(
         &self,
         run: &str,

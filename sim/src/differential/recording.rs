@@ -1,76 +1,76 @@
-//! How many joules are in a recording of a meter, or in a part of it?
+//! How much energy does a meter recording, or a part of it, contain?
 
 use std::collections::BTreeMap;
 
 use trace::power::{Reading, Readings, Value};
-use trace::{Others, TraceError};
+use trace::{OtherCounts, TraceError};
 
-/// What was spent in a window of a recording.
+/// Energy in a window of a recording.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spent {
     /// Joules.
     pub joules: f64,
     /// The window's length.
     pub seconds: f64,
-    /// What of the recording was no reading.
-    pub others: Others,
+    /// Contents of the recording other than readings.
+    pub others: OtherCounts,
 }
 
-/// Which part of a recording.
+/// Part of a recording.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Window {
-    /// The channels, added up; empty if there is but one.
+    /// The channels to add up; may be empty if there is only one.
     pub channels: Vec<String>,
-    /// Where it begins, in seconds after the first reading.
+    /// Start, in seconds after the first reading.
     pub from: f64,
-    /// Where it ends; with the recording if not said.
+    /// End; `None` for the end of the recording.
     pub to: Option<f64>,
 }
 
-/// A recording that is not of what is asked for.
+/// Why a recording does not fit the request.
 #[derive(Debug, thiserror::Error, PartialEq)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// There are several channels and none was named.
+    /// There are several channels and none was chosen.
     #[error("choose a channel; it has {}", .0.join(", "))]
     WhichChannel(Vec<String>),
-    /// A channel that is not there.
+    /// There is no such channel.
     #[error("no channel {asked:?}: it has {}", known.join(", "))]
     NoChannel {
-        /// What was asked for.
+        /// The channel given.
         asked: String,
-        /// Those there are.
+        /// The channels in the recording.
         known: Vec<String>,
     },
-    /// It ends before the window does.
+    /// The recording ends before the window.
     #[error("it ends {ends:.3} s after its first reading, not after {to:.3} s")]
     TooShort {
         /// The window's end.
         to: f64,
-        /// The recording's.
+        /// The recording's end.
         ends: f64,
     },
-    /// There is no time in it.
+    /// The recording or window has no duration.
     #[error("no duration: it has fewer than two readings, or the window is empty")]
     Empty,
 }
 
-/// How much sooner than its window a recording may end, in seconds.
+/// Tolerated gap between a recording's end and its window's end, in seconds.
 const LATE: f64 = 1e-3;
 
-/// One channel while it is read.
+/// State of a channel.
 struct Channel {
     last: Reading,
-    /// In the window.
+    /// Inside the window.
     joules: f64,
     seconds: f64,
-    /// When its last reading came, in seconds after the recording's first.
+    /// Time of its last reading, in seconds after the recording's first.
     ends: f64,
 }
 
-/// Reads to the end and adds up. Readings stand for the time since the reading before; one that is partly in the
-/// window counts in part. Channels that begin or end a little later than others are taken to go on as they do in the
-/// mean. `progress` is told now and then how many bytes of the file were read.
+/// Reads to the end and adds up. A reading stands for the time since the previous one; if it is only partly inside the
+/// window, it counts in part. Channels that begin or end a little later than others are extended at their mean power.
+/// `progress` gets the number of bytes read so far, at intervals.
 pub fn spent(
     readings: &mut dyn Readings,
     window: &Window,
@@ -93,7 +93,7 @@ pub fn spent(
         let joules = match (reading.value, channel.last.value) {
             (Value::Watts(watts), _) => watts * since,
             (Value::Joules(now), Value::Joules(before)) => now - before,
-            // A counter's first reading after one of power opens it.
+            // The first counter reading after a power reading only sets the counter's start.
             (Value::Joules(_), Value::Watts(_)) => 0.0,
         };
         let from = channel.ends;
@@ -107,11 +107,11 @@ pub fn spent(
         }
         channel.last = reading;
     }
-    let others = readings.others().clone();
+    let others = readings.other_counts().clone();
     let chosen = chosen(&channels, readings.channels(), window);
     Ok(chosen.and_then(|chosen| {
         let ends = chosen.iter().map(|c| c.ends).fold(f64::INFINITY, f64::min);
-        // A meter's last sample is not held against it.
+        // The missing last sample of a meter is tolerated.
         if let Some(to) = window.to.filter(|to| *to > ends + LATE) {
             return Err(RecordingError::TooShort { to, ends });
         }
@@ -124,7 +124,7 @@ pub fn spent(
     }))
 }
 
-/// The channels of a window.
+/// The channels selected by a window.
 fn chosen<'a>(
     channels: &'a BTreeMap<u16, Channel>,
     names: &[String],

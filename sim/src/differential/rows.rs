@@ -1,10 +1,10 @@
-//! Runs as rows of measured workloads, from which prices are fitted.
+//! How do runs become rows of measured workloads, from which prices are fitted?
 
 use serde::{Deserialize, Serialize};
 
 use super::Answer;
 
-/// A column of the rows, in which energies of components are.
+/// A column with energies of components.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FitColumn {
@@ -28,7 +28,7 @@ impl FitColumn {
     }
 }
 
-/// What a run asked of a device. A megabyte is 1,048,576 bytes.
+/// A run's requests to a device. A megabyte is 1,048,576 bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
@@ -36,21 +36,21 @@ pub struct Workload {
     pub mb_read: f64,
     /// Megabytes written.
     pub mb_written: f64,
-    /// Requests that read.
+    /// Read requests.
     pub read_requests: f64,
-    /// Requests that wrote.
+    /// Write requests.
     pub write_requests: f64,
-    /// Pages of the device's map it had to fetch.
+    /// Pages of the device's map that it fetched.
     pub map_accesses: f64,
-    /// Where it was measured.
+    /// Source of the numbers.
     pub source: String,
 }
 
-/// Runs that are no rows.
+/// Why runs give no rows.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError {
-    /// No component is one of a row's columns, or no run says what it asked of a device.
+    /// No component has a column, or no run has a workload.
     #[error("no rows: components need fit = \"cpu\", \"storage\" or \"rest\", and runs a [run.workload]")]
     None,
     /// A row's energies must be above 0.
@@ -60,12 +60,12 @@ pub enum FitError {
         run: String,
         /// The column.
         column: &'static str,
-        /// What it came to.
+        /// The energy.
         joules: f64,
     },
 }
 
-/// CSV of the runs that say what they asked of a device; energies in millijoules.
+/// CSV of the runs with a workload; energies in millijoules.
 pub(super) fn rows(
     columns: &[Option<FitColumn>],
     workloads: &[Option<Workload>],
@@ -97,12 +97,12 @@ pub(super) fn rows(
     if some { Ok(out) } else { Err(FitError::None) }
 }
 
-/// Joules to the microjoule: no meter shows less, and what is below comes of computing.
+/// Rounds joules to the microjoule: no meter is more precise, and the rest is rounding noise.
 fn measured(joules: f64) -> f64 {
     (joules * 1e6).round() / 1e6
 }
 
-/// A field of CSV, in quotes where that is needed.
+/// A CSV field, quoted if necessary.
 fn cell(text: &str) -> String {
     let quoted = text.contains([',', '"', '\n', '\r']) || text.starts_with('#') || text.trim() != text;
     if quoted { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }

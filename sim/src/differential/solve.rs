@@ -1,4 +1,4 @@
-//! The equations and their answer.
+//! How are the equations solved?
 
 use nalgebra::{DMatrix, DVector};
 use serde::Serialize;
@@ -6,42 +6,42 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::{Component, Per, Run};
 
-/// A number with the half width of its 95 % interval, where that is known.
+/// A number with the half width of its 95 % confidence interval, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Number {
     /// The number.
     pub value: f64,
-    /// It is less than so far off, in 95 of 100 cases. Not known if a run it depends on was measured once only.
+    /// Half width of the interval; unknown if a run it depends on was measured only once.
     pub bar: Option<f64>,
 }
 
-/// What a component spends.
+/// Energy of a component.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
     /// Its name.
     pub name: String,
-    /// What its energy is in proportion to.
+    /// What its energy is proportional to.
     pub per: Per,
-    /// How much for each of that.
+    /// Energy per unit of that quantity.
     pub price: Number,
-    /// Joules in the run that is divided.
+    /// Joules in the run that is split.
     pub joules: Number,
-    /// The share of that run's energy, in percent of what all components spend in it.
+    /// Share of that run's energy, in percent of the sum over all components.
     pub percent: Number,
 }
 
-/// A run beside what the components add up to.
+/// A run compared to the sum of its components.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunFit {
     /// Its name.
     pub name: String,
-    /// How often it was measured.
+    /// Number of measurements.
     pub repeats: usize,
-    /// Joules, the mean of its repeats.
+    /// Joules, mean of the repeats.
     pub measured: Number,
-    /// The sum of what its components spend.
+    /// Sum over its components.
     pub computed: f64,
-    /// Each component's joules in it, in their order; 0 if it takes no part.
+    /// Joules of each component, in order; 0 if inactive.
     pub parts: Vec<f64>,
 }
 
@@ -51,19 +51,19 @@ impl RunFit {
         self.measured.value - self.computed
     }
 
-    /// True if that is more than the spread of the repeats explains: the component's share of the work is not the
-    /// same in all runs, or one is missing.
+    /// True if the residual exceeds the spread of the repeats: a component's share of the work differs between runs, or
+    /// a component is missing.
     pub fn is_contradicted(&self) -> bool {
         self.measured.bar.is_some_and(|bar| self.residual().abs() > bar + 1e-9 * self.measured.value.abs())
     }
 }
 
-/// Components, as the runs tell them.
+/// The components' energies that fit the runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// The run whose energy is divided.
+    /// The run that is split.
     pub of: String,
-    /// What its components spend together, in joules.
+    /// Energy of its components together, in joules.
     pub total: Number,
     /// Each component.
     pub parts: Vec<Part>,
@@ -71,31 +71,31 @@ pub struct Answer {
     pub runs: Vec<RunFit>,
 }
 
-/// Runs that leave the components' energies open.
+/// Why the runs do not determine the components' energies.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Undetermined {
-    /// Some components could be anything.
+    /// Some components are undetermined.
     #[error(
         "the runs do not determine {}: add a run that separates it from the other components, or has it in another \
          proportion", .0.join(" and ")
     )]
     Components(Vec<String>),
-    /// No number.
+    /// A measurement is not a valid number.
     #[error("run {0:?} is not measured by finite numbers, of at least 0 for time, operations and bytes")]
     NoNumber(String),
-    /// All of them together spend nothing, which has no shares.
+    /// The sum of the components is not positive, so there are no shares.
     #[error("run {0:?}: its components add up to {1} J, which cannot be divided into shares")]
     Nothing(String, String),
-    /// There is nothing to answer.
+    /// The input is empty.
     #[error("no components, no runs, or a run without measurements or with unknown components")]
     Empty,
 }
 
-/// Eigenvalues below this part of the largest are none: the components' ratio could be anything.
+/// Eigenvalues below this part of the largest count as zero: the components' ratio is undetermined.
 const SINGULAR: f64 = 1e-10;
 
-/// What the spread of a run's repeats says of their mean.
+/// Uncertainty of the mean of a run's repeats.
 #[derive(Clone, Copy)]
 struct Spread {
     variance: f64,
@@ -103,11 +103,11 @@ struct Spread {
     freedom: f64,
 }
 
-/// Divides the energy of run number `of` among its components.
+/// Splits the energy of run number `of` among its components.
 ///
-/// Runs are weighted by their repeats and inversely by their energy: a percent weighs the same in each, as is
-/// usual for meters. With as many runs as components weights do not matter. Bars are Student's t with the degrees
-/// of freedom of Welch and Satterthwaite, since runs differ in their spread.
+/// Runs are weighted by their repeats and inversely by their energy: a relative error weighs the same in each, as is
+/// usual for meters. With as many runs as components, weights do not matter. Bars use Student's t with the degrees of
+/// freedom of Welch and Satterthwaite, since runs differ in their spread.
 pub fn solve(components: &[Component], runs: &[Run], of: usize) -> Result<Answer, Undetermined> {
     let (rows, columns) = (runs.len(), components.len());
     let whole = |r: &Run| !r.repeats.is_empty() && r.active.iter().all(|c| *c < columns);
@@ -132,7 +132,7 @@ pub fn solve(components: &[Component], runs: &[Run], of: usize) -> Result<Answer
     let spreads: Vec<Option<Spread>> = runs.iter().map(|r| spread(r, components, &prices)).collect();
 
     let number = |value: f64, slope: &DVector<f64>| Number { value, bar: bar(slope, &spreads) };
-    // What each component spends in the run that is divided depends on the runs' energies like this.
+    // Derivatives of each component's energy, in the run that is split, by the runs' energies.
     let joules: Vec<f64> = (0..columns).map(|c| prices[c] * quantities[(of, c)]).collect();
     let slopes: Vec<DVector<f64>> = (0..columns).map(|c| solution.row(c).transpose() * quantities[(of, c)]).collect();
     let total: f64 = joules.iter().sum();
@@ -178,7 +178,7 @@ fn active(run: &Run, component: usize, quantity: f64) -> f64 {
     if run.active.contains(&component) { quantity } else { 0.0 }
 }
 
-/// The matrix that makes prices of energies: the weighted pseudo-inverse.
+/// The matrix that maps energies to prices: the weighted pseudo-inverse.
 fn inverse(
     components: &[Component],
     runs: &[Run],
@@ -198,7 +198,7 @@ fn inverse(
     if !missing.is_empty() {
         return Err(Undetermined::Components(missing));
     }
-    // Columns of length 1, whatever the units of their prices.
+    // Normalize the columns, so that the units of prices do not matter.
     let scale = DMatrix::from_diagonal(&DVector::from_fn(components.len(), |c, _| 1.0 / weighted.column(c).norm()));
     let scaled = weighted * &scale;
     let eigen = scaled.tr_mul(&scaled).symmetric_eigen();
@@ -218,7 +218,7 @@ fn inverse(
     Ok(&scale * normal * scaled.transpose() * weights)
 }
 
-/// How far the mean of a run's repeats may be off; what their own times, operations and bytes explain is no spread.
+/// Uncertainty of the mean of a run's repeats, without what differences in time, operations and bytes explain.
 fn spread(run: &Run, components: &[Component], prices: &DVector<f64>) -> Option<Spread> {
     let count = run.repeats.len() as f64;
     if let Some(error) = run.error {
@@ -236,7 +236,7 @@ fn spread(run: &Run, components: &[Component], prices: &DVector<f64>) -> Option<
     Some(Spread { variance: squares / (count - 1.0) / count, freedom: count - 1.0 })
 }
 
-/// The half width of the 95 % interval of what depends on the runs' energies with these slopes.
+/// Half width of the 95 % confidence interval of a value with these derivatives by the runs' energies.
 fn bar(slope: &DVector<f64>, spreads: &[Option<Spread>]) -> Option<f64> {
     let smallest = 1e-9 * slope.amax();
     let (mut variance, mut fourth) = (0.0, 0.0);
@@ -253,7 +253,7 @@ fn bar(slope: &DVector<f64>, spreads: &[Option<Spread>]) -> Option<f64> {
         return Some(0.0);
     }
     let freedom = if fourth > 0.0 { variance * variance / fourth } else { f64::INFINITY };
-    // Beyond this Student's distribution is the normal one.
+    // Beyond this, Student's distribution equals the normal one.
     let quantile = match StudentsT::new(0.0, 1.0, freedom) {
         Ok(t) if freedom < 1e6 => t.inverse_cdf(0.975),
         _ => 1.959_963_984_540_054,

@@ -1,8 +1,8 @@
-//! A flame graph as a picture: everything on top, below each frame what it is made of, as wide as it costs.
+//! How is a flame graph drawn? The total is on top, and below each frame its parts, as wide as their cost.
 //!
-//! The picture is SVG whose widths are percents, so that it fits any page without a script; what is cut off stands in the
-//! titles. A volume has more files than a picture has pixels: of a [`Node`] tree those that cost little are one frame
-//! `<N others>` of their directory. Only pictures leave names out, and no joule.
+//! The picture is SVG with widths in percent, so it fits any page without a script; titles hold the full text of
+//! cut-off names. A volume has more files than a picture has pixels: in a [`Node`] tree the cheap ones are merged into
+//! one frame `<N others>` of their directory. Only pictures leave out names, and they leave out no energy.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -12,25 +12,25 @@ use maud::{Markup, html};
 
 use super::{Amounts, Flame, Place};
 
-/// What a frame is.
+/// Type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// What holds others: everything, a directory, a run of several.
+    /// Contains others: the total, a directory, one run of several.
     Outer,
     /// A file or a process.
     Place,
-    /// What stands for no name.
+    /// Something without a name.
     Special,
-    /// What it was spent for.
+    /// A cause.
     Cause,
-    /// What spent it.
+    /// A component.
     Component(Component),
-    /// What that did.
+    /// A part of a component's work.
     Part(Component),
 }
 
 impl Kind {
-    /// Its class in a page.
+    /// Its CSS class.
     pub fn class(self) -> &'static str {
         match self {
             Kind::Outer => "outer",
@@ -49,20 +49,20 @@ impl Kind {
     }
 }
 
-/// A frame with what it is made of, those that cost most first, `<N others>` last.
+/// A frame with its parts, the most expensive first, `<N others>` last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// What it shows.
+    /// Text.
     pub text: String,
-    /// What it is.
+    /// Type.
     pub kind: Kind,
-    /// What it cost: as much as all below it.
+    /// Energy: the sum of its parts.
     pub energy: Energy,
-    /// What it is made of.
+    /// Parts.
     pub below: Vec<Node>,
 }
 
-/// While frames are put together: by kind and text.
+/// A tree under construction, keyed by type and text.
 #[derive(Default)]
 struct Growing {
     energy: Energy,
@@ -90,8 +90,8 @@ fn is_others(node: &Node) -> bool {
     node.kind == Kind::Special && node.text.ends_with(" others>")
 }
 
-/// The frames of a flame graph, of at most `most` places one by one, the costliest. The others are added up in the innermost
-/// directory that leads to one of those.
+/// The frames of a flame graph. The `most` most expensive places are shown individually; the others are added up in the
+/// innermost directory that contains one of those.
 pub fn tree(flame: &Flame, name: &str, most: usize) -> Node {
     let mut order: Vec<(&Place, &Amounts)> = flame.places.iter().collect();
     order.sort_by_key(|(_, amounts)| Reverse(amounts.total()));
@@ -127,7 +127,7 @@ fn above(place: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(place.rsplit_once(';').map(|(up, _)| up), |at| at.rsplit_once(';').map(|(up, _)| up))
 }
 
-/// What the `n`th frame of a stack is, of which the first `frames` are a place.
+/// The type of the `n`th frame of a stack whose first `frames` frames are a place.
 fn kind(n: usize, frames: usize, stack: &[&str]) -> Kind {
     let component = || Component::ALL.into_iter().find(|c| stack.get(frames + 1) == Some(&c.text()));
     match n.checked_sub(frames) {
@@ -142,11 +142,10 @@ fn kind(n: usize, frames: usize, stack: &[&str]) -> Kind {
 
 /// Pixels of a frame's height.
 pub const ROW: usize = 22;
-/// Percent of the width that a frame has at least to be drawn where nobody can come closer.
+/// Least width of a drawn frame, in percent, if the picture cannot be zoomed.
 const NARROWEST: f64 = 0.1;
 
-/// How the picture looks; it stands for itself in any page, light or dark. The class `icicle-colours` has its colours by name,
-/// for a legend.
+/// Styles for the picture in any page, light or dark. The class `icicle-colours` has its colours by name, for a legend.
 pub const STYLE: &str = "
 .icicle { display: block; width: 100%; max-width: none; margin: .5rem 0; font: 12px system-ui, sans-serif }
 .icicle, .icicle-colours {
@@ -159,7 +158,7 @@ pub const STYLE: &str = "
   --cause: #6b5214; --cpu: #563a73; --dram: #1f5f56; --storage: #2f5a22; --board: #733c2b } }
 ";
 
-/// The picture of a tree.
+/// Draws a tree.
 pub fn svg(root: &Node) -> Markup {
     let mut frames = Vec::new();
     let deepest = lay(root, 0, 0.0, 100.0, &mut frames);
@@ -170,7 +169,7 @@ pub fn svg(root: &Node) -> Markup {
                 svg class=(node.kind.class()) x=(percent(*x)) y=(row * ROW) width=(percent(*width)) height=(ROW - 1) {
                     title { (node.text) ": " (node.energy) ", " (share(node.energy.0 as f64 / all)) " of all" }
                     rect width="100%" height="100%" {}
-                    // Where not even a letter fits there is no text.
+                    // No text if not even a letter fits.
                     @if *width >= 1.0 { text x="3" y="15" { (node.text) } }
                 }
             }
@@ -182,14 +181,14 @@ fn percent(x: f64) -> String {
     format!("{x:.4}%")
 }
 
-/// A part of all, for people.
+/// A share as text.
 pub fn share(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
-/// Places the frames that are wide enough; returns the lowest row that has one.
+/// Lays out the frames that are wide enough; returns the lowest row used.
 fn lay<'a>(node: &'a Node, row: usize, x: f64, width: f64, out: &mut Vec<(&'a Node, usize, f64, f64)>) -> usize {
-    // A hair of the page between two frames.
+    // A narrow gap between two frames.
     out.push((node, row, x, (width - 0.05).max(width / 2.0)));
     let (mut at, mut deepest) = (x, row);
     for below in &node.below {
@@ -214,7 +213,7 @@ mod tests {
         for n in 0..files {
             let place = Place::path(format!("/d{}/f{n}", n % 7).as_bytes(), "", false);
             let sums = [("user data".into(), Part::Link, Energy(1 + n)), ("nodes".into(), Part::Board, Energy(n))];
-            let one = Flame::of_sums(place, Depth::Components, sums);
+            let one = Flame::from_sums(place, Depth::Components, sums);
             let numbers: Vec<u16> = one.causes.iter().map(|c| out.number(c.clone())).collect();
             for (place, amounts) in one.places {
                 let renumbered = amounts.0.into_iter().map(|((c, p), e)| ((numbers[usize::from(c)], p), e));
@@ -257,7 +256,7 @@ mod tests {
     #[test]
     fn a_name_in_a_picture_stays_a_name() {
         let place = Place::named(b"</text><script>alert(1)</script>");
-        let flame = Flame::of_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
+        let flame = Flame::from_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
         let text = svg(&tree(&flame, "all", 10)).into_string();
         assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"), "{text}");
     }

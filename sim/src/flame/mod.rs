@@ -1,14 +1,14 @@
-//! Where did the joules go: into which directory, which file, for what, by which component?
+//! Where was the energy spent: in which directory and file, for which cause, by which component?
 //!
-//! A [`Flame`] is a ledger with names: every amount under a stack of frames, the directories of a path, the file, the cause,
-//! the component. [`folded`] and [`speedscope`] write it for programs of others, [`icicle`] draws it. Each keeps every
-//! picojoule. [`phase`] makes one of what an experiment's result keeps.
+//! A [`Flame`] is a ledger with names: each amount has a stack of frames, namely the directories of a path, the file,
+//! the cause and the component. [`folded`] and [`speedscope`] write it for other programs, [`icicle`] draws it. None of
+//! them loses a picojoule. [`phase`] builds one from an experiment's result.
 //!
-//! A frame's text means one thing. What stands for no name begins with `<`; in a name, a first `<`, a `\`, a `;` and bytes
-//! that are no text or would move a cursor are written as `\xNN` ([`escaped`]). So a file's name can neither end a line or a
-//! frame nor be taken for something else, and its bytes can be had back.
+//! A frame's text is unambiguous. Frames without a name begin with `<`. In names, a first `<`, `\`, `;` and bytes that
+//! are not text or would move a cursor are written as `\xNN` ([`escaped`]). So a file name can neither end a line or a
+//! frame nor be mistaken for something else, and its bytes can be restored.
 //!
-//! Left out: who knows the names of inodes and processes, which the caller does.
+//! Left out: mapping inodes and processes to names, which is up to the caller.
 
 pub mod folded;
 pub mod icicle;
@@ -20,23 +20,23 @@ use std::fmt::Write;
 
 use device::energy::{Component, Energy, Ledger, Operation, Part, Purpose};
 
-/// Frames of a stack above the cause, in the form of folded text: escaped, parted by `;`.
+/// The frames of a stack above the cause, as folded text: escaped, separated by `;`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(String);
 
 impl Place {
-    /// A place of one frame for what has no name; `text` is ours, like `<waiting>`.
-    pub fn of(text: &str) -> Self {
+    /// A place with one frame without a name; `text` is a constant like `<waiting>`.
+    pub fn unnamed(text: &str) -> Self {
         Place(text.replace(';', ","))
     }
 
-    /// A place of one frame with a name of somebody's.
+    /// A place with one frame for a foreign name.
     pub fn named(name: &[u8]) -> Self {
         Place(escaped(name))
     }
 
-    /// Where a path from the root leads, of names parted by `/`. `last` stands before its last name, and a directory is not
-    /// among its own entries: what was spent on itself is below it, as `<directory>`.
+    /// The place of a path from the root, with names separated by `/`. `last` is put before its last name. A
+    /// directory's own costs are below it, as `<directory>`.
     pub fn path(path: &[u8], last: &str, is_directory: bool) -> Self {
         let mut out = String::from("/");
         let mut names = path.split(|b| *b == b'/').filter(|name| !name.is_empty()).peekable();
@@ -58,12 +58,12 @@ impl Place {
     }
 }
 
-/// A name as a frame shows it.
+/// Escapes a name for a frame.
 pub fn escaped(name: &[u8]) -> String {
     let mut out = String::with_capacity(name.len());
     let bytes = |out: &mut String, bytes: &[u8]| {
         for b in bytes {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(out, "\\x{b:02x}");
         }
     };
@@ -73,7 +73,7 @@ pub fn escaped(name: &[u8]) -> String {
             match c {
                 '<' if first => bytes(&mut out, b"<"),
                 '\\' | ';' => bytes(&mut out, &[c as u8]),
-                // Controls, marks that turn the direction of writing, ends of lines, and what no XML may hold.
+                // Control characters, changes of writing direction, line ends, and characters invalid in XML.
                 c if c.is_control()
                     || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
                     || matches!(c, '\u{fffe}' | '\u{ffff}') =>
@@ -88,27 +88,27 @@ pub fn escaped(name: &[u8]) -> String {
     out
 }
 
-/// How far stacks go down.
+/// Depth of the stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Depth {
-    /// To CPU, DRAM, storage and board.
+    /// Down to CPU, DRAM, storage and board.
     #[default]
     Components,
-    /// To what they did: bytes over the link, flash programs, the device's own cleaning.
+    /// Down to their work: bytes over the link, flash programs, the device's own cleaning.
     Parts,
 }
 
-/// What is known of the numbers in a ledger.
+/// Names for the numbers in a ledger.
 pub struct Words<'a> {
-    /// What an owner stands for. Several may have one place, and are then one.
+    /// Place of an owner. Owners with the same place are merged.
     pub place: &'a mut dyn FnMut(u64) -> Place,
-    /// What stands for owner 0 where it is not time without requests.
+    /// Name of owner 0, except for time without requests.
     pub nobody: &'a str,
-    /// What a cause means.
+    /// Name of a cause.
     pub cause: &'a dyn Fn(u8) -> String,
 }
 
-/// What was spent at a place, by the number of a cause's text and by part, in this order. A list: a volume may have a million
+/// Energy at a place, by cause (index of its text) and part, in this order. A list, because a volume may have a million
 /// places, each with a dozen amounts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Amounts(Vec<((u16, Part), Energy)>);
@@ -141,11 +141,11 @@ pub struct Flame {
 pub const WAITING: &str = "<waiting>";
 
 impl Flame {
-    /// A ledger with names.
-    pub fn of(ledger: &Ledger, depth: Depth, words: Words<'_>) -> Self {
+    /// Builds a flame graph from a ledger and names.
+    pub fn from_ledger(ledger: &Ledger, depth: Depth, words: Words<'_>) -> Self {
         let Words { place, nobody, cause } = words;
         let mut purposes: Vec<Purpose> = ledger.purposes().collect();
-        // By owner, so that each is looked up once.
+        // By owner, so that each is looked up only once.
         purposes.sort_unstable();
         let mut out = Flame { depth, ..Flame::default() };
         let mut causes = [None; 256];
@@ -163,15 +163,15 @@ impl Flame {
             if whose.0.is_empty() && waiting.0.is_empty() {
                 continue;
             }
-            let named = if owner == 0 { Place::of(nobody) } else { place(owner) };
+            let named = if owner == 0 { Place::unnamed(nobody) } else { place(owner) };
             out.add(named, whose);
-            out.add(Place::of(WAITING), waiting);
+            out.add(Place::unnamed(WAITING), waiting);
         }
         out
     }
 
-    /// What was spent by cause and part alone, at one place.
-    pub fn of_sums(place: Place, depth: Depth, sums: impl IntoIterator<Item = (String, Part, Energy)>) -> Self {
+    /// Builds a flame graph of one place, from energy by cause and part.
+    pub fn from_sums(place: Place, depth: Depth, sums: impl IntoIterator<Item = (String, Part, Energy)>) -> Self {
         let mut out = Flame { depth, ..Flame::default() };
         let mut amounts = Amounts::default();
         for (cause, part, energy) in sums {
@@ -181,14 +181,14 @@ impl Flame {
         out
     }
 
-    /// The number of a cause's text.
+    /// The index of a cause's text.
     fn number(&mut self, cause: String) -> u16 {
         let known = self.causes.iter().position(|known| *known == cause);
         let number = known.unwrap_or_else(|| {
             self.causes.push(cause);
             self.causes.len() - 1
         });
-        // A ledger has 256 causes, and few ledgers are put beside each other.
+        // A ledger has at most 256 causes, and few ledgers are combined.
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
@@ -204,7 +204,7 @@ impl Flame {
         }
     }
 
-    /// Takes in another one below a frame of its own: a run, or a disk, of several.
+    /// Adds another flame graph below its own frame: one run, or one disk, of several.
     pub fn add_below(&mut self, frame: &str, other: &Flame) {
         self.depth = other.depth;
         let numbers: Vec<u16> = other.causes.iter().map(|cause| self.number(cause.clone())).collect();
@@ -222,13 +222,13 @@ impl Flame {
         self.places.values().map(Amounts::total).sum()
     }
 
-    /// What a component spent.
+    /// Energy of a component.
     pub fn component(&self, component: Component) -> Energy {
         let amounts = self.places.values().flat_map(|amounts| &amounts.0);
         amounts.filter(|((_, part), _)| part.component() == component).map(|(_, energy)| *energy).sum()
     }
 
-    /// The places, each with what was spent there, those that cost most first.
+    /// The places with their energy, the most expensive first.
     pub fn places(&self) -> Vec<(String, Energy)> {
         let mut all: Vec<(String, Energy)> =
             self.places.iter().map(|(place, amounts)| (place.0.clone(), amounts.total())).collect();
@@ -236,12 +236,12 @@ impl Flame {
         all
     }
 
-    /// Every stack, from the outermost frame to the innermost, with its picojoules. No two are equal.
+    /// Every stack, from the outermost frame to the innermost, with its picojoules. All are distinct.
     pub fn stacks(&self) -> impl Iterator<Item = (Vec<&str>, Energy)> {
         self.places.iter().flat_map(move |(place, amounts)| self.below(place, amounts))
     }
 
-    /// The stacks of a place, by text of cause and in order of components.
+    /// The stacks of a place, by cause text and in order of components.
     fn below<'a>(&'a self, place: &'a Place, amounts: &'a Amounts) -> impl Iterator<Item = (Vec<&'a str>, Energy)> {
         let mut lines: BTreeMap<(&str, Component, Option<Part>), Energy> = BTreeMap::new();
         for ((cause, part), energy) in &amounts.0 {
@@ -259,7 +259,7 @@ impl Flame {
 mod tests {
     use super::*;
 
-    /// The bytes that [`escaped`] made a text of.
+    /// Undoes [`escaped`].
     fn back(text: &str) -> Vec<u8> {
         let (mut out, mut rest) = (Vec::new(), text.as_bytes());
         while let Some((first, after)) = rest.split_first() {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_become_frames_and_what_is_no_name_cannot_be_one() {
+    fn paths_become_frames_and_special_frames_cannot_be_names() {
         let path = |p: &[u8], last, dir| Place::path(p, last, dir).0;
         assert_eq!(path(b"/a/b;c/d", "", false), "/;a;b\\x3bc;d");
         assert_eq!(path(b"/", "", true), "/;<directory>");

@@ -1,23 +1,23 @@
-//! Where did the joules of a phase of an experiment go?
+//! How did a phase of an experiment spend its energy, as a flame graph?
 //!
-//! A result keeps what was spent by inode, cause and part of the inodes that cost most, and their paths where they are known.
-//! Of a result that does not (a recording of a device, whose owners are not ours) the graph begins with the cause.
+//! For the most expensive inodes, a result has energy by inode, cause and part, and known paths. If it has none (a
+//! recording of a device, whose owners are foreign), the graph begins with the cause.
 
 use std::collections::BTreeMap;
 
 use super::{Amounts, Depth, Flame, Place};
 use crate::result::{DELETED, Phase};
 
-/// What stands for owner 0 of a phase.
+/// Frame for owner 0 of a phase.
 pub const REST: &str = "<no file, waiting, and files that are not named>";
-/// What stands for everything where owners are not known.
+/// Frame for everything if owners are unknown.
 pub const ALL: &str = "<all>";
 
-/// A phase as a flame graph. Its total is the phase's.
+/// Builds the flame graph of a phase. The totals are equal.
 pub fn flame(phase: &Phase) -> Flame {
     if phase.owned.is_empty() {
         let sums = phase.spent.iter().map(|s| (phase.cause_text(s.cause).to_owned(), s.part, s.energy));
-        return Flame::of_sums(Place::of(ALL), Depth::Components, sums);
+        return Flame::from_sums(Place::unnamed(ALL), Depth::Components, sums);
     }
     let mut out = Flame::default();
     let mut by_owner: BTreeMap<u64, Amounts> = BTreeMap::new();
@@ -33,14 +33,14 @@ pub fn flame(phase: &Phase) -> Flame {
 
 fn place(phase: &Phase, owner: u64) -> Place {
     match phase.files.get(&owner).map(String::as_str) {
-        _ if owner == 0 => Place::of(REST),
-        None => Place::of(&format!("<inode {owner}>")),
-        Some(DELETED) => Place::of(&format!("<deleted inode {owner}>")),
+        _ if owner == 0 => Place::unnamed(REST),
+        None => Place::unnamed(&format!("<inode {owner}>")),
+        Some(DELETED) => Place::unnamed(&format!("<deleted inode {owner}>")),
         Some(path) => Place::path(path.as_bytes(), "", is_above(phase, path)),
     }
 }
 
-/// True if another of the phase's files lies below it. Of a directory without one the result does not say that it is one.
+/// True if another of the phase's files lies below this path. The result does not mark directories as such.
 fn is_above(phase: &Phase, path: &str) -> bool {
     phase.files.values().any(|other| other.strip_prefix(path).is_some_and(|rest| rest.starts_with('/')))
 }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::result::Raw;
 
-    /// A phase in which many inodes wrote, each more than the one before, for three causes.
+    /// A phase in which many inodes wrote, each more than the previous, for three causes.
     fn phase(inodes: u64) -> Phase {
         let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
         for owner in 0..inodes {

@@ -1,8 +1,9 @@
-//! The file format of speedscope: frames once, and for each profile stacks of their numbers with weights.
+//! How is a flame graph written for speedscope? Frames are listed once; each profile has stacks of frame indices with
+//! weights.
 //!
-//! The format is described by its own schema (<https://www.speedscope.app/file-format-schema.json>). It knows no unit of energy:
-//! weights are picojoules of the unit `none`. They are whole numbers here; speedscope itself keeps 53 bits of them, which is
-//! exact up to 9 kJ.
+//! The schema describes the format (<https://www.speedscope.app/file-format-schema.json>). It has no energy unit:
+//! weights are picojoules with the unit `none`. They are integers here; speedscope keeps 53 bits, which is exact up to
+//! 9 kJ.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -11,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::Flame;
 
-/// Writes profiles, each with its name, as one file. They are written stack by stack, since there may be millions.
+/// Writes named profiles into one file. They are streamed stack by stack, since there may be millions.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(name: &str, profiles: &[(String, &Flame)], out: &mut dyn Write) -> io::Result<()> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut frames: Vec<&str> = Vec::new();
@@ -51,7 +52,7 @@ pub fn write(name: &str, profiles: &[(String, &Flame)], out: &mut dyn Write) -> 
     writeln!(out, "]}}")
 }
 
-/// Values with commas between them.
+/// Writes values separated by commas.
 fn comma(out: &mut dyn Write, values: impl Iterator<Item = String>) -> io::Result<()> {
     for (n, value) in values.enumerate() {
         write!(out, "{}{value}", if n > 0 { "," } else { "" })?;

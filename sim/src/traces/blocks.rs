@@ -1,4 +1,4 @@
-//! Recorded requests on a simulated device.
+//! What do recorded requests cost on a simulated device?
 
 use std::sync::Arc;
 
@@ -13,43 +13,43 @@ use trace::requests::Requests;
 
 use super::{ReplayError, Run, Speed, Stack, since};
 
-/// On which device.
+/// Which device to replay, and on which one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// The recorded device whose requests are made; without, the busiest of those that pass nothing on to others.
+    /// The recorded device to replay; default: the busiest of those that pass nothing on to other devices.
     pub of: Option<DeviceId>,
-    /// Blocks of the simulated device; without, as many as the recording needs, in whole gibibytes.
+    /// Blocks of the simulated device; default: as many as the recording needs, in whole gibibytes.
     pub blocks: Option<u64>,
-    /// The device holds data everywhere at the beginning, not only where it is read.
+    /// Whether the device initially holds data everywhere, not only where it is read.
     pub full: bool,
     /// How time passes.
     pub speed: Speed,
 }
 
-/// What a recording needs, before anything is done.
+/// What a recording needs before the replay.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The recorded device.
     pub of: DeviceId,
     /// Blocks of the simulated one.
     pub blocks: u64,
-    /// Where it holds data at the beginning.
+    /// Where it initially holds data.
     pub held: Vec<(Lba, u64)>,
     /// Requests to the recorded device.
     pub requests: u64,
-    /// The device of each recording that is made before.
+    /// The devices of the recordings to replay first.
     pub before: Vec<DeviceId>,
 }
 
-/// What a recording asks of a device: the one that is named, or the busiest. `progress` is told now and then how many bytes
-/// of the file were read.
+/// The requests of a recording to one device: the one given, or the busiest. `progress` receives the number of bytes
+/// read so far, at intervals.
 fn asked(
     of: Option<DeviceId>,
     requests: &mut Requests,
     progress: impl FnMut(u64),
 ) -> Result<(DeviceId, Extent), ReplayError> {
     let path = requests.events().format();
-    // What is damaged is replayed up to there, and needs no more.
+    // A damaged recording is replayed up to the damage, and needs no more.
     let (mut all, _) = extent::scan(requests, progress);
     let known: Vec<String> = all.keys().map(ToString::to_string).collect();
     let left_out = requests.left_out();
@@ -61,12 +61,12 @@ fn asked(
 }
 
 impl Options {
-    /// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
+    /// Reads a recording to its end. `progress` receives the number of bytes read so far, at intervals.
     pub fn plan(&self, requests: Requests, progress: impl FnMut(u64)) -> Result<Plan, ReplayError> {
         self.plan_behind(Vec::new(), requests, progress)
     }
 
-    /// The same of one whose requests are made behind those of others, on the same device.
+    /// The same for a recording that is replayed after others on the same device.
     pub fn plan_behind(
         &self,
         before: Vec<Requests>,
@@ -94,28 +94,27 @@ impl Options {
     }
 }
 
-/// Makes the requests of a recording that was planned for. `told` gets each when its end is known, with the
-/// meter, and `progress` is told now and then how many bytes of the file
-/// were read.
+/// Replays a planned recording. `each` receives each request when its end is known, with the meter; `progress` the
+/// number of bytes read so far, at intervals.
 pub fn run(
     requests: &mut Requests,
     profile: &Profile,
     plan: &Plan,
     speed: Speed,
     how: How,
-    told: impl FnMut(&Made, &Names, &Meter),
+    each: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
-    run_behind(&mut [], requests, (profile, plan, speed), how, told, progress)
+    run_behind(&mut [], requests, (profile, plan, speed), how, each, progress)
 }
 
-/// The same behind those of others, which are made in their order and are on no account.
+/// The same after other recordings, which are replayed first, in order, without being counted.
 pub fn run_behind(
     before: &mut [Requests],
     requests: &mut Requests,
     (profile, plan, speed): (&Profile, &Plan, Speed),
     how: How,
-    mut told: impl FnMut(&Made, &Names, &Meter),
+    mut each: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(plan.blocks)), &plan.held, speed)?;
@@ -130,8 +129,8 @@ pub fn run_behind(
     }
     let from = stack.now();
     let meter = stack.device.meter();
-    let told = |made: &Made, names: &Names| told(made, names, meter);
-    let (done, whole) = replay(requests, plan.of, &*stack.device, how, told, progress);
+    let each = |made: &Made, names: &Names| each(made, names, meter);
+    let (done, whole) = replay(requests, plan.of, &*stack.device, how, each, progress);
     Ok(Run {
         done,
         ledger: stack.device.ledger(),

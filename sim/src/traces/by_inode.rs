@@ -1,17 +1,17 @@
-//! Calls of our own recordings, by inode, made again.
+//! How are the calls of JouleFS recordings, by inode, replayed?
 //!
-//! Every call is made that had been made, one after the other in the order in which they had returned, those that had
-//! failed too; on files that the recording has if it has contents.
+//! All calls are replayed, including failed ones, one after the other in the order of their returns; on recorded files
+//! if the recording has contents.
 //!
-//! * *When.* As recorded; or in a closed loop ([`How::thinks`]): a recording does not tell which thread called, but a
-//!   program that waited for a call had not come with its next before it was done. So a call comes as long after the end of
-//!   the last call that had ended before it as it did then. A single program's calls come as it would make them; calls of
-//!   several programs may wait for each other that would not have.
-//! * *A part.* What comes before the part is made as well, at its times, so that the part finds what it found; it counts
-//!   for nothing. What comes after the part is not made.
-//! * *Background work* is done when it was done then, or when the volume asks for it ([`How::own_background`]).
+//! * *Times.* As recorded, or in a closed loop ([`How::thinks`]). A recording does not show which thread made a call,
+//!   but a program that waited for a call cannot have made its next one before. So the replay keeps the time between a
+//!   call and the last one that had ended before it. For a single program this is exact; calls of several programs may
+//!   wait for each other although they did not.
+//! * *A part.* Calls before the part are replayed at their times too, so that the part finds the right state, but are
+//!   not counted. Calls after the part are not replayed.
+//! * *Background work* runs at its recorded times, or when the volume asks for it ([`How::own_background`]).
 //!
-//! Left out: an unmount in the recording, where the volume is still needed, is a checkpoint.
+//! Left out: an unmount in the recording becomes a checkpoint if the volume is still needed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -31,14 +31,14 @@ use super::ReplayError;
 use super::room::Room;
 use super::source::{Making, Progressed, Source};
 
-/// How calls are made.
+/// How to replay calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct How {
-    /// Which part of the recording.
+    /// The part of the recording.
     pub span: Span,
-    /// A call comes after the one that had ended before it, and the time between; else when it was recorded.
+    /// Keep the time between a call and the last one that had ended before it; otherwise replay at recorded times.
     pub thinks: bool,
-    /// Background work is done when the volume asks for it, not when it was done then.
+    /// Run background work when the volume asks for it, not at its recorded times.
     pub own_background: bool,
 }
 
@@ -54,17 +54,17 @@ pub struct ByInode {
     has_calls: bool,
 }
 
-/// Ends of calls that are remembered; a call under way for longer than so many others is not waited for.
+/// Number of call ends to remember; a call that runs longer than this many others is not waited for.
 const ENDS: usize = 1 << 12;
 
 impl ByInode {
-    /// Our own recording of calls; `None` if the file is anything else.
+    /// Opens a JouleFS recording of calls; `None` for any other file.
     pub fn open(path: &Path, how: How) -> Result<Option<Self>, TraceError> {
         let Some((events, _)) = recording::calls(path)? else { return Ok(None) };
         let there_was = Some(events.bytes()).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX);
         let (mut room, mut grows, mut part) = (0_u64, Room::default(), Part::new(how.span));
         let mut has_calls = false;
-        // What is written and what was there, as if nothing was ever removed: damage is told when the calls are made.
+        // Written and old contents are counted as if never removed; damage is reported in the replay.
         for event in events {
             let Ok(event) = event else {
                 has_calls = true;
@@ -87,12 +87,12 @@ impl ByInode {
         Ok(Some(ByInode { path: path.to_owned(), length, how, room, grows, timing: part.timing(), has_calls }))
     }
 
-    /// False if no call lies in the part, and no damage either.
+    /// False if the part has neither calls nor damage.
     pub fn has_calls(&self) -> bool {
         self.has_calls
     }
 
-    /// What is to be known of the times of the part.
+    /// The timing of the part.
     pub fn timing(&self) -> Timing {
         self.timing
     }
@@ -106,15 +106,15 @@ impl ByInode {
     }
 }
 
-/// Where a record is. Background work in what is left out of a pause is after it.
+/// Whether a record is in the part. Background work in a skipped pause counts as after it.
 fn place(part: &mut Part, event: &Event) -> Lies {
     match event.call {
-        Call::Tick {} => part.beside(event.arrival).map_or(Lies::After, Lies::In),
+        Call::Tick {} => part.place_inactive(event.arrival).map_or(Lies::After, Lies::In),
         _ => part.place(event.arrival, event.took),
     }
 }
 
-/// What a call is called in a table; none for what no program waits for.
+/// The call's name in a table; `None` if no program waits for it.
 fn name(call: &Call) -> Option<&'static str> {
     Some(match call {
         Call::Lookup { .. } | Call::Getattr { .. } => "stat",
@@ -147,12 +147,12 @@ fn name(call: &Call) -> Option<&'static str> {
     })
 }
 
-/// When calls had ended, and when they ended now, the last one last.
+/// Recorded and replayed ends of calls, the latest last.
 #[derive(Default)]
 struct Ends(VecDeque<(u64, Duration)>);
 
 impl Ends {
-    /// When a call comes that had come at `arrival`; `None` if none had ended before.
+    /// The time of a call that arrived at `arrival`; `None` if no call had ended before.
     fn comes(&self, arrival: u64) -> Option<Duration> {
         let (then, now) = self.0.iter().rev().find(|(then, _)| *then <= arrival)?;
         Some(now.saturating_add(Duration::from_nanos(arrival - then)))
@@ -166,7 +166,7 @@ impl Ends {
     }
 }
 
-/// The volume's own background work, done when it asks for it.
+/// The volume's own background work, on its own schedule.
 struct Background<'a> {
     fs: &'a dyn FileSystem,
     due: Option<Duration>,
@@ -176,7 +176,7 @@ impl Background<'_> {
     fn until(&mut self, at: Duration, making: &Making<'_>, wait: &mut dyn FnMut(Duration)) {
         while let Some(due) = self.due.filter(|due| *due <= at) {
             wait(due);
-            // A volume whose background work fails says so by its calls, too.
+            // If background work fails, the volume's calls report it too.
             let next = self.fs.tick().ok();
             self.due = next.map(|d| making.clock.monotonic().saturating_add(d.max(Duration::from_millis(1))));
         }
@@ -205,7 +205,7 @@ impl Source for ByInode {
         let root = events.root();
         let events = events.filter(|event| event.as_ref().map_or(true, |event| place(&mut part, event) != Lies::After));
         let prepared = prepare(root, events, fs, || progress(consumed()));
-        // Damage is met again, and told, where the calls are made.
+        // Damage is found again, and reported, in the replay.
         let (done, _) = prepared.map_err(|e| ReplayError::Prepare {
             path: e.name.clone(),
             why: e.source.to_string(),
@@ -280,7 +280,7 @@ impl Source for ByInode {
             }
             let now = clock.monotonic();
             ends.add(event.arrival.saturating_add(event.took), now);
-            // From when it came, or from when it could be made.
+            // From the arrival, or from the moment the call could be made.
             let due = match (back_to_back, self.how.thinks) {
                 (true, _) => free,
                 (_, true) => came,
@@ -295,12 +295,12 @@ impl Source for ByInode {
         }
         let done = calls.end();
         if !counts {
-            // Nothing of the recording is in the part.
+            // The part has no records.
             (making.begins)();
         }
-        let diverged = done
-            .first_divergence
-            .map(|d| format!("{} (record {}): then {}, now {}", d.call, d.record, said(&d.then), said(&d.now)));
+        let diverged = done.first_divergence.map(|d| {
+            format!("{} (record {}): then {}, now {}", d.call, d.record, result_text(&d.then), result_text(&d.now))
+        });
         let mut done = Replayed {
             calls: done.calls,
             left_out: done.left_out,
@@ -320,7 +320,7 @@ impl Source for ByInode {
     }
 }
 
-fn said(answer: &Result<u64, record::calls::Failure>) -> String {
+fn result_text(answer: &Result<u64, record::calls::Failure>) -> String {
     match answer {
         Ok(n) => n.to_string(),
         Err(failure) => format!("{failure:?}"),

@@ -1,4 +1,4 @@
-//! Recorded calls on a volume on a simulated device.
+//! What do recorded calls cost on a volume on a simulated device?
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -27,39 +27,39 @@ use super::{Progress, ReplayError, Run, Speed, Stack, since};
 use crate::aging;
 use crate::error::SimError;
 
-/// On which volume, and how often.
+/// The volume, and the number of repetitions.
 #[derive(Clone)]
 pub struct Options {
-    /// Its file system: of a new one, or of the image.
+    /// The file system, of a new volume or of the image.
     pub fs: Kind,
-    /// How it is mounted.
+    /// Mount options.
     pub mount: MountOptions,
-    /// The volume may hold deltas: a new one is made so, an image must be so.
+    /// The volume may hold deltas: a new one is created so, an image must be so.
     pub deltas: bool,
-    /// The volume may hold compressed files: a new one is made so.
+    /// The volume may hold compressed files: a new one is created so.
     pub compressed: bool,
-    /// Bytes of a new volume; without, room for twice what the recording ever holds, in the state that is wanted.
+    /// Bytes of a new volume; default: space for twice the largest content of the recording, in the wanted state.
     pub bytes: Option<u64>,
-    /// What the volume holds; a new one without.
+    /// The image to use; default: a new volume.
     pub image: Option<Image>,
-    /// What a new volume is brought into first.
+    /// The initial state of a new volume.
     pub state: Wanted,
-    /// What recipes and the volume's identity are drawn from.
+    /// Seed of recipes and of the volume's identity.
     pub seed: u64,
     /// How time passes.
     pub speed: Speed,
-    /// When a thread's next call comes.
+    /// When a thread makes its next call.
     pub pauses: Pauses,
-    /// Blocks the host keeps in memory of what is read and written, and reads ahead; when the calls begin it has none
-    /// of them. Without, every read of contents is one of the device.
+    /// Size of the host's page cache in blocks, with read-ahead; it is empty when the calls begin. Without it, every
+    /// read of contents reaches the device.
     pub page_cache: Option<usize>,
-    /// The volume is mounted just before the calls, so that it has nothing in memory, neither nodes nor directories.
-    /// Without, it knows what bringing it into its state left there, as the file system of a machine in use.
+    /// Mount the volume just before the calls, so that it has no nodes or directories in memory. Otherwise it keeps
+    /// what aging left there, like the file system of a machine in use.
     pub cold: bool,
-    /// It is told when joules were spent.
+    /// Record when energy was spent.
     pub watched: bool,
-    /// How often the calls are made. Between two times, what they left is removed and what they need is put there
-    /// again, which is on no account.
+    /// Number of repetitions. Between two of them, files left behind are removed and needed files are created again,
+    /// without being counted.
     pub times: NonZeroU32,
 }
 
@@ -84,44 +84,44 @@ impl Default for Options {
     }
 }
 
-/// A volume that is there already; it stays as it is.
+/// An existing volume; it is not changed.
 #[derive(Clone)]
 pub struct Image {
     /// Its device.
     pub device: Arc<dyn BlockDevice>,
-    /// Runs of blocks that hold data.
+    /// Runs of blocks with data.
     pub held: Vec<(Lba, u64)>,
 }
 
-/// What came of calls beside energy.
+/// Results of calls, apart from energy.
 pub struct OnVolumeDone {
     /// The calls.
     pub calls: Replayed,
-    /// Calls that failed are those that ended otherwise than when they were recorded.
+    /// Failed calls are those with another result than in the recording.
     pub compared: bool,
-    /// What was put there before.
+    /// What was created before.
     pub prepared: Prepared,
-    /// What the volume was when the calls began.
+    /// State of the volume when the calls began.
     pub began: Began,
-    /// Pages that became deltas.
+    /// Pages stored as deltas.
     pub deltas: u64,
-    /// What reached the device, by cause.
+    /// Requests to the device, by cause.
     pub counts: CountSnapshot,
-    /// What the device was asked the last time, by order.
+    /// The order of the requests to the device in the last repetition.
     pub order: Order,
-    /// When joules were spent, if that is told.
+    /// When energy was spent, if recorded.
     pub timeline: Timeline,
-    /// What cleaning did.
+    /// Work of the cleaner.
     pub cleaned: Cleaned,
-    /// Segments that were free at the end, after the unmount's checkpoint, where there are segments.
+    /// Free segments at the end, after the unmount's checkpoint, if the file system has segments.
     pub free_segments: Option<u64>,
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// Its file system.
+    /// The file system.
     pub fs: Kind,
-    /// The volume, unmounted; it still knows its files' names.
+    /// The unmounted volume; it still has its files' names.
     pub volume: Arc<dyn Volume>,
-    /// What it wrote, as it lies on the device: for who compares what two file systems hold.
+    /// The contents of the device, for comparing two file systems.
     pub contents: Arc<dyn BlockDevice>,
 }
 
@@ -138,7 +138,7 @@ impl Options {
     }
 }
 
-/// A volume on a simulated device, and what they counted so far.
+/// A volume on a simulated device, with its counters.
 struct Bench {
     stack: Stack,
     counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
@@ -146,7 +146,7 @@ struct Bench {
     volume: Arc<dyn Volume>,
 }
 
-/// Everything that is counted, at some moment.
+/// All counters at one moment.
 struct Counted {
     ledger: Ledger,
     counts: CountSnapshot,
@@ -187,7 +187,7 @@ impl Bench {
 }
 
 impl Counted {
-    /// What came after `earlier`.
+    /// The difference to `earlier`.
     fn since(self, earlier: &Counted) -> Counted {
         Counted {
             ledger: self.ledger.since(&earlier.ledger),
@@ -204,9 +204,9 @@ impl Counted {
     }
 }
 
-/// Makes the calls of a recording on a volume that holds what they need. `before` was made on it first. What is paid for
-/// is on the ledger, and what the volume still kept in memory at the end, which an unmount writes; bringing the volume
-/// into its state is not.
+/// Replays the calls of a recording on a volume that holds the files they need, after replaying `before`. The ledger
+/// has their cost, including data still in memory at the end, which an unmount writes; it does not include preparing
+/// the volume.
 pub fn run(
     source: &mut dyn Source,
     before: &mut [&mut dyn Source],
@@ -260,10 +260,10 @@ pub fn run(
     };
     for earlier in before {
         earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-        let told = &mut |part| progress("using", part);
+        let report = &mut |part| progress("using", part);
         let mut begins = || {};
         let mut making = bench.making(ahead, options, false, &mut begins);
-        let (done, _) = earlier.replay(&*bench.volume, &mut making, told)?;
+        let (done, _) = earlier.replay(&*bench.volume, &mut making, report)?;
         if done.no_space > 0 {
             return Err(state::no_room(&*bench.volume, device_bytes, room)?);
         }
@@ -273,13 +273,13 @@ pub fn run(
     options.state.fill(&*bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
     let mut began = state::look(&bench.mounted, device_bytes, source.grows())?;
 
-    // A recording of our own begins with a mount, which remembers nothing of what is there.
+    // A JouleFS recording begins with a mount, which has nothing cached.
     if options.cold || source.is_compared() {
         bench.volume.unmount()?;
         bench.mounted = volume::mount(options.fs, device, bench.stack.clock.clone(), mount)?;
         bench.volume = bench.mounted.volume();
     } else if let Some(volume) = bench.mounted.f2fs() {
-        // Neither does the cleaner of a machine that was booted since.
+        // A newly booted cleaner has no memory either.
         volume.forget_victims();
     }
     began.waits_for_age = bench.mounted.f2fs().is_some_and(|volume| volume.waits_for_age());
@@ -303,7 +303,7 @@ pub fn run(
             watched.go_on();
         }
         ordered.take();
-        let mut told = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
+        let mut report = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
         let before = bench.counted();
         watched.pause();
         watched.go_on();
@@ -312,7 +312,7 @@ pub fn run(
             watched.begin_again();
         };
         let mut making = bench.making(ahead, options, time + 1 == options.times.get(), &mut begins);
-        let (once, whole) = source.replay(&*bench.volume, &mut making, &mut told)?;
+        let (once, whole) = source.replay(&*bench.volume, &mut making, &mut report)?;
         done.add(once);
         damage = whole;
     }

@@ -1,9 +1,9 @@
-//! What does a host keep in memory, so that it does not ask its device for it twice?
+//! What does a host keep in memory, and so does not read from its device again?
 //!
-//! The recorded programs ran above a kernel's page cache, which keeps what was read and written and reads ahead of
-//! whoever reads in order. So they read again and again what never reached their device. Our volume leaves caching to
-//! the host, and a replay without one would send all of that to the device. [`PageCache`] keeps blocks, [`ReadAhead`]
-//! asks early. Left out: holding back writes, which the volume does itself.
+//! The recorded programs ran above a kernel's page cache, which keeps read and written data and reads ahead for
+//! sequential readers. So they repeat reads that never reached their device. Our volume leaves caching to the host, and
+//! a replay without a cache would send all of them to the device. [`PageCache`] keeps blocks, [`ReadAhead`] reads
+//! early. Left out: delaying writes, which the volume does itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use trace::call::How;
 use trace::replay::place::{FileRef, Place, PlaceError};
 
-/// Blocks by when they were last used.
+/// Blocks by their last use.
 #[derive(Default)]
 struct Kept {
     by_place: FxHashMap<u64, u64>,
@@ -38,7 +38,7 @@ impl Kept {
     }
 
     fn forget(&mut self, blocks: std::ops::Range<u64>) {
-        // A discard may be of a whole device.
+        // A discard may cover a whole device.
         let gone: Vec<u64> = if blocks.end - blocks.start < self.by_place.len() as u64 {
             blocks.filter(|b| self.by_place.contains_key(b)).collect()
         } else {
@@ -52,8 +52,8 @@ impl Kept {
     }
 }
 
-/// A decorator that does not ask `inner` for blocks that were read or written lately, but takes them from
-/// `contents`, what `inner` has inside.
+/// A decorator that serves recently read or written blocks from `contents`, the contents of `inner`, without a request
+/// to `inner`.
 pub struct PageCache<D, C> {
     inner: D,
     contents: C,
@@ -62,7 +62,7 @@ pub struct PageCache<D, C> {
 }
 
 impl<D: BlockDevice, C: BlockDevice> PageCache<D, C> {
-    /// With nothing in it, and room for so many blocks.
+    /// An empty cache for this many blocks.
     pub fn new(inner: D, contents: C, most: usize) -> Self {
         PageCache { inner, contents, most, kept: Mutex::default() }
     }
@@ -93,7 +93,7 @@ impl<D: BlockDevice, C: BlockDevice> BlockDevice for PageCache<D, C> {
         if !known.contains(&true) {
             self.inner.read(at, buf, tag)?;
         } else {
-            // Runs of blocks that are all known or all not.
+            // Runs of blocks that are all cached or all not cached.
             let mut from = 0;
             for run in known.chunk_by(|a, b| a == b) {
                 let part = &mut buf[from * BLOCK..(from + run.len()) * BLOCK];
@@ -144,24 +144,23 @@ impl<D: BlockDevice, C: BlockDevice> BlockDevice for PageCache<D, C> {
     }
 }
 
-/// The furthest that is read ahead: 128 KiB, Linux' `read_ahead_kb`.
+/// Largest read-ahead window: 128 KiB, Linux's `read_ahead_kb`.
 const FURTHEST: u64 = 128 << 10;
-/// The least of a window: four pages.
+/// Smallest window: four pages.
 const LEAST: u64 = 16 << 10;
 
-/// How a file is being read.
+/// Read state of a file.
 #[derive(Default, Clone, Copy)]
 struct Reading {
-    /// Where the last read ended.
+    /// End of the last read.
     end: u64,
-    /// Up to where it was asked for.
+    /// End of the range already read ahead.
     ahead: u64,
-    /// Bytes asked for last.
+    /// Bytes in the last window.
     window: u64,
 }
 
-/// A place whose files are read ahead when they are read in order, as Linux does: a window that doubles up to
-/// 128 KiB.
+/// A place with read-ahead for files that are read in order, like Linux: the window doubles up to 128 KiB.
 pub struct ReadAhead<'a> {
     inner: &'a mut dyn Place,
     files: FxHashMap<FileRef, Reading>,
@@ -171,7 +170,7 @@ pub struct ReadAhead<'a> {
 type Done<T> = std::result::Result<T, PlaceError>;
 
 impl<'a> ReadAhead<'a> {
-    /// No file is being read yet.
+    /// No file has been read yet.
     pub fn new(inner: &'a mut dyn Place) -> Self {
         ReadAhead { inner, files: FxHashMap::default(), buf: Vec::new() }
     }
@@ -196,7 +195,7 @@ impl Place for ReadAhead<'_> {
             reading = Reading::default();
         } else if at.saturating_add(bytes) > reading.ahead {
             let from = reading.ahead.max(at);
-            // What a program asks for at once is asked for at once.
+            // A single read of a program stays a single request.
             reading.window = (reading.window * 2).max(bytes * 2).clamp(LEAST, FURTHEST.max(bytes));
             let window = reading.window as usize;
             if self.buf.len() < window {
@@ -273,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_or_written_is_not_asked_for_again_and_reads_as_what_it_is() {
+    fn cached_blocks_are_not_requested_again_and_have_the_right_contents() {
         let memory = std::sync::Arc::new(Memory::new(64));
         let counting = std::sync::Arc::new(Counting::new(memory.clone()));
         let cache = PageCache::new(counting.clone(), memory, 16);
         let data: Vec<u8> = (0..4 * BLOCK).map(|n| (n / 7) as u8).collect();
         cache.write(Lba(8), &data, tag()).unwrap();
         let mut back = vec![1; 8 * BLOCK];
-        // Two before and two after are not known: two requests.
+        // Two blocks before and two after are not cached: two requests.
         cache.read(Lba(6), &mut back, tag()).unwrap();
         assert!(back[2 * BLOCK..6 * BLOCK] == data && back[..2 * BLOCK].iter().all(|b| *b == 0));
         let read = |n: &Counting<_>| (n.snapshot().total().reads, n.snapshot().total().blocks_read);
@@ -290,7 +289,7 @@ mod tests {
         cache.discard(Lba(8), 1, tag()).unwrap();
         cache.read(Lba(8), &mut back[..BLOCK], tag()).unwrap();
         assert_eq!(read(&counting), (3, 5));
-        // Sixteen others take their place.
+        // Sixteen other blocks replace them.
         cache.read(Lba(30), &mut vec![0; 16 * BLOCK], tag()).unwrap();
         cache.read(Lba(8), &mut back[..BLOCK], tag()).unwrap();
         assert_eq!(read(&counting), (5, 22));
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_read_in_order_is_asked_for_in_windows_and_one_read_backwards_as_it_is() {
+    fn a_sequential_read_is_read_ahead_and_a_backward_read_is_not() {
         const FILE: u64 = 1 << 20;
         let memory = Arc::new(Memory::new(64 << 8));
         let counting = Arc::new(Counting::new(memory.clone()));
@@ -333,7 +332,7 @@ mod tests {
             let seen = (&counting.snapshot() - &before)[Cause::UserData as u8];
             (seen.reads, seen.blocks_read)
         };
-        // 16, 32, 64 KiB, then 128 at a time.
+        // 16, 32, 64 KiB, then 128 each.
         assert_eq!(requests(false), (3 + 8, 256));
         assert_eq!(requests(true), (256, 256));
     }

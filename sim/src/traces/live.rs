@@ -1,15 +1,15 @@
-//! What does each process spend on each disk, while requests still come?
+//! How much energy does each process spend on each disk, while requests still arrive?
 //!
-//! Every disk has an account: a simulated device of a profile, on which [`trace::replay::blocks::replay`] makes the
-//! requests at their own times, in a thread of its own, as it makes those of a recording. So what an account says at the
-//! end is what a replay of the same requests says, to the picojoule. An account begins with its disk's first request.
+//! Every disk has an account: a simulated device of a profile, on which [`trace::replay::blocks::replay`] replays the
+//! requests at their own times, in its own thread, just as it replays a recording. So the final account equals a replay
+//! of the same requests, to the picojoule. An account begins with its disk's first request.
 //!
-//! To be read in between, an account must let time pass up to now, and book waiting. That must not change what comes
-//! after. A [`reading`](Accounts::read) is a request that the host holds in its order like any other, and that is not
-//! given to the device ([`Readable`]); what the device has waited is booked in whole microseconds since its last request,
-//! of which any power's energy is a whole number of picojoules, so that nothing is lost by booking it in parts.
+//! To be read in between, an account must advance its time to now and book waiting, without affecting later results. So
+//! a [`reading`](Accounts::read) is queued like any other request, but not passed to the device ([`Readable`]). The
+//! device's waiting is booked in whole microseconds since its last request; for these any power gives whole picojoules,
+//! so booking it in parts loses nothing.
 //!
-//! Left out: where requests come from and what is shown.
+//! Left out: the source of the requests, and the display.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -26,23 +26,23 @@ use rustc_hash::FxHashMap;
 use trace::block::{Action, DeviceId, Event, Events, Flags, Op};
 use trace::replay::blocks::{How, Made, replay};
 use trace::requests::{Request, Requests};
-use trace::{Format, Names, Others, Process, TraceError};
+use trace::{Format, Names, OtherCounts, Process, TraceError};
 
 use super::blocks::Plan;
 use super::{ReplayError, Speed, Stack};
 
-/// Who asks for a reading.
+/// The process number of readings.
 const READER: Process = Process(u32::MAX - 1);
-/// The same on the ledger.
+/// The same as an owner on the ledger.
 const READER_OWNS: u64 = READER.0 as u64 + 1;
-/// Waiting is booked in multiples of this.
+/// Waiting is booked in multiples of this many nanoseconds.
 const WHOLE: u64 = 1000;
-/// Batches that wait for an account at most; then who feeds it waits.
+/// Most batches queued for an account; then the sender waits.
 const BATCHES: usize = 256;
-/// Requests of a batch.
+/// Requests per batch.
 const BATCH: usize = 1024;
 
-/// What a process asked for.
+/// Requests of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Asked {
     /// Requests.
@@ -53,33 +53,33 @@ pub struct Asked {
     pub written: u64,
 }
 
-/// What an account says.
+/// State of an account.
 #[derive(Debug, Clone)]
 pub struct Reading {
-    /// What was spent; owners are processes by number plus one, 0 is nobody.
+    /// Energy; owners are process numbers plus one, 0 is none.
     pub ledger: Ledger,
-    /// What was spent up to the end of the last request, without the waiting since: what a replay of the requests says.
+    /// Energy up to the end of the last request, without the waiting since: equal to a replay of the requests.
     pub of_requests: Energy,
-    /// What was asked for, by process.
+    /// Requests by process.
     pub asked: BTreeMap<Process, Asked>,
     /// Nanoseconds since the first request.
     pub took: u64,
-    /// Requests the device refused, and why the first.
+    /// Number of requests that the device refused, and the first error.
     pub failed: (u64, Option<String>),
 }
 
-/// How a disk's account is to be kept.
+/// Parameters of a disk's account.
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// The simulated device.
     pub profile: Profile,
-    /// Its size and where it holds data.
+    /// Its size and the ranges that hold data.
     pub plan: Plan,
-    /// Places beyond the simulated device's end are taken modulo its size.
+    /// Addresses past the simulated device's end are taken modulo its size.
     pub folded: bool,
 }
 
-/// A device that takes notice when an account is read.
+/// A device that is notified when an account is read.
 struct Readable<'a> {
     device: &'a dyn Queue,
     /// When the last request ends.
@@ -106,12 +106,12 @@ impl Queue for Readable<'_> {
     }
 }
 
-/// The requests of an account as they come.
+/// The incoming requests of an account.
 struct Fed {
     from: Receiver<Vec<Event>>,
     batch: std::vec::IntoIter<Event>,
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Events for Fed {
@@ -132,7 +132,7 @@ impl Events for Fed {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {
@@ -140,7 +140,7 @@ impl Events for Fed {
     }
 }
 
-/// The part of a reading that is counted while requests are made.
+/// Counters of a reading that are kept during the replay.
 #[derive(Default)]
 struct Counted {
     asked: FxHashMap<Process, Asked>,
@@ -169,16 +169,16 @@ impl Counted {
     }
 }
 
-/// Keeps an account until nothing is fed any more.
+/// Keeps an account until its input ends.
 fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Result<Reading, ReplayError> {
     let stack = Stack::new(&terms.profile, Arc::new(Blank::new(terms.plan.blocks)), &terms.plan.held, Speed::Virtual)?;
     let began = stack.now();
     let readable = Readable { device: &*stack.device, ends: Cell::new(began) };
-    let fed = Fed { from, batch: Vec::new().into_iter(), names: Names::default(), others: Others::new() };
+    let fed = Fed { from, batch: Vec::new().into_iter(), names: Names::default(), others: OtherCounts::new() };
     let mut counted = Counted::default();
-    // What was spent when the last request that is done was done, and when that was.
+    // Energy and time at the end of the last completed request.
     let mut settled = (began, Energy::ZERO);
-    let told = |made: &Made, _: &Names| {
+    let each = |made: &Made, _: &Names| {
         if made.request.process != READER {
             return counted.count(made);
         }
@@ -197,12 +197,12 @@ fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Res
         let ledger = stack.device.ledger();
         let of_requests = if settled.0 == ends { settled.1 } else { ledger.total() };
         let reading = counted.reading(ledger, of_requests, stack.now().since(began).0);
-        // Who does not listen any more has ended.
+        // A receiver that is gone has ended.
         let _ = out.send(reading);
     };
     let mut requests = Requests::new(Box::new(fed));
-    // What is fed is no recording and cannot be damaged.
-    let _ = replay(&mut requests, terms.plan.of, &readable, How::RECORDED, told, |_| {});
+    // The input is no recording, so it cannot be damaged.
+    let _ = replay(&mut requests, terms.plan.of, &readable, How::RECORDED, each, |_| {});
     let ledger = stack.device.ledger();
     let of_requests = if settled.0 == readable.ends.get() { settled.1 } else { ledger.total() };
     Ok(counted.reading(ledger, of_requests, stack.now().since(began).0))
@@ -233,7 +233,7 @@ impl Account {
         }
     }
 
-    /// A thread that has failed takes nothing; its failure is told when it is joined.
+    /// A failed thread accepts nothing; the error is reported when it is joined.
     fn send(&mut self) {
         if !self.batch.is_empty() {
             let _ = self.feed.send(std::mem::take(&mut self.batch));
@@ -245,7 +245,7 @@ impl Account {
         drop(self.feed);
         match self.thread.join() {
             Ok(reading) => reading,
-            // A panic is a mistake in this program, and goes on here.
+            // A panic is a bug in this program, and is propagated.
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
@@ -257,7 +257,7 @@ pub struct Accounts {
     all: BTreeMap<DeviceId, Account>,
 }
 
-/// What a request is as an event.
+/// A request as an event.
 fn event(request: &Request, blocks: Option<u64>) -> Event {
     let Request { time, op, flags, mut sector, sectors, device, pid, process } = *request;
     if let Some(blocks) = blocks {
@@ -288,12 +288,12 @@ impl Accounts {
         self.all.contains_key(&disk)
     }
 
-    /// Begins the account of the disk that the terms name.
+    /// Opens the account of the disk given in the terms.
     pub fn open(&mut self, terms: Terms) {
         self.all.insert(terms.plan.of, Account::open(terms));
     }
 
-    /// Gives a request to the account of its disk, and returns it as it was given; none if there is no account.
+    /// Adds a request to the account of its disk, and returns it as passed on; `None` if there is no account.
     pub fn add(&mut self, request: &Request) -> Option<Event> {
         let account = self.all.get_mut(&request.device)?;
         let event = event(request, account.terms.folded.then_some(account.terms.plan.blocks));
@@ -301,10 +301,10 @@ impl Accounts {
         Some(event)
     }
 
-    /// What all accounts say at `time`, which no later request may precede.
+    /// The state of all accounts at `time`, which later requests must not precede.
     ///
     /// # Errors
-    /// Why an account could not be kept.
+    /// Why an account failed.
     pub fn read(&mut self, time: u64) -> Result<BTreeMap<DeviceId, Reading>, ReplayError> {
         let flags = Flags::empty();
         for (disk, account) in &mut self.all {
@@ -322,27 +322,27 @@ impl Accounts {
             }
         }
         match failed.and_then(|disk| self.all.remove(&disk)) {
-            // Only a failure ends an account before it is told to.
+            // Only a failure ends an account early.
             Some(account) => account.end().map(|_| out),
             None => Ok(out),
         }
     }
 
-    /// The terms of a disk's account.
+    /// The parameters of a disk's account.
     pub fn terms(&self, disk: DeviceId) -> Option<&Terms> {
         self.all.get(&disk).map(|account| &account.terms)
     }
 
-    /// Nothing comes any more: what all accounts say when everything is done.
+    /// Ends the input, and returns the final state of all accounts.
     ///
     /// # Errors
-    /// Why an account could not be kept.
+    /// Why an account failed.
     pub fn end(self) -> Result<BTreeMap<DeviceId, Reading>, ReplayError> {
         self.all.into_iter().map(|(disk, account)| Ok((disk, account.end()?))).collect()
     }
 }
 
-/// Where a device holds data that holds it everywhere.
+/// The data ranges of a device that is full.
 pub fn everywhere(blocks: u64) -> Vec<(Lba, u64)> {
     vec![(Lba(0), blocks)]
 }
@@ -357,7 +357,7 @@ mod tests {
         let mut rng = Rng::new(seed);
         let mut time = 5_000_000_123;
         let mut one = |_| {
-            // Bursts, and pauses in which a device falls asleep or a disk stands still.
+            // Bursts, and pauses in which a device falls asleep or a disk spins down.
             time += match rng.below(40) {
                 0 => rng.below(30_000_000_000),
                 1..10 => rng.below(5_000_000),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_that_is_read_often_says_in_the_end_what_one_says_that_is_not() {
+    fn reading_an_account_often_does_not_change_its_end() {
         for profile in device::energy::profile::SHIPPED.iter().map(|(name, _)| *name) {
             for seed in 0..2 {
                 let all = requests(seed, 1500);
@@ -399,13 +399,13 @@ mod tests {
                         reads = reads.max(u64::from(every != u64::MAX));
                         accounts.add(request);
                     }
-                    // Waiting after the last request is no replay's.
+                    // A replay does not include waiting after the last request.
                     if every != u64::MAX {
                         accounts.read(all[all.len() - 1].time + every).unwrap();
                         accounts.read(all[all.len() - 1].time + 60_000_000_000 + every).unwrap();
                     }
                     let end = accounts.end().unwrap().remove(&DeviceId::default()).unwrap();
-                    // The phones' profiles know of no power at rest.
+                    // The phones' profiles have no idle power.
                     let rests = !matches!(profile, "kirin9000-ufs31" | "oneplus8t-ufs31" | "galaxy-nexus-emmc");
                     let waits = every != u64::MAX && rests;
                     assert!(end.ledger.total() >= end.of_requests);

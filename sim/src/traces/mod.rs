@@ -1,13 +1,15 @@
-//! What would it have cost here? A recording of others, on a simulated device or a volume on one.
+//! What would a foreign recording have cost here, on a simulated device or on a volume?
 //!
-//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings, [`by_inode`]: of ours;
-//!   [`host_memory`]: what a host keeps above it.
-//! * [`state`]: what the volume is before them.
-//! * [`timeline`]: when the joules of requests, or of calls, were spent.
-//! * [`live`]: the same of requests that still come.
-//! * [`order`]: how much is random. * [`requeued`]: lines that are no requests.
+//! * [`blocks`]: requests on a device.
+//! * [`calls`]: calls on a volume; [`source`]: the recordings they come from; [`by_inode`]: JouleFS recordings;
+//!   [`host_memory`]: the host's page cache above it.
+//! * [`state`]: the initial state of the volume.
+//! * [`timeline`]: when the energy of requests or calls was spent.
+//! * [`live`]: the same for requests that still arrive.
+//! * [`order`]: how much is random.
+//! * [`requeued`]: lines that are not requests.
 //!
-//! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
+//! Recordings are read more than once: first to determine what must exist, then to replay. They are not kept in memory.
 
 pub mod blocks;
 pub mod by_inode;
@@ -40,59 +42,59 @@ use crate::error::SimError;
 /// How time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Speed {
-    /// As it was recorded, in virtual time: as fast as it can be computed.
+    /// As recorded, in virtual time: as fast as it can be computed.
     #[default]
     Virtual,
-    /// Each as soon as the one before is done, in virtual time.
+    /// Each request when the previous one is done, in virtual time.
     BackToBack,
-    /// As it was recorded, by the host's clock.
+    /// As recorded, by the host's clock.
     Paced,
 }
 
-/// A recording could not be replayed.
+/// Why a recording could not be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read; nothing was done yet.
+    /// It cannot be read; nothing was replayed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// There is no device or volume for it.
+    /// The device or volume failed.
     #[error(transparent)]
     Sim(#[from] SimError),
-    /// It asks nothing of any device.
+    /// It has no requests to any device.
     #[error("{0}")]
     Empty(String),
-    /// It asks nothing of the device whose requests are to be made.
+    /// It has no requests to the chosen device.
     #[error("no request to device {of} in the recording; it has {known}")]
     NotRecorded {
-        /// Which.
+        /// The chosen device.
         of: DeviceId,
-        /// Those there are.
+        /// The devices in the recording.
         known: String,
     },
-    /// It asks more than the device has that was chosen.
+    /// The simulated device is too small for it.
     #[error("requests to device {of} need {needed} bytes; a size of {given} is too small")]
     TooSmall {
         /// The recorded device.
         of: DeviceId,
-        /// How large it was at least.
+        /// Least size in bytes.
         needed: u64,
-        /// How large it was to be.
+        /// Chosen size in bytes.
         given: u64,
     },
-    /// There is no room on the volume for what its calls write.
+    /// The volume has too little space for what its calls write.
     #[error(
         "the calls need up to {needs} bytes, but only {free} are free before the first one: make a volume of \
          {would_do} bytes"
     )]
     NoRoom {
-        /// Bytes that are free.
+        /// Free bytes.
         free: u64,
-        /// Bytes that are needed.
+        /// Needed bytes.
         needs: u64,
-        /// Bytes of a volume that has room.
+        /// Size of a volume that is large enough.
         would_do: u64,
     },
-    /// There is no room on the volume for what its calls find.
+    /// The volume has too little space for the files that its calls need at the beginning.
     #[error(
         "the files of the calls take up to {holds} bytes, too much for a volume of {given}: make a volume of \
          {would_do} bytes"
@@ -102,22 +104,22 @@ pub enum ReplayError {
         holds: u64,
         /// Bytes of the volume.
         given: u64,
-        /// Bytes of a volume that has room.
+        /// Size of a volume that is large enough.
         would_do: u64,
     },
-    /// What it needs could not be put on the volume.
+    /// A file that it needs could not be created.
     #[error("{path}: cannot be created before the calls: {why}")]
     Prepare {
-        /// Which file or directory.
+        /// The file or directory.
         path: String,
-        /// Why.
+        /// The reason.
         why: String,
-        /// The volume was full.
+        /// True if the volume was full.
         no_space: bool,
     },
 }
 
-/// Errors of the rooms below are the lab's.
+/// Errors of lower crates are wrapped.
 macro_rules! of_the_lab {
     ($($error:ty),*) => {$(
         impl From<$error> for ReplayError {
@@ -129,20 +131,20 @@ macro_rules! of_the_lab {
 }
 of_the_lab!(vfs::Error, volume::MountError, volume::MakeError, aging::AgeError, model::TooLarge);
 
-/// What is being done, for who shows progress: a name, and how far from 0 to 1.
+/// Progress callback: name of the step, and share done from 0 to 1.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
 
-/// What came of a recording.
+/// Result of a replay.
 pub struct Run<R> {
-    /// What was done.
+    /// What was replayed.
     pub done: R,
     /// What it cost.
     pub ledger: Ledger,
-    /// Nanoseconds of the device's time.
+    /// Device time in nanoseconds.
     pub took: u64,
-    /// What happened inside the device.
+    /// Counters inside the device.
     pub counters: Vec<(&'static str, u64)>,
-    /// Why the recording was left before its end.
+    /// Why the replay stopped before the end.
     pub damage: Option<TraceError>,
 }
 
@@ -150,7 +152,7 @@ pub struct Run<R> {
 struct Stack {
     device: Arc<Simulated<Arc<dyn BlockDevice>>>,
     clock: Arc<dyn Clock>,
-    /// The clock, if it is one that is moved.
+    /// The clock, if it is virtual.
     virtual_clock: Option<Arc<VirtualClock>>,
     tempo: Tempo,
 }
@@ -183,8 +185,8 @@ impl Stack {
     }
 }
 
-/// What a device of so many blocks spends that is asked nothing for so many nanoseconds: what every file system on it pays
-/// for as long.
+/// Energy of a device with this many blocks that idles for this many nanoseconds: the baseline of every file system on
+/// it.
 pub fn idle(profile: &Profile, blocks: u64, nanoseconds: u64) -> Result<Energy, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(blocks)), &[], Speed::BackToBack)?;
     if let Some(clock) = &stack.virtual_clock {
@@ -193,7 +195,7 @@ pub fn idle(profile: &Profile, blocks: u64, nanoseconds: u64) -> Result<Energy, 
     Ok(stack.device.ledger().total())
 }
 
-/// What counters show beyond what they showed before; those that are no sums stay as they are.
+/// The increase of counters; those that are not sums are not changed.
 fn since(now: Vec<(&'static str, u64)>, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
     let sum = |name: &str| !name.starts_with("wear_");
     now.into_iter()

@@ -1,4 +1,4 @@
-//! How much of what a device is asked is random?
+//! How much of the requests to a device is random?
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Lba, Result, Tag};
@@ -8,11 +8,11 @@ use trace::block::{DeviceId, Flags, Op};
 use trace::requests::Request;
 use trace::stat::randomness::{Randomness, Share};
 
-/// Sectors of a block.
+/// Sectors per block.
 const SECTORS: u64 = 8;
 
-/// A decorator that tells random from sequential by the rule of [`Randomness`], and counts requests. Requests that
-/// fail count, too: the device was asked.
+/// A decorator that separates random from sequential requests by the rule of [`Randomness`], and counts requests.
+/// Failed requests count too, because they reached the device.
 pub struct Ordered<D> {
     inner: D,
     seen: Mutex<Seen>,
@@ -24,29 +24,29 @@ struct Seen {
     requests: u64,
 }
 
-/// What was seen since the beginning.
+/// Totals since the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Order {
-    /// What was read.
+    /// Reads.
     pub read: Share,
-    /// What was written.
+    /// Writes.
     pub written: Share,
-    /// Reads, writes and flushes.
+    /// Number of reads, writes and flushes.
     pub requests: u64,
 }
 
 impl<D: BlockDevice> Ordered<D> {
-    /// Nothing was seen yet.
+    /// All totals are 0.
     pub fn new(inner: D) -> Self {
         Ordered { inner, seen: Mutex::default() }
     }
 
-    /// The device below.
+    /// The device underneath.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// What was seen since this was last asked; a new beginning.
+    /// Returns the totals and resets them.
     pub fn take(&self) -> Order {
         let Seen { order, requests } = std::mem::take(&mut *self.seen.lock());
         let (read, written) = order.shares();

@@ -1,70 +1,68 @@
-//! Which lines of a mobile block trace (SYSTOR'24) are not what they say?
+//! Which lines of a mobile block trace (SYSTOR'24) are not what they seem?
 //!
-//! The probe writes one letter for reads and for discards. If the host controller was asleep and sent a request back,
-//! a kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] leaves
-//! the second line out, and turns the reads of the thread that discards into discards. A worker may join several
-//! discards that were sent back: reads of more than 1 MiB, which nobody else makes, are discards, too. [`Told`] counts the
-//! same and leaves all as it is.
+//! The probe writes the same letter for reads and discards. If the host controller was asleep and returned a request, a
+//! kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] drops the
+//! second line, and turns reads of the discarding thread into discards. A worker may merge several returned discards:
+//! reads of more than 1 MiB, which no program makes, are discards too. [`Recogniser`] only counts them.
 
 use std::collections::VecDeque;
 
 use trace::block::{Action, Event, Events, Op};
-use trace::{Format, Names, Others, Process, TraceError};
+use trace::{Format, Names, OtherCounts, Process, TraceError};
 
-/// Nanoseconds within which a request comes again.
+/// Nanoseconds within which a request is repeated.
 const AGAIN: u64 = 3_000_000;
-/// The longest read in sectors.
+/// Longest real read, in sectors.
 const LONGEST_READ: u64 = 2048;
 
-/// In [`Others`]: lines left out.
+/// In [`OtherCounts`]: duplicate lines dropped.
 pub const TOLD_AGAIN: &str = "requests told again, left out";
-/// In [`Others`]: lines read otherwise.
+/// In [`OtherCounts`]: reads turned into discards.
 pub const DISCARDS: &str = "discards told as reads";
-/// In [`Others`]: lines that would be left out and were not.
+/// In [`OtherCounts`]: duplicate lines kept.
 pub const TOLD_AGAIN_KEPT: &str = "requests told again, kept";
-/// In [`Others`]: lines that would be read otherwise and were not.
+/// In [`OtherCounts`]: reads recognised as discards, but kept.
 pub const DISCARDS_KEPT: &str = "discards told as reads, kept as reads";
 
-/// What a line is.
+/// Meaning of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Line {
-    /// What it says.
+    /// As written.
     Plain,
-    /// The request of another line.
-    ToldAgain,
-    /// A discard that says it is a read.
+    /// A duplicate of another line.
+    Duplicate,
+    /// A discard written as a read.
     Discard,
 }
 
-/// Tells lines that are not what they say, and counts them.
+/// Recognises and counts such lines.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct Recogniser {
     recent: VecDeque<Event>,
-    /// Requests told again.
-    pub told_again: u64,
-    /// Discards told as reads.
+    /// Duplicates.
+    pub duplicates: u64,
+    /// Discards written as reads.
     pub discards: u64,
 }
 
-impl Told {
-    /// What the next event is, in a recording of this format with these names; of one that is no mobile block trace,
-    /// what it says.
+impl Recogniser {
+    /// The meaning of the next event, in a recording of this format with these names; [`Line::Plain`] in other formats.
     pub fn look(&mut self, event: &Event, format: Format, names: &Names) -> Line {
         if format != Format::MobileCsv || event.action != Action::Issue {
             return Line::Plain;
         }
         if self.again(event, names) {
-            self.told_again += 1;
-            return Line::ToldAgain;
+            self.duplicates += 1;
+            return Line::Duplicate;
         }
-        if event.op == Op::Read && (event.sectors > LONGEST_READ || is(names, event.process, "f2fs_discard")) {
+        if event.op == Op::Read && (event.sectors > LONGEST_READ || has_prefix(names, event.process, "f2fs_discard")) {
             self.discards += 1;
             return Line::Discard;
         }
         Line::Plain
     }
 
-    /// True if a worker gives again what somebody else gave.
+    /// True if a worker repeats another process's request.
     fn again(&mut self, event: &Event, names: &Names) -> bool {
         while self.recent.front().is_some_and(|e| e.time.saturating_add(AGAIN) < event.time) {
             self.recent.pop_front();
@@ -73,8 +71,8 @@ impl Told {
             (e.device, e.op, e.sector, e.sectors) == (event.device, event.op, event.sector, event.sectors)
                 && e.pid != event.pid
         };
-        // Who is not named is a worker whose name the probe missed.
-        let worker = is(names, event.process, "kworker") || names.name(event.process).is_empty();
+        // A process without a name is a worker that the probe missed.
+        let worker = has_prefix(names, event.process, "kworker") || names.name(event.process).is_empty();
         let at = self.recent.iter().position(|e| worker && same(e));
         match at {
             Some(at) => _ = self.recent.remove(at),
@@ -84,34 +82,34 @@ impl Told {
     }
 }
 
-fn is(names: &Names, process: Process, prefix: &str) -> bool {
+fn has_prefix(names: &Names, process: Process, prefix: &str) -> bool {
     names.name(process).starts_with(prefix)
 }
 
-/// A recording without what was told twice. At its end it counts both as [`TOLD_AGAIN`] and [`DISCARDS`]. Or as it is, with
-/// the same counts.
+/// A recording without duplicates and with corrected discards; or unchanged, with the same counts. At its end
+/// [`OtherCounts`] has both counts.
 pub struct Cleared {
     inner: Box<dyn Events>,
     keeps: bool,
-    told: Told,
-    others: Others,
+    recogniser: Recogniser,
+    others: OtherCounts,
 }
 
 impl Cleared {
-    /// Of a recording; of one that is no mobile block trace, nothing is left out.
+    /// Corrects a recording; other formats are not changed.
     pub fn new(inner: Box<dyn Events>) -> Self {
-        Cleared { inner, keeps: false, told: Told::default(), others: Others::new() }
+        Cleared { inner, keeps: false, recogniser: Recogniser::default(), others: OtherCounts::new() }
     }
 
-    /// Of a recording that stays as it is: both are only counted, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`].
+    /// Only counts, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`], and changes nothing.
     pub fn only_counted(inner: Box<dyn Events>) -> Self {
         Cleared { keeps: true, ..Self::new(inner) }
     }
 
     fn count(&mut self) {
-        self.others.clone_from(self.inner.others());
+        self.others.clone_from(self.inner.other_counts());
         let names = if self.keeps { [TOLD_AGAIN_KEPT, DISCARDS_KEPT] } else { [TOLD_AGAIN, DISCARDS] };
-        let own = names.into_iter().zip([self.told.told_again, self.told.discards]);
+        let own = names.into_iter().zip([self.recogniser.duplicates, self.recogniser.discards]);
         self.others.extend(own.filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)));
     }
 }
@@ -128,16 +126,16 @@ impl Events for Cleared {
                     return end;
                 }
             };
-            match self.told.look(&event, self.inner.format(), self.inner.names()) {
+            match self.recogniser.look(&event, self.inner.format(), self.inner.names()) {
                 _ if self.keeps => {}
-                Line::ToldAgain => continue,
+                Line::Duplicate => continue,
                 Line::Discard => event.op = Op::Discard,
                 Line::Plain => {}
             }
             return Ok(Some(event));
         }
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 }
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_gives_again_at_once_is_one_request_and_what_a_program_writes_again_is_two() {
+    fn a_request_repeated_by_a_worker_is_one_and_repeated_by_a_program_is_two() {
         let lines = [
             "app-7,8388608,W,800,8,10.000000",
             "kworker/u17:0-9,8388608,W,800,8,10.001100",

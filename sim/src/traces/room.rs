@@ -1,19 +1,19 @@
 //! By how many bytes do the files of a recording by inode grow at most?
 //!
-//! Sizes are followed through the recording: what was there, what was written, cut, reserved, and removed. A file whose last
-//! name was removed is gone when the kernel forgets it. What is in no file (nodes, directories) is not counted, nor what is
-//! written into holes: the answer may be too small, never much too large.
+//! Sizes are tracked through the recording: initial files, writes, truncations, reservations, removals. An unlinked
+//! file is gone when the kernel forgets it. Nodes, directories and writes into holes are not counted: the result may be
+//! too small, but never much too large.
 
 use record::calls::{Call, Event};
 use rustc_hash::FxHashMap;
 
-/// What is known of an inode.
+/// Tracked state of an inode.
 #[derive(Debug, Clone, Copy, Default)]
 struct File {
-    /// Without its holes.
+    /// Without holes.
     bytes: u64,
     size: u64,
-    /// Names it has lost beyond those it got.
+    /// True if the last name is gone.
     unlinked: bool,
 }
 
@@ -21,9 +21,9 @@ struct File {
 #[derive(Debug, Default)]
 pub(super) struct Room {
     files: FxHashMap<u64, File>,
-    /// Which inode a directory has under a name.
+    /// The inode of each directory entry.
     names: FxHashMap<(u64, Vec<u8>), u64>,
-    /// Names of each inode.
+    /// Link counts by inode.
     links: FxHashMap<u64, u64>,
     now: u64,
     most: u64,
@@ -31,7 +31,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// By how much more than before the calls they held at most.
+    /// Largest growth over the state before the calls.
     pub(super) fn grows(&self) -> u64 {
         self.most.saturating_sub(self.before)
     }
@@ -67,7 +67,7 @@ impl Room {
         }
     }
 
-    /// A name of it is gone.
+    /// Called when a name is removed.
     fn lost(&mut self, ino: u64) {
         let links = self.links.entry(ino).or_default();
         *links = links.saturating_sub(1);
@@ -82,14 +82,14 @@ impl Room {
         }
     }
 
-    /// A new file: whoever had its number is gone.
-    fn made(&mut self, ino: u64) {
+    /// A new file: the previous one with its number is gone.
+    fn created(&mut self, ino: u64) {
         self.set(ino, 0, 0);
         self.links.insert(ino, 0);
         self.files.insert(ino, File::default());
     }
 
-    /// Takes notice of the next record.
+    /// Tracks the next record.
     pub(super) fn add(&mut self, event: &Event) {
         let Ok(answer) = event.answer else { return };
         match &event.call {
@@ -111,10 +111,10 @@ impl Room {
             }
             Call::Open { ino, truncate: true } => self.cut(ino.0, 0),
             Call::Mknod { parent, name, .. } => {
-                self.made(answer);
+                self.created(answer);
                 self.named(parent.0, name, answer);
             }
-            Call::Tmpfile { .. } => self.made(answer),
+            Call::Tmpfile { .. } => self.created(answer),
             Call::Lookup { parent, name } => self.named(parent.0, name, answer),
             Call::Link { ino, parent, name } => {
                 self.named(parent.0, name, ino.0);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_is_made_and_removed_a_hundred_times_needs_the_room_of_one() {
+    fn a_journal_created_and_removed_a_hundred_times_needs_the_space_of_one() {
         let mut room = Room::default();
         make(&mut room, b"db", 2, 4096);
         for n in 0..100 {

@@ -1,7 +1,7 @@
-//! Where do the calls come from that are made on a volume?
+//! Where do the calls on a volume come from?
 //!
-//! From recordings of other programs: calls by path, which need files that are made up ([`ByPath`]). Or from our own:
-//! calls by inode, on files that the recording has if it has contents ([`ByInode`](super::by_inode::ByInode)).
+//! From recordings of other programs: calls by path, which need generated files ([`ByPath`]). Or from JouleFS
+//! recordings: calls by inode, on recorded files if the recording has contents ([`ByInode`](super::by_inode::ByInode)).
 
 use device::clock::Clock;
 use record::Tempo;
@@ -16,36 +16,36 @@ use vfs::FileSystem;
 use super::ReplayError;
 use super::host_memory::ReadAhead;
 
-/// How much of the recording has been used, from 0 to 1.
+/// Share of the recording done, from 0 to 1.
 pub type Progressed<'a> = &'a mut dyn FnMut(f64);
 
-/// How calls are made.
+/// How to replay calls.
 pub struct Making<'a> {
-    /// Below a host's memory, which reads ahead; heeded by calls by path.
+    /// Read ahead above a page cache; only for calls by path.
     pub ahead: bool,
     /// The volume's clock.
     pub clock: &'a dyn Clock,
-    /// How its time passes.
+    /// How time passes.
     pub tempo: &'a Tempo,
-    /// Heeded where a recording tells which thread called.
+    /// Used if the recording has threads.
     pub pauses: Pauses,
-    /// Nothing is done on the volume after it, but an unmount.
+    /// No operation follows on the volume, except an unmount.
     pub is_last: bool,
-    /// Called where the part of the recording begins that is paid for, if that is not the beginning.
+    /// Called at the beginning of the counted part, unless it is the beginning of the recording.
     pub begins: &'a mut dyn FnMut(),
 }
 
 /// A recording of calls.
 pub trait Source {
-    /// Bytes of room that its calls need.
+    /// Bytes that its calls need.
     fn room(&self) -> u64;
-    /// Of them, those that are not there before the first call.
+    /// Bytes among them that do not exist before the first call.
     fn grows(&self) -> u64;
-    /// Whether a call that ends otherwise than it did when it was recorded counts as failed.
+    /// Whether a call with another result than in the recording counts as failed.
     fn is_compared(&self) -> bool;
-    /// Puts on a new volume, or on one that holds a part of it, what the calls need.
+    /// Creates what the calls need, on a new volume or on one that has a part of it.
     fn prepare(&mut self, fs: &dyn FileSystem, part: Progressed<'_>) -> Result<Prepared, ReplayError>;
-    /// Makes the calls.
+    /// Replays the calls.
     fn replay(
         &mut self,
         fs: &dyn FileSystem,
@@ -58,7 +58,7 @@ pub trait Source {
 pub struct ByPath<'a> {
     /// Opens the recording at its beginning.
     pub open: &'a dyn Fn() -> Result<Box<dyn Calls>, ReplayError>,
-    /// What must be there.
+    /// The files they need.
     pub needs: &'a Needs,
     /// Bytes of the recording's file.
     pub length: u64,

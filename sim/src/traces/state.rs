@@ -1,8 +1,8 @@
-//! In which state is the volume when the recorded calls begin, and is there room for them?
+//! What is the volume's state when the recorded calls begin, and is there space for them?
 //!
-//! A volume that is new and empty hides what people ask about: nothing is cleaned on it. So it can be aged by a recipe, used
-//! by another recording before, and filled up. Room is reckoned with before anything is done; where that was too little, it is
-//! said before the first call.
+//! A new and empty volume hides what users want to know: it is never cleaned. So it can be aged by a recipe, used by
+//! another recording first, and filled. Space is estimated before anything is done; if the estimate was too low, an
+//! error is returned before the first call.
 
 use std::collections::BTreeSet;
 
@@ -15,28 +15,27 @@ use super::{Progress, ReplayError};
 use crate::aging::{Ager, Recipe};
 use crate::error::SimError;
 
-/// How a volume is brought into its state.
+/// The wanted state of a volume.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// The recipe that ages a new volume.
     pub recipe: Option<String>,
-    /// What part of the volume's room for files, from 0 to 1, is in use when the calls begin: files that nobody
-    /// changes are added until then.
+    /// Used part of the space for files, from 0 to 1, when the calls begin: unchanging files are added up to it.
     pub full: Option<f64>,
 }
 
-/// The smallest volume that is made.
+/// Smallest new volume.
 const SMALLEST: u64 = 256 << 20;
-/// Of a volume's bytes, those that are not for files: metadata and what is kept in reserve, at most.
+/// Largest share of a volume that is not for files: metadata and reserve.
 const NOT_FOR_FILES: f64 = 0.15;
-/// What part of an aged volume the recording's files are at most.
+/// Largest share of an aged volume that the recording's files take.
 const ROOM_OF_AGED: f64 = 0.1;
-/// What calls need beside the bytes of their files: nodes, directories, the last block of each file.
+/// Factor for space in addition to file bytes: nodes, directories, the last block of each file.
 const BESIDE: f64 = 1.15;
 
 impl Wanted {
-    /// Bytes of a volume on which calls that hold `room` bytes in all at most find room for them; `more` of these come
-    /// while they are made.
+    /// Size of a volume with space for calls whose files hold at most `room` bytes; `more` of these are written by the
+    /// calls.
     pub fn device_bytes(&self, room: u64, more: u64) -> u64 {
         let aged = if self.recipe.is_some() { room as f64 * BESIDE / ROOM_OF_AGED } else { 0.0 };
         let filled = self.full.map_or(0.0, |full| more as f64 * BESIDE / (1.0 - full));
@@ -48,10 +47,11 @@ impl Wanted {
 }
 
 impl Wanted {
-    /// The error that a volume has no room for the files that calls find, with the size that would do. They hold `room`
-    /// bytes in all at most; `more` of these come while the calls are made.
+    /// The error that a volume has no space for the files that the calls need at the beginning, with a sufficient size.
+    /// The files hold at most `room` bytes; `more` of these are written by the calls.
     pub(super) fn no_room_before(&self, device_bytes: u64, room: u64, more: u64) -> ReplayError {
-        // An image may be larger than a new volume would have to be, and full; many small files are mostly nodes.
+        // An image may be larger than a new volume would need to be, and still be full; many small files are mostly
+        // nodes.
         let beside = (room as f64 * BESIDE / (1.0 - NOT_FOR_FILES)).min(1e18) as u64;
         let larger = device_bytes.saturating_add(beside.max(device_bytes / 4)).saturating_add(1);
         let new = self.device_bytes(room, more);
@@ -59,7 +59,7 @@ impl Wanted {
         ReplayError::NoRoomBefore { holds: room, given: device_bytes, would_do }
     }
 
-    /// Ages a volume by the recipe, if one is wanted, and deletes of the files so made until there is room for `room` bytes.
+    /// Ages a volume by the recipe, if any, and then deletes created files until `room` bytes are free.
     pub(super) fn age(
         &self,
         volume: &dyn Volume,
@@ -76,7 +76,7 @@ impl Wanted {
         carry_out(volume, clock, seed, "aging", &chain, progress)
     }
 
-    /// Fills a volume up, if that is wanted.
+    /// Fills a volume, if wanted.
     pub(super) fn fill(
         &self,
         volume: &dyn Volume,
@@ -112,7 +112,7 @@ pub(super) fn names_in_root(fs: &dyn FileSystem) -> Result<BTreeSet<Vec<u8>>, Re
     Ok(entries(fs, fs.root())?.into_iter().map(|(name, _)| name).collect())
 }
 
-/// What a directory holds, but for itself and the one above it.
+/// The entries of a directory, without `.` and `..`.
 fn entries(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<(Vec<u8>, FileKind)>, vfs::Error> {
     let mut all = Vec::new();
     fs.readdir(dir, 0, &mut |entry| {
@@ -124,9 +124,9 @@ fn entries(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<(Vec<u8>, FileKind)>, vf
     Ok(all)
 }
 
-/// Removes everything whose name in the root directory is none of these.
+/// Removes everything in the root directory whose name is not listed.
 pub(super) fn remove_all_but(fs: &dyn FileSystem, stays: &BTreeSet<Vec<u8>>) -> Result<(), ReplayError> {
-    // A directory, the names in it that are still to be removed, and what it is called above.
+    // A directory, its entries still to remove, and its name in its parent.
     let mut inside: Vec<(Ino, Vec<(Vec<u8>, FileKind)>, Vec<u8>)> = Vec::new();
     let all = entries(fs, fs.root())?.into_iter().filter(|(name, _)| !stays.contains(name)).collect();
     inside.push((fs.root(), all, Vec::new()));
@@ -150,28 +150,28 @@ pub(super) fn remove_all_but(fs: &dyn FileSystem, stays: &BTreeSet<Vec<u8>>) -> 
     Ok(())
 }
 
-/// What a volume was when the calls began.
+/// State of a volume when the calls began.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Began {
-    /// The part of its room for files that was in use, from 0 to 1.
+    /// Used part of the space for files, from 0 to 1.
     pub full: f64,
-    /// Segments that were free, where there are segments.
+    /// Free segments, if the file system has segments.
     pub free_segments: Option<u64>,
-    /// Pieces in which the free space lay, where there are no segments.
+    /// Pieces of free space, if the file system has no segments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free_pieces: Option<u64>,
-    /// Bytes that files could still take.
+    /// Free bytes for files.
     pub free: u64,
-    /// Bytes more that the recording's files hold later, at most.
+    /// Most bytes by which the recording's files grow later.
     pub needs: u64,
-    /// The policy of cleaning goes by age, and the volume was too young for it: cost-benefit chose in its place.
+    /// The cleaning policy uses age, and the volume was too young: cost-benefit was used instead.
     pub waits_for_age: bool,
 }
 
-/// Looks at a volume before the calls, which need `needs` bytes beyond what is there.
+/// Examines a volume before the calls, which need `needs` bytes more than it holds.
 ///
 /// # Errors
-/// If there is no room for the calls: with the size of a volume that has it.
+/// If there is too little space: with the size of a volume that is large enough.
 pub(super) fn look(mounted: &Mounted, device_bytes: u64, needs: u64) -> Result<Began, ReplayError> {
     let volume = &*mounted.volume();
     let (all, free) = room_of(volume)?;
@@ -189,17 +189,17 @@ pub(super) fn look(mounted: &Mounted, device_bytes: u64, needs: u64) -> Result<B
     })
 }
 
-/// Bytes a volume has for files, and those of them that are free.
+/// Bytes for files in total, and free.
 fn room_of(volume: &dyn Volume) -> Result<(u64, u64), ReplayError> {
     let st = volume.statfs()?;
     Ok((st.blocks.max(1) * 4096, st.blocks_free * 4096))
 }
 
-/// The error that a volume is too small for calls that need `needs` bytes more than it holds, with the size that would do.
+/// The error that a volume is too small for calls that need `needs` bytes more than it holds, with a sufficient size.
 pub(super) fn no_room(volume: &dyn Volume, device_bytes: u64, needs: u64) -> Result<ReplayError, ReplayError> {
     let (all, free) = room_of(volume)?;
     let short = (needs as f64 * BESIDE - free as f64).max(0.0);
-    // Of what a larger volume has more, the same part is free.
+    // The same part of the additional space of a larger volume is free.
     let free_part = (free as f64 / all as f64).max(0.01);
     let more = short / free_part / (1.0 - NOT_FOR_FILES);
     let would_do = device_bytes.saturating_add(more.min(1e18) as u64).saturating_add(1).next_multiple_of(64 << 20);

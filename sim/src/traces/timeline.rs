@@ -1,30 +1,30 @@
-//! When were the joules of a replay spent?
+//! When was the energy of a replay spent?
 //!
-//! The accounts of a run say who spent how much, not when. A [`Timeline`] looks at the ledger now and then while requests
-//! are made, a few thousand times however long the recording is: when it has too many looks, it forgets every second one.
-//! A request's active energy is on the ledger when the device gets it, its share of the board when it is done.
+//! An account shows how much each owner spent, not when. A [`Timeline`] samples the ledger during the replay, a few
+//! thousand times however long the recording is: when it is full, it drops every second sample. A request's active
+//! energy is booked when the device gets it, its share of the board when it is done.
 
 use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger};
 
-/// A timeline has at most so many looks.
+/// Most samples in a timeline.
 const MOST: usize = 8_192;
-/// Nanoseconds between two looks at first.
+/// Initial nanoseconds between samples.
 const FIRST: u64 = 1_000_000;
 
-/// The ledger at a moment.
+/// A sample of the ledger.
 #[derive(Debug, Clone)]
 pub struct Look {
     /// Nanoseconds since the first request.
     pub at: u64,
-    /// What was spent up to then, by component in the order of [`Component::ALL`].
+    /// Energy so far, by component in the order of [`Component::ALL`].
     pub components: [Energy; Component::ALL.len()],
     /// The same by owner.
     pub owners: BTreeMap<u64, Energy>,
 }
 
-/// Looks at a ledger in order of time.
+/// Samples of a ledger in order of time.
 #[derive(Debug)]
 pub struct Timeline {
     looks: Vec<Look>,
@@ -40,17 +40,17 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// One that is not told who spent what: there may be many owners, and each look would go through all they did.
+    /// A timeline without owners: there may be many, and each sample would go through all their amounts.
     pub fn without_owners() -> Self {
         Timeline { of_owners: false, ..Timeline::default() }
     }
 
-    /// True if it is time for a look.
+    /// True if a sample is due.
     pub fn is_due(&self, at: u64) -> bool {
         at >= self.next
     }
 
-    /// Looks.
+    /// Takes a sample.
     pub fn look(&mut self, at: u64, ledger: &Ledger) {
         let components = Component::ALL.map(|c| ledger.component(c));
         let owners = if self.of_owners { ledger.owners() } else { BTreeMap::new() };
@@ -58,10 +58,10 @@ impl Timeline {
         self.add(Look { at, components, owners });
     }
 
-    /// Adds a look that somebody took.
+    /// Adds a sample taken elsewhere.
     pub(super) fn add(&mut self, look: Look) {
         let at = look.at;
-        // Of two looks at one moment the later saw everything.
+        // Of two samples at one moment, keep the later.
         self.looks.pop_if(|last| last.at == at);
         self.looks.push(look);
         if self.looks.len() > MOST {
@@ -75,13 +75,13 @@ impl Timeline {
         self.next = at.saturating_add(self.every);
     }
 
-    /// Forgets what came after a moment.
+    /// Drops samples after a moment.
     pub(super) fn forget_after(&mut self, at: u64) {
         self.looks.retain(|look| look.at <= at);
         self.next = self.looks.last().map_or(0, |look| look.at.saturating_add(self.every));
     }
 
-    /// All looks.
+    /// All samples.
     pub fn looks(&self) -> &[Look] {
         &self.looks
     }

@@ -1,8 +1,8 @@
-//! When were the joules of calls spent?
+//! When was the energy of calls spent?
 //!
-//! Calls have no place of their own on the ledger: what they cost is booked when the device is asked. So a decorator looks at
-//! the ledger when requests end, as far as time is paid for. What is not paid for, as what comes before the calls or between two
-//! times, takes no time on its timeline and costs nothing there.
+//! The ledger has no entries for calls: their cost is booked at the device's requests. So a decorator samples the
+//! ledger when requests end, while time is counted. Uncounted work, such as preparation and what happens between two
+//! repetitions, takes no time on its timeline and costs nothing there.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 
 use super::timeline::{Look, Timeline};
 
-/// A device, above a simulated one, whose ledger is looked at now and then.
+/// A device above a simulated one, whose ledger is sampled.
 pub struct Watched<D> {
     inner: D,
     watch: Watch,
     state: Mutex<State>,
 }
 
-/// Whose ledger is looked at, and by which clock.
+/// The ledger to sample, and the clock.
 pub struct Watch {
-    /// The device below.
+    /// The device underneath.
     pub device: Arc<Simulated<Arc<dyn BlockDevice>>>,
     /// The clock of the calls.
     pub clock: Arc<dyn Clock>,
@@ -39,7 +39,7 @@ impl Watch {
     }
 }
 
-/// A moment of what is paid for: when, and what was spent up to then.
+/// A moment of the counted time, and the energy up to then.
 #[derive(Clone, Copy, Default)]
 struct Moment {
     at: u64,
@@ -49,14 +49,14 @@ struct Moment {
 #[derive(Default)]
 struct State {
     timeline: Option<Timeline>,
-    /// What is paid for up to the last pause.
+    /// Counted time and energy up to the last pause.
     paid: Moment,
-    /// When the time began that is paid for now, and what was on the ledger then; none in a pause.
+    /// Start of the current counted time, and the ledger then; `None` in a pause.
     began: Option<Moment>,
 }
 
 impl State {
-    /// This moment, if it is paid for.
+    /// The current moment, if it is counted.
     fn moment(&self, watch: &Watch) -> Option<Moment> {
         let Moment { at, spent } = self.began?;
         let mut now = self.paid;
@@ -77,13 +77,13 @@ impl State {
 }
 
 impl<D: BlockDevice> Watched<D> {
-    /// Nothing is looked at before [`go_on`](Self::go_on), nor at all if nobody wants it.
+    /// Takes no sample before [`go_on`](Self::go_on), and none at all if not `wanted`.
     pub fn new(inner: D, watch: Watch, wanted: bool) -> Self {
         let timeline = wanted.then(Timeline::without_owners);
         Watched { inner, watch, state: Mutex::new(State { timeline, ..State::default() }) }
     }
 
-    /// What comes now is paid for.
+    /// Starts counting.
     pub fn go_on(&self) {
         let state = &mut *self.state.lock();
         if state.timeline.is_some() {
@@ -91,7 +91,7 @@ impl<D: BlockDevice> Watched<D> {
         }
     }
 
-    /// What comes now is not.
+    /// Stops counting.
     pub fn pause(&self) {
         let state = &mut *self.state.lock();
         if let Some(now) = state.moment(&self.watch) {
@@ -101,7 +101,7 @@ impl<D: BlockDevice> Watched<D> {
         state.began = None;
     }
 
-    /// What came since it last went on is not paid for either, but what comes now.
+    /// Discards what was counted since the last start, and starts again.
     pub fn begin_again(&self) {
         {
             let state = &mut *self.state.lock();
@@ -113,7 +113,7 @@ impl<D: BlockDevice> Watched<D> {
         self.go_on();
     }
 
-    /// The last look is taken, and the timeline given away.
+    /// Takes the last sample and returns the timeline.
     pub fn take(&self) -> Timeline {
         self.pause();
         self.state.lock().timeline.take().unwrap_or_default()

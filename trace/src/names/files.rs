@@ -1,4 +1,4 @@
-//! Files whose pages threads of the kernel write back, by number.
+//! Which files are written back by kernel threads?
 
 use std::fmt;
 
@@ -6,44 +6,44 @@ use rustc_hash::FxHashMap;
 
 use super::{Names, Process};
 
-/// Pages that are written in the background by a thread of the kernel.
+/// Name for pages written in the background by a kernel thread.
 pub const WRITEBACK: &str = "<writeback>";
 
-/// Files and places that are told apart; more have no number.
+/// Most distinct files and places; further ones have no number.
 const MOST: usize = 1 << 15;
 
-/// Where an inode is, by the name that the kernel's writeback has for it, in [`Files::place`]: a disk's numbers with a
-/// colon, or a name of the file system's own.
+/// Location of an inode, by the kernel's name for it in [`Files::place`]: a disk's numbers with a colon, or a name
+/// specific to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place(u32);
 
-/// That a request is part of the writing of an inode: one of [`Files::written`], or none.
+/// Index of an inode's writeback in [`Files::written`], or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Writing(u32);
 
-/// Which inode's pages are written, and who made them dirty.
+/// An inode whose pages are written, and the processes that made them dirty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Written {
-    /// The numbers, major and minor, of the device that has the file system, as far as it is known: a partition or disk.
+    /// Major and minor number of the file system's device, if known: a partition or disk.
     pub device: (u32, u32),
-    /// Where the kernel says the inode is.
+    /// Location of the inode, as named by the kernel.
     pub place: Place,
-    /// The inode's number.
+    /// Inode number.
     pub ino: u64,
-    /// Who made it dirty, in order of number; empty if that is not known.
+    /// Processes that made it dirty, ordered by number; empty if unknown.
     pub by: Vec<Process>,
-    /// More than these.
+    /// True if there are more than these.
     pub more: bool,
 }
 
 impl Written {
-    /// The blocks of a device itself: a file system's own structures, or what was written to the device without one.
+    /// True for the blocks of a device itself: metadata of a file system, or writes to the device without one.
     pub fn is_device(&self) -> bool {
         let (major, minor) = self.device;
         (self.ino >> 20, self.ino & 0xf_ffff) == (u64::from(major), u64::from(minor))
     }
 
-    /// What is known of the file without asking anybody.
+    /// Text for the file from this information alone.
     pub fn text(&self) -> String {
         let (major, minor) = self.device;
         match self.is_device() {
@@ -53,26 +53,26 @@ impl Written {
     }
 }
 
-/// Who asks is a thread of the kernel that writes pages of this file.
+/// A kernel thread that writes back pages of this file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writeback {
-    /// The file: its path, or what is known of it.
+    /// The file: its path, or what is known about it.
     pub file: String,
-    /// The names of who made its pages dirty; empty if that is not known.
+    /// Names of the processes that made its pages dirty; empty if unknown.
     pub by: Vec<String>,
-    /// More than these.
+    /// True if there are more than these.
     pub more: bool,
 }
 
 impl Writeback {
-    /// Of an inode whose file is called `file`.
+    /// The writeback of an inode whose file is called `file`.
     pub fn new(written: &Written, file: String, names: &Names) -> Self {
         let mut by: Vec<String> = written.by.iter().map(|p| names.name(*p).to_owned()).collect();
         by.sort();
         Writeback { file, by, more: written.more }
     }
 
-    /// Who made its pages dirty, in words; empty if that is not known.
+    /// Text for the processes that made its pages dirty; empty if unknown.
     pub fn dirtied_by(&self) -> String {
         self.by.join(", ") + if self.more { " and others" } else { "" }
     }
@@ -85,13 +85,13 @@ impl fmt::Display for Writeback {
     }
 }
 
-/// Files that are written back. The lists are bounded.
+/// Files with writeback, in bounded lists.
 #[derive(Debug, Clone)]
 pub struct Files {
-    /// The first is the empty one.
+    /// The first is empty.
     places: Vec<String>,
     place_numbers: FxHashMap<String, Place>,
-    /// The first number is 1.
+    /// Numbered from 1.
     written: Vec<Written>,
     writings: FxHashMap<Written, Writing>,
 }
@@ -108,7 +108,7 @@ impl Default for Files {
 }
 
 impl Files {
-    /// The number of a place where inodes are; that of the nameless one if there are too many.
+    /// The number of a place; that of the empty place if there are too many.
     pub(crate) fn place_named(&mut self, name: &[u8]) -> Place {
         let name = String::from_utf8_lossy(name);
         if let Some(known) = self.place_numbers.get(&*name) {
@@ -123,17 +123,17 @@ impl Files {
         new
     }
 
-    /// The place that a device's numbers name.
+    /// The place of a device number.
     pub(crate) fn place_of(&mut self, (major, minor): (u32, u32)) -> Place {
         self.place_named(format!("{major}:{minor}").as_bytes())
     }
 
-    /// The name of a place where inodes are.
+    /// The name of a place.
     pub fn place(&self, place: Place) -> &str {
         self.places.get(place.0 as usize).map_or("", String::as_str)
     }
 
-    /// The number of an inode's writing; none if there are too many.
+    /// The number of an inode's writeback; none if there are too many.
     pub(crate) fn writing(&mut self, written: Written) -> Writing {
         if let Some(known) = self.writings.get(&written) {
             return *known;
@@ -147,7 +147,7 @@ impl Files {
         new
     }
 
-    /// Which inode's writing a number stands for.
+    /// The inode with this writeback number.
     pub fn written(&self, writing: Writing) -> Option<&Written> {
         self.written.get((writing.0 as usize).checked_sub(1)?)
     }

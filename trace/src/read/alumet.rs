@@ -1,12 +1,12 @@
-//! What the energy meter Alumet measured, as its CSV output writes it (version 0.9 of the agent, plugin csv 0.2).
+//! How is the CSV output of the energy meter Alumet read (version 0.9 of the agent, plugin csv 0.2)?
 //!
-//! A line a measurement: metric, wall-clock time, value, what was measured (resource), for whom (consumer), attributes. Each
-//! metric of energy or power is a channel for every resource, consumer and set of attributes it comes with. Energies are
-//! what was spent since the measurement before of the same channel, and are summed up; powers stand for the time since the
-//! one before. Everything else Alumet measures (times, percentages, memory) is counted by metric.
+//! One line per measurement: metric, wall-clock time, value, resource, consumer, attributes. A channel is an energy or
+//! power metric with one combination of resource, consumer and attributes. Energies count from the channel's previous
+//! measurement and are summed up; powers are means since the previous one. Other metrics of Alumet (times, percentages,
+//! memory) are counted.
 //!
-//! Sources write several seconds at once, one after the other: lines come out of order of time. They are put in order
-//! within [`HORIZON`]; what comes later than that is told at the time of what was given last, and counted.
+//! Sources write several seconds at once, one after the other, so lines are not in order of time. They are sorted
+//! within [`HORIZON`]; later lines get the time of the last returned reading, and are counted.
 
 mod row;
 
@@ -18,23 +18,23 @@ use rustc_hash::FxHashMap;
 pub use self::row::{Amount, Columns, Row, time};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::AlumetCsv;
-/// Nanoseconds within which lines are put in order: far more than Alumet's sources keep before they write.
+/// Nanoseconds within which lines are sorted: far more than Alumet's sources buffer.
 const HORIZON: u64 = 60_000_000_000;
-/// Readings that are held for it at most.
+/// Most readings held for sorting.
 const MOST: usize = 1 << 16;
-/// Channels at most, as many as a reading can name; processes come and go.
+/// Most channels, limited by the type of the index; processes come and go.
 const CHANNELS: usize = 1 << 16;
-/// Other metrics that are counted by name.
+/// Most other metrics counted by name.
 const METRICS: usize = 256;
 
 /// Recognised by its header.
 pub(super) const READER: Reader = Reader { knows, open };
 
 fn header(line: &[u8]) -> Option<Columns> {
-    Columns::of(std::str::from_utf8(line).ok()?)
+    Columns::parse(std::str::from_utf8(line).ok()?)
 }
 
 fn knows(head: &[u8]) -> bool {
@@ -55,7 +55,7 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
         read: 0,
         latest: 0,
         given: 0,
-        others: Others::new(),
+        others: OtherCounts::new(),
         ended: None,
     })))
 }
@@ -63,19 +63,19 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
 struct Alumet {
     input: Input,
     columns: Columns,
-    /// Of channels.
+    /// Names of channels.
     names: Vec<String>,
     places: FxHashMap<String, u16>,
-    /// Joules of each so far.
+    /// Sum of joules by channel.
     sums: Vec<f64>,
-    /// What was read and not given: time, place in the file, channel, and the bits of a value of joules or watts.
+    /// Readings not returned yet: time, line, channel, and the bits of a value in joules or watts.
     waiting: BinaryHeap<Reverse<(u64, u64, u16, bool, u64)>>,
     read: u64,
-    /// The latest time that was read, and the last that was given.
+    /// The latest time read, and the last one returned.
     latest: u64,
     given: u64,
-    others: Others,
-    /// How the file ended.
+    others: OtherCounts,
+    /// Result at the end of the file.
     ended: Option<Result<(), TraceError>>,
 }
 
@@ -133,7 +133,7 @@ impl Alumet {
         self.waiting.push(Reverse((row.time, self.read, channel, is_joules, value.to_bits())));
     }
 
-    /// The earliest of what waits, if nothing earlier can come.
+    /// The earliest waiting reading, if no earlier one can follow.
     fn ready(&mut self) -> Option<Reading> {
         let Reverse((time, ..)) = self.waiting.peek()?;
         let settled = self.ended.is_some() || self.waiting.len() >= MOST || time.saturating_add(HORIZON) <= self.latest;
@@ -175,7 +175,7 @@ impl Readings for Alumet {
                 None => match self.take() {
                     Ok(true) => {}
                     Ok(false) => self.ended = Some(Ok(())),
-                    // What was read before it comes first.
+                    // Readings before the error come first.
                     Err(e) => self.ended = Some(Err(e)),
                 },
             }
@@ -186,7 +186,7 @@ impl Readings for Alumet {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

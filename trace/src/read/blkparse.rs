@@ -1,14 +1,14 @@
-//! blkparse's text, a line an event, as it is without `-f`:
+//! How is blkparse's text read? One event per line, without `-f`:
 //!
 //! ```text
 //!   8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
 //! ```
 //!
-//! Device, processor, number in the processor's sequence, seconds, process, action, letters of what is asked, and what
-//! the action has: an extent, who or which error, times (`-t`), commands, where it was mapped from. The
-//! tables that follow (totals, programs) are counted.
+//! Device, CPU, sequence number of the CPU, seconds, process, action, letters of the request, then fields of the
+//! action: an extent, a process or an error, times (`-t`), commands, the origin of a remap. The tables that follow
+//! (totals, programs) are counted.
 //!
-//! Left out: lines in a format that the user chose (`-f`, `-F`): they do not say what they have.
+//! Left out: lines in a custom format (`-f`, `-F`), which do not describe themselves.
 
 mod line;
 
@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use crate::block::{Event, Events};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 use line::{Line, Who};
 
@@ -26,12 +26,12 @@ pub(super) const READER: Reader = Reader {
     open: |input| Ok(Opened::Blocks(Box::new(Blkparse::new(input)))),
 };
 
-/// What blkparse says to the other output before it begins, which is often kept together with it.
+/// Messages that blkparse writes to standard error at the start, and that are often kept with the output.
 fn said_before(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace) || line.starts_with(b"Input file ")
 }
 
-/// What a line is that tells of no event; `None` if it is to be one.
+/// Type of a line without an event; `None` if it should be one.
 fn beside_events(line: &[u8], tables: &mut bool) -> Option<&'static str> {
     match line.iter().find(|b| !b.is_ascii_whitespace()) {
         None => return Some("empty lines"),
@@ -41,7 +41,7 @@ fn beside_events(line: &[u8], tables: &mut bool) -> Option<&'static str> {
     if line.starts_with(b"Input file ") {
         return Some("names of input files");
     }
-    // `CPU0 (sda):`, `Total (sda):`, and by `-s` a program and its number: `kjournald (697)`.
+    // `CPU0 (sda):`, `Total (sda):`, and with `-s` a program and its number: `kjournald (697)`.
     let named = line.strip_suffix(b":").unwrap_or(line).ends_with(b")") && line.contains(&b'(');
     *tables |= named;
     tables.then_some("lines of tables")
@@ -51,10 +51,10 @@ struct Blkparse {
     input: Input,
     names: Names,
     by_pid: FxHashMap<u32, Process>,
-    others: Others,
-    /// The tables have begun.
+    others: OtherCounts,
+    /// True after the first table.
     tables: bool,
-    /// There was an error.
+    /// True after an error.
     failed: bool,
 }
 
@@ -64,7 +64,7 @@ impl Blkparse {
             input,
             names: Names::default(),
             by_pid: FxHashMap::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             tables: false,
             failed: false,
         }
@@ -95,7 +95,7 @@ impl Blkparse {
                     Some(event)
                 }
             });
-            // Half a line may look like a whole one.
+            // Half a line may look complete.
             if self.input.ended_without_newline() {
                 return Err(self.input.cut_short(Format::Blkparse, self.input.at_line()));
             }
@@ -132,7 +132,7 @@ impl Events for Blkparse {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

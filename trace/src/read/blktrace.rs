@@ -1,11 +1,11 @@
-//! blktrace's binary records: version 7 (`struct blk_io_trace`, 48 bytes) and 8 (`struct blk_io_trace2`, 64 bytes, of
-//! Linux 6.19), in the byte order of the machine that recorded them, one stream or a file a processor.
+//! How are blktrace's binary records read? Version 7 (`struct blk_io_trace`, 48 bytes) and 8 (`struct blk_io_trace2`,
+//! 64 bytes, from Linux 6.19), in the byte order of the recording machine, as one stream or one file per CPU.
 //!
-//! Numbers and places are those of `linux/blktrace_api.h`. Records that are no events tell names of processes, or
-//! are counted: messages, wall-clock times, data of drivers. Numbers in the sequence of a processor that are not
-//! there are events the kernel had no room for; they are counted, too.
+//! Constants are those of `linux/blktrace_api.h`. Records that are not events give names of processes, or are counted:
+//! messages, wall-clock times, data of drivers. Gaps in a CPU's sequence numbers are events that the kernel dropped;
+//! they are counted too.
 //!
-//! Left out: cgroups, and what a driver tells in its own words.
+//! Left out: cgroups, and driver-specific data.
 
 mod files;
 mod order;
@@ -18,30 +18,30 @@ use rustc_hash::FxHashMap;
 use crate::block::{Event, Events};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Names, Opened, OtherCounts, Process, TraceError};
 
 use order::Order;
 use record::{Stream, magic};
 
 pub(super) const READER: Reader =
-    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
+    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(open_stream(Stream::new(input))) };
 
-fn one(stream: Stream) -> Opened {
+fn open_stream(stream: Stream) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_stream(stream), names: Named::default(), latest: 0 }))
 }
 
-fn several(streams: Vec<Stream>) -> Opened {
+fn open_files(streams: Vec<Stream>) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_files(streams), names: Named::default(), latest: 0 }))
 }
 
-/// Who the numbers of processes are, and what was seen beside events.
+/// Names of process numbers, and counts of other records.
 #[derive(Default)]
 struct Named {
     names: Names,
     by_pid: FxHashMap<u32, Process>,
-    /// The one asked for last.
+    /// The last lookup.
     last: (u32, Process),
-    others: Others,
+    others: OtherCounts,
 }
 
 impl Named {
@@ -85,7 +85,7 @@ impl Events for Blktrace {
         &self.names.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.names.others
     }
 

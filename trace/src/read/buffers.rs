@@ -1,47 +1,46 @@
-//! The kernel's ring buffers while they are filled: pages of `per_cpu/cpuN/trace_pipe_raw`, as they are taken.
+//! How are the kernel's ring buffers read while tracing runs? Pages of `per_cpu/cpuN/trace_pipe_raw`, as they arrive.
 //!
-//! Pages of any number of processors and instances become one order, that of time. What is not yet complete waits: an
-//! event is given when the caller says that nothing earlier comes any more. Numbers are in the order of bytes of the machine
-//! that this runs on, which is the one that is listened to.
+//! Pages of all CPUs and instances are merged by time. Incomplete data waits: an event is returned when the caller
+//! declares that nothing earlier will come. Numbers have the byte order of this machine, which is the traced one.
 //!
 //! Left out: which tracepoints are on, and where pages come from.
 
 use crate::block::{Action, Event};
 use crate::names::files::Place;
-use crate::names::{Names, Others};
+use crate::names::{Names, OtherCounts};
 use crate::read::trace_dat::formats::{Formats, ascii};
 use crate::read::trace_dat::header;
 use crate::read::trace_dat::ring::{InPage, Layout, Lost};
 use crate::read::tracepoint::{Heard, Layer};
 use crate::writeback::{What, Writings};
 
-/// The numbers of this machine have their high bytes first.
+/// True if this machine is big-endian.
 const BIG: bool = cfg!(target_endian = "big");
 
-/// A page of an inode became dirty.
+/// An inode's page became dirty.
 #[derive(Debug, Clone, Copy)]
 pub struct Dirtied<'a> {
-    /// By a thread of this number.
+    /// Number of the thread.
     pub pid: u32,
-    /// Where the inode is; its name.
+    /// Place of the inode, with its name.
     pub place: (Place, &'a str),
-    /// Its number.
+    /// Inode number.
     pub ino: u64,
 }
 
-/// Events in the order of time.
+/// Events in order of time.
 pub struct Buffers {
     formats: Formats,
     layout: Layout,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     writings: Writings,
-    /// What was read and not given, in no order.
+    /// Events not returned yet, unsorted.
     waiting: Vec<Heard>,
 }
 
 impl Buffers {
-    /// Of a kernel whose file `events/header_page` says this. An error says what is not understood.
+    /// For a kernel with this file `events/header_page`. An error names what is not understood.
     pub fn new(header_page: &[u8]) -> Result<Self, String> {
         let mut formats = Formats::new(size_of::<std::ffi::c_long>() == 8, BIG);
         let text = ascii(header_page).ok_or("a page's format that is no text")?;
@@ -51,18 +50,18 @@ impl Buffers {
             formats,
             layout,
             names: Names::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             writings: Writings::default(),
             waiting: Vec::new(),
         })
     }
 
-    /// Learns a tracepoint by its file `format`. An error says what is not understood.
+    /// Learns a tracepoint from its file `format`. An error names what is not understood.
     pub fn learn(&mut self, system: &str, format: &[u8]) -> Result<(), String> {
         self.formats.add(system, format)
     }
 
-    /// Takes a processor's page; says how many events were lost before it. An error says what is not understood of the
+    /// Adds a CPU's page; returns the number of events lost before it. An error names what is not understood in the
     /// rest of the page.
     pub fn page(&mut self, processor: u32, page: &[u8]) -> Result<u64, String> {
         let mut at = InPage::default();
@@ -78,25 +77,25 @@ impl Buffers {
         Ok(lost)
     }
 
-    /// Events were lost that told who asks for what: nobody knows what threads of the kernel are writing.
+    /// Forgets open writebacks, because events about them were lost.
     pub fn forget(&mut self) {
         self.writings.forget_open();
     }
 
-    /// Names of processes in events that were given, and the files that are written.
+    /// Names of processes in returned events, and files with writeback.
     pub fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Gives what came before `until`, of which nothing comes any more; `who` is asked for the name of a thread that makes
-    /// pages dirty.
+    /// Returns the events before `until`, which no further page may contain; `who` gives the name of a thread that
+    /// makes pages dirty.
     pub fn before(
         &mut self,
         until: u64,
         mut who: impl FnMut(Dirtied<'_>) -> String,
         mut take: impl FnMut(Event, &Names),
     ) {
-        // Pages of one processor are in order, so this is a merge of a few sorted parts.
+        // Pages of one CPU are in order, so this merges a few sorted parts.
         self.waiting.sort_by_key(|heard| heard.event.time);
         let end = self.waiting.partition_point(|heard| heard.event.time < until);
         let mut last = None;
@@ -104,7 +103,7 @@ impl Buffers {
             let Heard { layer, mut event, notice } = heard;
             if let Some(notice) = notice {
                 let dirtied = (notice.what == What::Dirtied).then_some((event.pid, notice.place, notice.ino));
-                // One page after the other of one file by one process says nothing more.
+                // Further pages of the same file by the same process add nothing.
                 if dirtied.is_some() && dirtied == last {
                     continue;
                 }
@@ -114,7 +113,7 @@ impl Buffers {
                     let name = who(Dirtied { pid: event.pid, place, ino: notice.ino });
                     event.process = self.names.number(name.as_bytes());
                 }
-                self.writings.hear(notice, (event.time, event.pid, event.process), &self.names);
+                self.writings.add(notice, (event.time, event.pid, event.process), &self.names);
             } else if layer == Layer::Block {
                 if event.action == Action::Queue {
                     event.writing = self.writings.part_of(event.time, event.pid, event.device, &mut self.names);

@@ -1,29 +1,29 @@
-//! Lines that are told in another order than that of time, in order of time.
+//! How are lines sorted by time?
 //!
-//! What does not fit into memory is put in order part by part, in a temporary file, and the parts are merged. Lines
-//! of one moment stay as they were.
+//! If they do not fit into memory, parts are sorted and stored in a temporary file, then merged. Lines with equal times
+//! keep their order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-/// Bytes of lines, and lines, that are held at most.
+/// Most bytes of lines, and most lines, held in memory.
 const MOST: usize = 16 << 20;
 const LINES: usize = 1 << 19;
-/// Parts that are merged at once, and bytes that are read of one at a time.
+/// Parts merged at once, and bytes read of one at a time.
 const PARTS: usize = 128;
 const STEP: usize = 64 << 10;
-/// Bytes of a line's time and length.
+/// Size of a line's time and length.
 const HEAD: usize = 12;
 
-/// Lines, until there are no more.
+/// Collects the lines.
 pub(super) struct Gathered {
-    /// Bytes that are held, and parts that are merged at once.
+    /// Most bytes held, and most parts merged at once.
     most: usize,
     most_parts: usize,
     text: Vec<u8>,
-    /// Times, and where the lines are in `text`.
+    /// Times, and positions of the lines in `text`.
     order: Vec<(u64, usize, usize)>,
     parts: Vec<Part>,
     file: Option<File>,
@@ -31,18 +31,18 @@ pub(super) struct Gathered {
 
 impl Default for Gathered {
     fn default() -> Self {
-        Gathered::of(MOST, PARTS)
+        Gathered::with_limits(MOST, PARTS)
     }
 }
 
-/// Where lines are in the temporary file, in order.
+/// Sorted lines in the temporary file.
 struct Part {
     from: u64,
     to: u64,
 }
 
 impl Gathered {
-    fn of(most: usize, most_parts: usize) -> Self {
+    fn with_limits(most: usize, most_parts: usize) -> Self {
         Gathered { most, most_parts, text: Vec::new(), order: Vec::new(), parts: Vec::new(), file: None }
     }
 
@@ -59,7 +59,7 @@ impl Gathered {
         Ok(())
     }
 
-    /// Puts what is held in the file, as a part.
+    /// Writes the held lines to the file, as a sorted part.
     fn spill(&mut self) -> io::Result<()> {
         self.order.sort_by_key(|(time, ..)| *time);
         let file = match &mut self.file {
@@ -70,7 +70,7 @@ impl Gathered {
         let mut out = BufWriter::with_capacity(STEP, file);
         let mut to = from;
         for (time, from, until) in self.order.drain(..) {
-            to += put(&mut out, time, &self.text[from..until])?;
+            to += write_line(&mut out, time, &self.text[from..until])?;
         }
         out.flush()?;
         self.text.clear();
@@ -78,21 +78,21 @@ impl Gathered {
         Ok(())
     }
 
-    /// Makes one part of all, in a file of its own.
+    /// Merges all parts into one, in a new file.
     fn merge(&mut self) -> io::Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let mut merged = Merged::new(file, std::mem::take(&mut self.parts))?;
         let mut out = BufWriter::with_capacity(STEP, tempfile::tempfile()?);
         let (mut to, mut line) = (0, Vec::new());
         while let Some(time) = merged.next(&mut line)? {
-            to += put(&mut out, time, &line)?;
+            to += write_line(&mut out, time, &line)?;
         }
         self.file = Some(out.into_inner().map_err(io::IntoInnerError::into_error)?);
         self.parts = vec![Part { from: 0, to }];
         Ok(())
     }
 
-    /// There are no more.
+    /// Ends the input and returns the sorted lines.
     pub(super) fn in_order(mut self) -> io::Result<InOrder> {
         if self.file.is_some() {
             self.spill()?;
@@ -107,7 +107,7 @@ impl Gathered {
     }
 }
 
-fn put(out: &mut impl Write, time: u64, line: &[u8]) -> io::Result<u64> {
+fn write_line(out: &mut impl Write, time: u64, line: &[u8]) -> io::Result<u64> {
     let length = u32::try_from(line.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     out.write_all(&time.to_le_bytes())?;
     out.write_all(&length.to_le_bytes())?;
@@ -127,7 +127,7 @@ impl InOrder {
         InOrder::Held { text: Vec::new(), order: Vec::new().into_iter() }
     }
 
-    /// Puts the next line in `out`; its time.
+    /// Reads the next line into `out`; returns its time.
     pub(super) fn next(&mut self, out: &mut Vec<u8>) -> io::Result<Option<u64>> {
         match self {
             InOrder::Merged(merged) => merged.next(out),
@@ -140,15 +140,15 @@ impl InOrder {
     }
 }
 
-/// Parts of a file.
+/// Parts being merged.
 pub(super) struct Merged {
     file: File,
     parts: Vec<Reading>,
-    /// The time of each one's next line, and which it is.
+    /// Time of each part's next line, and its index.
     next: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
-/// A part that is being read.
+/// A part being read.
 struct Reading {
     part: Part,
     held: Vec<u8>,
@@ -156,7 +156,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Makes sure that so many bytes are held; false if there are none any more.
+    /// Makes sure that this many bytes are held; false at the end.
     fn hold(&mut self, bytes: usize, file: &mut File) -> io::Result<bool> {
         if self.held.len() - self.at < bytes {
             self.held.drain(..std::mem::take(&mut self.at));
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn lines_come_in_order_of_time_and_those_of_one_moment_in_their_own() {
-        // In memory; in parts; in more parts than are merged at once; with lines longer than what is read at a time.
+        // In memory; in parts; in more parts than are merged at once; with lines longer than a read.
         for (count, most, longest, parts) in
             [(1000, 1 << 20, 9, 0), (2000, 5000, 9, 4), (20_000, 3000, 99, 400), (500, 70_000, STEP + 99, 200)]
         {
             let mut rng = Rng::new(count);
-            let mut gathered = Gathered::of(most, 7);
+            let mut gathered = Gathered::with_limits(most, 7);
             let (mut expected, mut merged) = (Vec::new(), 0);
             for n in 0..count {
                 let (time, length) = (rng.below(count / 3), rng.below(longest as u64) as usize);

@@ -1,14 +1,14 @@
-//! Which number does this text say? For formats with a number every few bytes: no allocation, no locale, no
-//! signs, nothing taken for a number that is not wholly one.
+//! How is a number parsed? For formats with a number every few bytes: no allocation, no locale, no signs, and nothing
+//! after the number.
 
-/// A whole number of digits only.
+/// An integer of digits only.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }
     let mut n = 0u64;
     if text.len() < 20 {
-        // 19 digits fit whatever they are.
+        // 19 digits always fit.
         for b in text {
             let digit = b.wrapping_sub(b'0');
             if digit > 9 {
@@ -28,8 +28,8 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     Some(n)
 }
 
-/// Seconds with or without a fraction, in nanoseconds. The tenth digit rounds: programs that keep seconds in
-/// a floating-point number print such tails.
+/// Seconds with an optional fraction, in nanoseconds. The tenth digit rounds, because programs that keep seconds in
+/// floating point print more digits.
 pub(crate) fn nanoseconds(text: &[u8]) -> Option<u64> {
     let (whole, fraction) = match text.iter().position(|b| *b == b'.') {
         Some(dot) => (&text[..dot], &text[dot + 1..]),
@@ -52,7 +52,7 @@ pub(crate) fn nanoseconds(text: &[u8]) -> Option<u64> {
     number(whole)?.checked_mul(1_000_000_000)?.checked_add(nanoseconds)
 }
 
-/// What an error says of a field: its name and its text, or the beginning of it.
+/// Error text for a field: its name and the beginning of its text.
 pub(crate) fn wrong(name: &str, text: &[u8]) -> String {
     const SHOWN: usize = 40;
     let end = if text.len() > SHOWN { "…" } else { "" };

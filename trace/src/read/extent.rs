@@ -1,12 +1,12 @@
-//! Which sectors do bytes lie in?
+//! Which sectors contain these bytes?
 
-use crate::Others;
+use crate::OtherCounts;
 use crate::block::SECTOR;
 use crate::names::count;
 
-/// The first sector and how many, for a range of bytes: widened to whole sectors where it is none, and counted
-/// in `others` then. `None` if the range ends beyond what a number can say.
-pub(crate) fn sectors(from: u64, bytes: u64, others: &mut Others) -> Option<(u64, u64)> {
+/// The first sector and the number of sectors of a byte range. A range that is not aligned is widened to whole sectors,
+/// and counted in `others`. `None` on overflow.
+pub(crate) fn sectors(from: u64, bytes: u64, others: &mut OtherCounts) -> Option<(u64, u64)> {
     let end = from.checked_add(bytes)?;
     let first = from / SECTOR;
     if bytes == 0 {
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn a_range_is_widened_outward_and_that_is_counted() {
-        let mut others = Others::new();
+        let mut others = OtherCounts::new();
         assert_eq!(sectors(1024, 512, &mut others), Some((2, 1)));
         assert_eq!(sectors(1000, 0, &mut others), Some((1, 0)));
         assert!(others.is_empty());

@@ -1,14 +1,12 @@
-//! fio's iolog, version 2 and 3 (`write_iolog`, `read_iolog`): what a job asked of its files.
+//! How is fio's iolog read, version 2 and 3 (`write_iolog`, `read_iolog`)? It has a job's requests to its files.
 //!
-//! Every file is a device of its own, 0,0 and on in the order of `add`, whose name
-//! [`Events::device`](crate::block::Events::device) tells. A line is given as an issue; `sync`, `datasync` and
-//! `syncfs` are flushes, `trim` is a discard. A range that is not in whole sectors is widened to them, and
-//! counted.
+//! Every file is a device, numbered from 0,0 in the order of `add`; [`Events::device`](crate::block::Events::device)
+//! returns its name. Each line becomes an issue; `sync`, `datasync` and `syncfs` are flushes, `trim` is a discard. A
+//! range that is not aligned to sectors is widened, and counted.
 //!
-//! Version 3 has microseconds since the job began on every line. Version 2 has no times but `wait`, whose
-//! number is, as fio 3 replays it, milliseconds since fio began, although its manual speaks of microseconds
-//! since the wait before; here it is what fio does. `write_iolog` appends: further runs in the same file come
-//! after the ones before.
+//! Version 3 has microseconds since the job began on every line. Version 2 has no times except `wait`: when fio 3
+//! replays it, the number is milliseconds since fio began, although its manual documents microseconds since the
+//! previous wait; here it is what fio does. `write_iolog` appends: later runs in the same file follow the earlier ones.
 
 use rustc_hash::FxHashMap;
 
@@ -17,7 +15,7 @@ use super::extent::sectors;
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, Process, TraceError};
 
 /// The first lines.
 const VERSION_2: &[u8] = b"fio version 2 iolog";
@@ -41,15 +39,15 @@ struct Log {
     version: u8,
     files: Vec<Vec<u8>>,
     numbers: FxHashMap<Vec<u8>, u32>,
-    /// Microseconds when this run began.
+    /// Start of this run, in microseconds.
     began: u64,
-    /// Of the last line, in microseconds.
+    /// Time of the last line, in microseconds.
     time: u64,
-    /// There was a line with a time, or one that waits.
+    /// True if a line had a time or a wait.
     timed: bool,
 }
 
-/// The text behind the last space, and what is before it.
+/// The text after the last space, and the text before it.
 fn last(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = memchr::memrchr(b' ', text)?;
     Some((&text[..at], &text[at + 1..]))
@@ -88,7 +86,7 @@ impl Log {
 impl Row for Log {
     const FORMAT: Format = Format::FioIolog;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         if line == VERSION_2 || line == VERSION_3 {
             let first = self.version == 0;
             self.version = if line == VERSION_2 { 2 } else { 3 };
@@ -124,7 +122,7 @@ impl Row for Log {
             b"sync_file_range" => return self.file(name).map(|_| Read::Other("sync_file_range")),
             b"wait" if self.version == 2 => {
                 self.file(name)?;
-                // Who is late already does not wait.
+                // No wait if that time has passed.
                 let until = from.checked_mul(1000).ok_or_else(|| wrong("the wait", offset))?;
                 self.moment(until.max(self.time - self.began))?;
                 self.timed = true;

@@ -1,9 +1,8 @@
-//! The text of Linux's tracefs (`trace`, `trace_pipe`), what `trace-cmd report` prints, and Android's atrace and
-//! systrace (`.html`).
+//! How is the text of Linux's tracefs read (`trace`, `trace_pipe`), also as printed by `trace-cmd report`, Android's
+//! atrace and systrace (`.html`)?
 //!
-//! Every line is an event of some tracepoint; those of block devices are read, others are counted by name.
-//! Events that the kernel lost are counted as `lost events`. Times are as the recording's `trace_clock` told
-//! them, which must count seconds.
+//! Every line is an event of some tracepoint; those of block devices are read, others are counted by name. Events that
+//! the kernel lost are counted as `lost events`. Times use the recording's `trace_clock`, which must count seconds.
 //!
 //! Left out: `trace-cmd report -l` and the kernel's latency format, which have other columns.
 
@@ -18,24 +17,24 @@ use crate::opened::Reader;
 use crate::read::decimal::{number, wrong};
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, Point, blank, point};
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by the kernel's header, or by its first event.
 pub(crate) const READER: Reader = Reader { knows, open };
 
-/// Lines of the beginning that may come before the first event.
+/// Most lines before the first event.
 const HEADINGS: usize = 200;
-/// Names of events that are counted each for itself.
+/// Most event names counted individually.
 const NAMES: usize = 1 << 12;
-/// Where systrace's page has the text.
+/// Start of the text in systrace's page.
 const IN_PAGE: &[u8] = br#"class="trace-data""#;
 const PAGE_ENDS: &[u8] = b"</script>";
 
-/// What a line is that is no event.
+/// Type of a line without an event.
 enum Aside {
     /// Comments, titles.
     Heading,
-    /// So many events were lost; 0 if the number is unknown.
+    /// Number of lost events; 0 if unknown.
     Lost(u64),
     /// A line of a stack trace.
     Stack,
@@ -60,7 +59,7 @@ fn aside(line: &[u8]) -> Option<Aside> {
     line.trim_ascii_start().starts_with(b"=> ").then_some(Aside::Stack)
 }
 
-/// True if the beginning is a page of systrace.
+/// True if this is a systrace page.
 fn is_page(head: &[u8]) -> bool {
     let start = head.trim_ascii_start();
     start.get(..9).is_some_and(|s| s.eq_ignore_ascii_case(b"<!doctype") || s.eq_ignore_ascii_case(b"<html>\n<h"))
@@ -81,7 +80,7 @@ fn knows(head: &[u8]) -> bool {
 
 fn open(mut input: Input) -> Result<Opened, TraceError> {
     let page = is_page(input.peek(64 << 10)?);
-    let text = Text { input, names: Names::default(), others: Others::new(), page };
+    let text = Text { input, names: Names::default(), others: OtherCounts::new(), page };
     let mut text = text;
     if page {
         text.go_to_data()?;
@@ -92,13 +91,13 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
 struct Text {
     input: Input,
     names: Names,
-    others: Others,
-    /// Inside a page of systrace.
+    others: OtherCounts,
+    /// True inside a systrace page.
     page: bool,
 }
 
 impl Text {
-    /// Passes over what systrace's page has before the text.
+    /// Skips the part of systrace's page before the text.
     fn go_to_data(&mut self) -> Result<(), TraceError> {
         while let Some(line) = self.input.line(Format::Ftrace)? {
             if line.starts_with(b"# tracer:") || memchr::memmem::find(line, IN_PAGE).is_some() {
@@ -108,7 +107,7 @@ impl Text {
         Err(self.input.damaged(Format::Ftrace, self.input.at_line(), "the page has no data"))
     }
 
-    /// Passes over the rest of the page.
+    /// Skips the rest of the page.
     fn leave_page(&mut self) -> Result<(), TraceError> {
         while self.input.line(Format::Ftrace)?.is_some() {}
         self.page = false;
@@ -116,16 +115,16 @@ impl Text {
     }
 }
 
-/// What a line gives.
+/// Result of a line.
 enum Given {
     Event(Heard),
     Nothing,
-    /// The page's data end here.
+    /// End of the page's data.
     PageEnds,
 }
 
-/// Reads a line; what it says and is no event of a block device is counted.
-fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Result<Given, String> {
+/// Parses a line; other events are counted.
+fn read(text: &[u8], names: &mut Names, others: &mut OtherCounts, page: bool) -> Result<Given, String> {
     let found = match line(text) {
         Ok(found) => found,
         Err(what) => {
@@ -149,12 +148,12 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Err(wrong("what happened", found.arguments));
             };
             name(names, &mut event, process.unwrap_or(found.process), found.process);
-            Heard::of(layer, event)
+            Heard::new(layer, event)
         }
         Some(Point::Plug) => {
             let process = fields::plug(found.arguments).ok_or_else(|| wrong("what happened", found.arguments))?;
             name(names, &mut event, process, found.process);
-            Heard::of(Layer::Block, event)
+            Heard::new(Layer::Block, event)
         }
         Some(Point::Ufs) => {
             if !fields::ufs(found.arguments, &mut event).ok_or_else(|| wrong("the command", found.arguments))? {
@@ -162,19 +161,19 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Ok(Given::Nothing);
             }
             name(names, &mut event, found.process, found.process);
-            Heard::of(Layer::Controller, event)
+            Heard::new(Layer::Controller, event)
         }
-        Some(Point::Inode(told)) => {
+        Some(Point::Inode(inode_event)) => {
             let text = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
             count(others, text);
-            // A kernel that says it otherwise tells nothing of files, and of its requests all the same.
+            // If a kernel uses another form, only the files are unknown, not the requests.
             let Some((place, ino, left)) = fields::inode(found.arguments) else { return Ok(Given::Nothing) };
             let place = match place {
                 fields::Place::Named(name) => names.files.place_named(name),
                 fields::Place::Device(device) => names.files.place_of(device),
             };
             name(names, &mut event, found.process, found.process);
-            Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) }
+            Heard { layer: Layer::Writeback, event, notice: Some(inode_event.notice(place, ino, left)) }
         }
         None => {
             let name = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("calls of functions");
@@ -186,7 +185,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
     Ok(Given::Event(heard))
 }
 
-/// Who did it: the event knows better than the line, which has `<...>` for who is gone.
+/// The process: the event's name is better than the line's, which has `<...>` for an ended process.
 fn name(names: &mut Names, event: &mut Event, said: &[u8], line: &[u8]) {
     let process = if said.is_empty() { line } else { said };
     event.process = if process == b"<...>" { Process::default() } else { names.number(process) };
@@ -224,11 +223,11 @@ impl Source for Text {
         &mut self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.others
     }
 

@@ -1,11 +1,11 @@
-//! Monsoon HVPM power monitors, as powermonitor-hvpm 0.1.0 exports them (`storage.py`, CSV).
+//! How are recordings of Monsoon HVPM power monitors read, as powermonitor-hvpm 0.1.0 exports them (`storage.py`, CSV)?
 //!
-//! A line a sample: its number, when it began, when the host had it, amperes, volts, watts, flags and the
-//! device's count of dropped samples. A sample stands for the 0.2 ms after `time_s` (its mean power is that of
-//! the time up to [`Reading::time`], as with every meter).
+//! One line per sample: its number, its start, its arrival at the host, amperes, volts, watts, flags and the device's
+//! count of dropped samples. A sample covers the 0.2 ms after `time_s`; like every meter, [`Reading::time`] is the end
+//! of that time.
 //!
-//! Samples marked as invalid or as the device's error, or without numbers, are counted and passed over; the next
-//! good one stands for their time too, as it does for that of samples which never came.
+//! Samples that are invalid, from a device error or without numbers are counted and skipped; the next good one covers
+//! their time too, and that of missing samples.
 
 use bitflags::bitflags;
 
@@ -13,15 +13,15 @@ use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::HvpmCsv;
 const HEADER: &[u8] = b"index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped";
-/// Nanoseconds of a sample: 5,000 a second.
+/// Nanoseconds per sample: 5,000 per second.
 const PERIOD: u64 = 200_000;
 
 bitflags! {
-    /// What the program says of a sample.
+    /// Flags of a sample.
     #[derive(Clone, Copy)]
     struct Quality: u16 {
         /// Samples were lost at an unknown place.
@@ -30,7 +30,7 @@ bitflags! {
         const GAP_BEFORE = 2;
         /// The device was in an error state.
         const DEVICE_ERROR = 4;
-        /// It is no measurement.
+        /// Not a measurement.
         const INVALID = 8;
     }
 }
@@ -43,17 +43,17 @@ fn knows(head: &[u8]) -> bool {
 }
 
 fn open(mut input: Input) -> Result<Opened, TraceError> {
-    // The header, which was looked at.
+    // Skip the header, which was checked.
     input.line(FORMAT)?;
     let channels = vec!["main".to_owned()];
-    Ok(Opened::Power(Box::new(Hvpm { input, channels, others: Others::new(), before: None, ended: false })))
+    Ok(Opened::Power(Box::new(Hvpm { input, channels, others: OtherCounts::new(), before: None, ended: false })))
 }
 
 struct Hvpm {
     input: Input,
     channels: Vec<String>,
-    others: Others,
-    /// Number and end of the sample before.
+    others: OtherCounts,
+    /// Number and end of the previous sample.
     before: Option<(u64, u64)>,
     ended: bool,
 }
@@ -65,7 +65,7 @@ struct Sample {
     quality: Quality,
 }
 
-/// A line; or what is wrong with it.
+/// Parses a line; an error describes what is wrong.
 fn sample(text: &[u8]) -> Result<Sample, String> {
     let mut fields = text.split(|b| *b == b',');
     let mut field = |name: &'static str| fields.next().map(|f| (name, f)).ok_or_else(|| format!("{name} is missing"));
@@ -94,7 +94,7 @@ fn whole((name, text): (&str, &[u8])) -> Result<u64, String> {
     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| wrong(name, text))
 }
 
-/// A number as Python writes it, `nan` and `inf` included.
+/// A number as Python writes it, including `nan` and `inf`.
 fn real((name, text): (&str, &[u8])) -> Result<f64, String> {
     std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| wrong(name, text))
 }
@@ -104,7 +104,7 @@ impl Hvpm {
         *self.others.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// The reading of a sample; none of one that says nothing.
+    /// The reading of a sample; `None` for a skipped one.
     fn reading(&mut self, s: &Sample) -> Result<Option<Reading>, String> {
         let end = s.start.saturating_add(PERIOD);
         let lost = s.quality.contains(Quality::GAP_BEFORE);
@@ -112,7 +112,7 @@ impl Hvpm {
             if s.index <= index {
                 return Err(format!("index is {}, after {index}", s.index));
             }
-            // Half a nanosecond of each rounding, and the program's own tolerance.
+            // Two roundings of half a nanosecond, and the program's own tolerance.
             if s.start.saturating_add(2) < until {
                 return Err("it begins before the sample before it ends".into());
             }
@@ -140,7 +140,7 @@ impl Readings for Hvpm {
     }
 
     fn next(&mut self) -> Result<Option<Reading>, TraceError> {
-        // Whatever goes wrong below, nothing comes after it.
+        // After an error below, nothing follows.
         while !std::mem::replace(&mut self.ended, true) {
             let read = match self.input.line(FORMAT)? {
                 None => break,
@@ -175,7 +175,7 @@ impl Readings for Hvpm {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -1,22 +1,22 @@
-//! Energies over time as `joulefs energy measure` writes them: `seconds`, then a column for each counter, its
-//! name followed by ` (J)`, of the joules since the first line.
+//! How are the energies written by `joulefs energy measure` read? `seconds`, then one column per counter, its name
+//! followed by ` (J)`, with joules since the first line.
 
 use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::JoulesCsv;
 const TIME: &str = "seconds";
 const UNIT: &str = " (J)";
-/// Columns at most; the widest machine has some dozens of counters.
+/// Most columns; the widest machine has some dozens of counters.
 const WIDEST: usize = 4096;
 
 /// Recognised by its header.
 pub(super) const READER: Reader = Reader { knows, open };
 
-/// The header of a recording of these counters, with its end of line.
+/// The header for these counters, with line end.
 pub fn header<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = TIME.to_owned();
     for name in names {
@@ -28,7 +28,7 @@ pub fn header<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     out
 }
 
-/// A line of it: `nanos` after the first one, so many joules by counter.
+/// A line: `nanos` after the first one, and joules by counter.
 pub fn row(nanos: u64, joules: impl IntoIterator<Item = f64>) -> String {
     let mut out = format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000);
     for joules in joules {
@@ -60,22 +60,22 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
     };
     let row = vec![0.0; channels.len()];
     let given = channels.len();
-    let reader = Counters { input, channels, others: Others::new(), time: 0, row, given, ended: false };
+    let reader = Counters { input, channels, others: OtherCounts::new(), time: 0, row, given, ended: false };
     Ok(Opened::Power(Box::new(reader)))
 }
 
 struct Counters {
     input: Input,
     channels: Vec<String>,
-    others: Others,
-    /// The line being given: its time, its joules, how many of them were given.
+    others: OtherCounts,
+    /// The current line: its time, its joules, how many of them were returned.
     time: u64,
     row: Vec<f64>,
     given: usize,
     ended: bool,
 }
 
-/// Reads a line's joules into `row`; returns its time, or what is wrong with it.
+/// Parses a line's joules into `row`; returns its time, or what is wrong with it.
 fn joules(line: &[u8], channels: &[String], row: &mut [f64]) -> Result<u64, String> {
     let mut fields = line.split(|b| *b == b',');
     let time = fields.next().unwrap_or_default();
@@ -91,7 +91,7 @@ fn joules(line: &[u8], channels: &[String], row: &mut [f64]) -> Result<u64, Stri
 }
 
 impl Counters {
-    /// Takes a line; false if there is none.
+    /// Reads a line; false at the end.
     fn take(&mut self) -> Result<bool, TraceError> {
         loop {
             let read = match self.input.line(FORMAT)? {
@@ -123,7 +123,7 @@ impl Readings for Counters {
 
     fn next(&mut self) -> Result<Option<Reading>, TraceError> {
         if self.given == self.row.len() {
-            // Whatever goes wrong below, nothing comes after it.
+            // After an error below, nothing follows.
             if std::mem::replace(&mut self.ended, true) || !self.take()? {
                 return Ok(None);
             }
@@ -138,7 +138,7 @@ impl Readings for Counters {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

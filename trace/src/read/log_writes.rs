@@ -1,26 +1,25 @@
-//! Write logs: what Linux's device-mapper target log-writes and QEMU's `blklogwrites` keep of all that was written to a
-//! disk, in the order in which it was done, to find out what survives a loss of power.
+//! How are write logs read? Linux's device-mapper target log-writes and QEMU's `blklogwrites` log all writes to a disk
+//! in order, to test what survives a power loss.
 //!
-//! The first sector of the log says how large its sectors are and how many entries there are; then come entries, a
-//! sector each, with the sectors that were written behind them. All numbers have the lowest byte first. An entry
-//! counts sectors of the log's size from the beginning of the disk; there are no times, no processes, no reads.
+//! The first sector of the log has the sector size and the number of entries. Each entry takes one sector, followed by
+//! the written sectors. All numbers are little-endian. An entry counts sectors of the log's size from the beginning of
+//! the disk; there are no times, no processes, no reads.
 //!
-//! The number of entries is written now and then: with marks and FUA writes, by QEMU with flushes and every 4096th
-//! entry. Whatever lies behind the last one counted may be of an earlier log, so it is not read; that it is
-//! there is counted.
+//! The number of entries is updated at intervals: with marks and FUA writes, by QEMU with flushes and every 4096th
+//! entry. Data after the last counted entry may be from an earlier log, so it is not read, only counted.
 //!
-//! Left out: the contents, and what marks say.
+//! Left out: the contents, and the text of marks.
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op, SECTOR};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// The first eight bytes: `WRITE_LOG_MAGIC`.
 const MAGIC: u64 = 0x006a_7366_7773_6872;
 /// The only version.
 const VERSION: u64 = 1;
-/// Bytes of an entry's numbers, and of the first sector's up to the size of sectors.
+/// Size of an entry's numbers, and of the first sector's numbers up to the sector size.
 const HEAD: usize = 32;
 /// QEMU's largest sector.
 const LARGEST: u64 = 8 << 20;
@@ -38,17 +37,17 @@ pub(super) const READER: Reader = Reader {
 
 struct LogWrites {
     input: Input,
-    /// Bytes of the log's sectors.
+    /// Sector size of the log in bytes.
     sector: u64,
-    /// Entries that are still to come.
+    /// Entries left.
     left: u64,
-    /// Whether the end was looked at.
+    /// True if the end was checked.
     ended: bool,
     names: Names,
-    others: Others,
+    others: OtherCounts,
 }
 
-/// Four numbers of eight bytes each.
+/// Decodes four 8-byte numbers.
 fn numbers(bytes: &[u8]) -> Option<[u64; 4]> {
     let (words, _) = bytes.as_chunks::<8>();
     match *words {
@@ -66,7 +65,7 @@ impl LogWrites {
         if version != VERSION {
             return Err(input.unsupported(Format::LogWrites, at, format!("version {version} of the log; 1 is read")));
         }
-        // The size of sectors has four bytes.
+        // The sector size has four bytes.
         let sector = sector & 0xffff_ffff;
         if !sector.is_power_of_two() || !(SECTOR..=LARGEST).contains(&sector) {
             return Err(input.damaged(Format::LogWrites, at, format!("sectors of {sector} bytes")));
@@ -74,10 +73,10 @@ impl LogWrites {
         if input.skip(sector)? < sector {
             return Err(input.cut_short(Format::LogWrites, at));
         }
-        Ok(LogWrites { input, sector, left, ended: false, names: Names::default(), others: Others::new() })
+        Ok(LogWrites { input, sector, left, ended: false, names: Names::default(), others: OtherCounts::new() })
     }
 
-    /// What is behind the last entry that is counted.
+    /// Checks for data after the last counted entry.
     fn look_behind(&mut self) -> Result<(), TraceError> {
         self.ended = true;
         if self.input.peek(HEAD)?.iter().any(|b| *b != 0) {
@@ -100,7 +99,7 @@ impl LogWrites {
                 let what = format!("an entry of {sectors} sectors at {sector}");
                 return Err(self.input.damaged(Format::LogWrites, at, what));
             };
-            // What is discarded has no contents.
+            // A discard has no contents.
             let contents = if flags & DISCARD != 0 { 0 } else { sectors * SECTOR };
             let length = contents.saturating_add(self.sector);
             if self.input.skip(length)? < length {
@@ -169,7 +168,7 @@ impl Events for LogWrites {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -1,18 +1,19 @@
-//! MobiBench's recordings of an Android app's system calls, as MobiGen makes them from strace's output (Jeong
-//! et al., the Mobibench tool): `thread microseconds call arguments`.
+//! How are MobiBench's recordings of an Android app's system calls read, as MobiGen creates them from strace's output
+//! (Jeong et al., the Mobibench tool)? `thread microseconds call arguments`.
 //!
-//! MobiGen writes one thread after the other, so the whole recording is read before the first call is given, in order of
-//! time, and how many lines of a thread stood behind a later one is told; a long one is put in order in a temporary file ([`by_time`](super::by_time)). Names of directories are held. What its lines mean is what its replayer and its generator say:
+//! MobiGen writes one thread after the other, so the whole recording is read before the first call is returned, in
+//! order of time; lines that stood behind a later one of their thread are counted. Long recordings are sorted in a
+//! temporary file ([`by_time`](super::by_time)). Names of directories are held. The lines mean what they mean to its
+//! replayer and its generator:
 //!
-//! * A descriptor belongs to all threads, from its open to its close. The last argument is what the call
-//!   returned: bytes of a read, for instance.
-//! * Only files opened to be read have their whole path, in quotation marks. Of others there are the first two
-//!   parts; every such open is of a file of its own, here as in the replayer, named `unnamed-N` in that
-//!   directory.
-//! * `/data/data` without quotation marks was opened before the recording began, and was opened by MobiGen where
-//!   it first saw it used. If the descriptor is that of an open file already, it is not opened again.
-//! * Which of them are pipes and sockets is not told. What is in `/dev`, `/proc` and `/sys` is counted only, and
-//!   so are descriptors that nobody opened.
+//! * A descriptor belongs to all threads, from its open to its close. The last argument is the call's result: for
+//!   example the bytes of a read.
+//! * Only files opened for reading have their whole path, in quotation marks. OtherCounts have its first two parts; every
+//!   such open is of a different file, here as in the replayer, named `unnamed-N` in that directory.
+//! * `/data/data` without quotation marks was opened before the recording began; MobiGen inserts the open at the first
+//!   use. If the descriptor belongs to an open file already, it is not opened again.
+//! * Pipes and sockets are not marked. Files in `/dev`, `/proc` and `/sys` are only counted, and so are descriptors
+//!   that were never opened.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -26,12 +27,12 @@ use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::names::count;
 use crate::opened::Reader;
 use crate::timing::Timing;
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
-/// Recognised by a first line that can be read, or one of the first if that is cut.
+/// Recognised by a first line that parses, or one of the first lines if that one is cut.
 pub(crate) const READER: Reader = Reader { knows, open };
 
-/// What MobiGen writes where it saw a descriptor used and not opened.
+/// MobiGen's path for a descriptor that is used without an open.
 const OPENED_BEFORE: &[u8] = b"/data/data";
 
 fn knows(head: &[u8]) -> bool {
@@ -49,12 +50,12 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         open: FxHashMap::default(),
         handles: 0,
         unnamed: 0,
-        others: Others::new(),
+        others: OtherCounts::new(),
         timing: Timing::default(),
     })))
 }
 
-/// Calls that the replayer knows.
+/// Calls supported by the replayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Name {
     Open,
@@ -70,7 +71,7 @@ enum Name {
     Unlink,
 }
 
-/// By name, as 32-bit and 64-bit systems call them.
+/// Calls by name, for 32-bit and 64-bit systems.
 fn known(name: &[u8]) -> Option<Name> {
     Some(match name {
         b"open" => Name::Open,
@@ -90,17 +91,17 @@ fn known(name: &[u8]) -> Option<Name> {
 
 enum What<'a> {
     Known(Name, Arguments<'a>),
-    /// A call that MobiGen passes on and the replayer does not make.
+    /// A call that MobiGen records and the replayer ignores.
     Other(&'a [u8]),
 }
 
-/// Those a call has; the others are empty or 0.
+/// The arguments of a call; missing ones are empty or 0.
 struct Arguments<'a> {
     fd: u64,
     path: &'a [u8],
     flags: &'a [u8],
     at: u64,
-    /// What it returned; `None` if it failed.
+    /// Its result; `None` if it failed.
     returned: Option<u64>,
 }
 
@@ -110,7 +111,7 @@ struct Line<'a> {
     what: What<'a>,
 }
 
-/// The text up to the next space, and what is behind it.
+/// The text up to the next space, and the rest.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', text) {
         Some(at) => (&text[..at], &text[at + 1..]),
@@ -118,7 +119,7 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The text behind the last space, and what is before it.
+/// The text after the last space, and the text before it.
 fn last(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memrchr(b' ', text) {
         Some(at) => (&text[at + 1..], &text[..at]),
@@ -172,10 +173,10 @@ fn arguments(name: Name, text: &[u8]) -> Result<Arguments<'_>, String> {
     Ok(out)
 }
 
-/// What a path in the recording is the path of.
+/// Meaning of a path in the recording.
 enum Place {
     Whole(Vec<u8>),
-    /// A file in this directory, or deeper.
+    /// A file in this directory or below.
     Within(Vec<u8>),
     OpenedBefore,
 }
@@ -187,7 +188,7 @@ fn place(text: &[u8]) -> Place {
     if let Some(quoted) = text.strip_prefix(b"\"") {
         return Place::Whole(normal(b"/", quoted.strip_suffix(b"\"").unwrap_or(quoted)));
     }
-    // The first two parts of a path in quotation marks: the second one is there if the path has no more.
+    // The first two parts of a quoted path; the closing quote is present if the path has no more.
     match memchr::memchr(b'"', text) {
         Some(end) => Place::Whole(normal(b"/", &text[..end])),
         None => Place::Within(normal(b"/", text)),
@@ -215,19 +216,19 @@ fn how(flags: &[u8]) -> How {
 
 struct Recording {
     input: Input,
-    /// Lines that can be read, by their microseconds, once all were seen; and the last of them.
+    /// The lines by time, after all were read; and the current one.
     lines: Option<InOrder>,
     line: Vec<u8>,
-    /// Directories of paths in the recording.
+    /// Directories in the recording's paths.
     directories: BTreeSet<Vec<u8>>,
-    /// Why there are no more lines.
+    /// Why the lines end.
     end: Option<TraceError>,
-    /// Open files by descriptor; `None` for one that is no regular file.
+    /// Open files by descriptor; `None` for other than regular files.
     open: FxHashMap<u64, Option<Handle>>,
     handles: u64,
     unnamed: u64,
-    others: Others,
-    /// Lines that stood behind a later one of their thread.
+    others: OtherCounts,
+    /// Counts lines that stood behind a later one of their thread.
     timing: Timing,
 }
 
@@ -235,7 +236,7 @@ impl Recording {
     fn load(&mut self) -> io::Result<InOrder> {
         const FORMAT: Format = Format::Mobibench;
         let mut lines = Gathered::default();
-        // One thread stands after the other; the lines of each are in order, or were put in another.
+        // Threads follow each other; the lines of each are in order, or out of order.
         let mut latest: FxHashMap<u32, u64> = FxHashMap::default();
         loop {
             let text = match self.input.line(FORMAT) {
@@ -289,7 +290,7 @@ impl Recording {
         lines.in_order()
     }
 
-    /// Puts the next line in `self.line`; false if there is none.
+    /// Reads the next line into `self.line`; false at the end.
     fn advance(&mut self) -> io::Result<bool> {
         let mut lines = match self.lines.take() {
             Some(lines) => lines,
@@ -304,13 +305,13 @@ impl Recording {
         count(&mut self.others, what);
     }
 
-    /// A number that no open file has.
+    /// An unused handle.
     fn handle(&mut self) -> Handle {
         self.handles += 1;
         Handle(self.handles)
     }
 
-    /// An open, if it is one of a file.
+    /// An open, if it is of a file.
     fn opened(&mut self, path: &[u8], flags: &[u8], fd: Option<u64>) -> Option<Op> {
         let mut how = how(flags);
         let path = match place(path) {
@@ -353,7 +354,7 @@ impl Recording {
             Name::Open => return self.opened(of.path, of.flags, of.returned),
             Name::Stat | Name::Unlink => {
                 let (Place::Whole(path) | Place::Within(path)) = place(of.path) else {
-                    // Without quotation marks it is a directory like any other.
+                    // Without quotation marks it is an ordinary directory.
                     let path = OPENED_BEFORE.to_vec();
                     return Some(Op::Stat { file: Target::Path(path) });
                 };
@@ -410,7 +411,7 @@ impl Calls for Recording {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(source) => {
-                    // Nothing comes after it.
+                    // Nothing follows.
                     (self.lines, self.end) = (Some(InOrder::none()), None);
                     return Err(TraceError::Io { path: self.input.path().to_owned(), source });
                 }
@@ -430,7 +431,7 @@ impl Calls for Recording {
                 }),
             });
             self.line = text;
-            // Every line was read once and can be read again.
+            // Every line parsed before and parses again.
             if let Ok(Some(call)) = read {
                 return Ok(Some(call));
             }
@@ -441,7 +442,7 @@ impl Calls for Recording {
         }
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

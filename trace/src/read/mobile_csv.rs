@@ -1,26 +1,25 @@
-//! Mobile block traces (Marcus et al., SYSTOR'24): a line for each request given to a phone's flash, with the
-//! name of who was running.
+//! How are mobile block traces read (Marcus et al., SYSTOR'24)? One line per request to a phone's flash, with the name
+//! of the running process.
 //!
-//! `proces,device,rw_flag,sector,size,timestamp`: process as `name-pid`, device as the kernel keeps it
-//! (`major << 20 | minor`), letter, sectors of 512 bytes, seconds since the phone was switched on.
+//! `proces,device,rw_flag,sector,size,timestamp`: process as `name-pid`, device in the kernel's encoding (`major << 20
+//! | minor`), letter, sectors of 512 bytes, seconds since boot.
 //!
-//! What a line stands for is told nowhere; the recordings say that it is the moment a request is given to the
-//! device ([`Action::Issue`]): sectors count from the beginning of the disk, and one process' requests wait
-//! for nothing between them. A host controller that sleeps sends a request back, and about a millisecond later
-//! a kernel worker gives it again: such a request has two lines, which differ in process and time only. Both
-//! are given here, as they are there.
+//! The meaning of a line is not documented. The recordings show that it is the issue of a request to the device
+//! ([`Action::Issue`]): sectors count from the beginning of the disk, and the requests of one process do not wait for
+//! each other. A sleeping host controller returns a request, and about a millisecond later a kernel worker issues it
+//! again: such a request has two lines, which differ only in process and time. Both are returned here.
 //!
-//! The probe told only `R` from `W`, and a discard is among the reads (requests of the thread that discards
-//! are there, as `R`). Other letters of blkparse are read as it means them.
+//! The probe distinguishes only `R` from `W`, and discards are recorded as reads (requests of the discard thread appear
+//! as `R`). Other letters of blkparse have their usual meaning.
 
 use super::decimal::{nanoseconds, number, wrong};
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, Process, TraceError};
 
-/// Lines that may be the first.
+/// Possible first lines.
 const HEADERS: [&[u8]; 2] =
     [b"proces,device,rw_flag,sector,size,timestamp", b"process,device,rw_flag,sector,size,timestamp"];
 
@@ -32,14 +31,14 @@ fn knows(head: &[u8]) -> bool {
 }
 
 fn open(mut input: Input) -> Result<Opened, TraceError> {
-    // The header, which was looked at.
+    // Skip the header, which was checked.
     input.line(Format::MobileCsv)?;
     Ok(Opened::Blocks(Box::new(Rows::new(input, Mobile))))
 }
 
 struct Mobile;
 
-/// The last fields, and what comes before them: names of processes may have commas.
+/// The last fields, and the text before them: names of processes may contain commas.
 fn fields(line: &[u8]) -> Option<[&[u8]; 6]> {
     let mut out = [&[][..]; 6];
     let mut rest = line;
@@ -52,7 +51,7 @@ fn fields(line: &[u8]) -> Option<[&[u8]; 6]> {
     Some(out)
 }
 
-/// `name-pid`; a name alone has no process number, and `<...>` is nobody's name.
+/// `name-pid`; a name alone has no process number, and `<...>` means no name.
 fn process(text: &[u8]) -> (&[u8], u32) {
     let (name, pid) = match memchr::memrchr(b'-', text) {
         Some(dash) => match number(&text[dash + 1..]).and_then(|n| u32::try_from(n).ok()) {
@@ -67,7 +66,7 @@ fn process(text: &[u8]) -> (&[u8], u32) {
 impl Row for Mobile {
     const FORMAT: Format = Format::MobileCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], _: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], _: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([who, device, flags, sector, size, time]) = fields(line) else {
             return Err("it has fewer than 6 columns".into());
         };

@@ -1,7 +1,7 @@
-//! The readers, one file a format.
+//! Which reader handles which format? One file per format.
 //!
-//! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
-//! events or an error that names the place. None panics on any bytes.
+//! Each takes an [`Input`](crate::Input), holds the state for one record or line, and returns events or an error with
+//! its place. None panics on any input.
 
 pub mod alumet;
 mod blkparse;
@@ -30,7 +30,7 @@ mod tracepoint;
 
 use crate::opened::Reader;
 
-/// All readers; those whose mark cannot be mistaken come first.
+/// All readers, those with an unmistakable mark first.
 pub(crate) const READERS: &[Reader] = &[
     recording::READER,
     blktrace::READER,

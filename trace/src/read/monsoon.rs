@@ -1,16 +1,17 @@
-//! Monsoon power monitors, as Monsoon's Python library (PyMonsoon, `sampleEngine.py`) writes them.
+//! How are recordings of Monsoon power monitors read, as Monsoon's Python library writes them (PyMonsoon,
+//! `sampleEngine.py`)?
 //!
-//! A header with the names of the channels that were on, then a line a sample; every line ends in a comma. What
-//! the header does not tell:
+//! A header with the names of the active channels, then one line per sample; every line ends in a comma. Not in the
+//! header:
 //!
-//! * `Time(ms)` is in seconds: since the measurement began, or since 1970 without a fraction (`legacy_timestamp`).
-//!   The column is there even if its channel is off and its name is not.
-//! * Its clock is read once for a USB packet, on some systems every few milliseconds only: several samples have
-//!   one stamp. They are spread evenly from it to the next one; the last ones as closely as those before them.
-//! * Run with numpy 2, it writes `np.float64(3.9)` for 3.9.
-//! * A second header begins a second measurement, whose time begins at 0 again; here it goes on.
-//! * Currents are in milliamperes, voltages in volts. There is no voltage of the aux channel, and a voltage may be
-//!   off: a current alone is no power ([`Monsoon::new`] takes a voltage for it).
+//! * `Time(ms)` is in seconds: since the measurement began, or since 1970 without a fraction (`legacy_timestamp`). The
+//!   column exists even if its channel is off and its name is missing.
+//! * The clock is read once per USB packet, on some systems only every few milliseconds, so several samples share a
+//!   stamp. They are spread evenly up to the next stamp; the last ones at the previous spacing.
+//! * With numpy 2, it writes `np.float64(3.9)` for 3.9.
+//! * A second header begins a second measurement, whose time begins at 0 again; here it continues.
+//! * Currents are in milliamperes, voltages in volts. The aux channel has no voltage, and a voltage may be off: a
+//!   current alone is not a power ([`Monsoon::new`] takes a voltage for it).
 
 use std::collections::VecDeque;
 
@@ -18,24 +19,24 @@ use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
 use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
 const FORMAT: Format = Format::MonsoonCsv;
-/// Names in the order PyMonsoon writes them.
+/// Column names in PyMonsoon's order.
 const COLUMNS: [&str; 6] = ["Time(ms)", "Main(mA)", "USB(mA)", "Aux(mA)", "Main Voltage(V)", "USB Voltage(V)"];
-/// Our name of a channel, its current, its voltage.
+/// JouleFS's name of a channel, its current, its voltage.
 const CHANNELS: [(&str, &str, Option<&str>); 3] = [
     ("main", "Main(mA)", Some("Main Voltage(V)")),
     ("usb", "USB(mA)", Some("USB Voltage(V)")),
     ("aux", "Aux(mA)", None),
 ];
-/// Nanoseconds from sample to sample, where stamps do not tell: 5,000 a second.
+/// Nanoseconds between samples if stamps do not show it: 5,000 per second.
 const PERIOD: u64 = 200_000;
-/// Samples of one stamp; a second has 5,000.
+/// Most samples with one stamp; a second has 5,000.
 const MOST: usize = 1 << 16;
-/// What is counted of a current that is no power.
+/// Name under which currents without power are counted.
 const ALONE: &str = "a current without its voltage";
-/// How far a clock may be set back, in nanoseconds, before it is another recording's.
+/// Largest backward step of a clock, in nanoseconds; a larger one means another recording.
 const SET_BACK: u64 = 1_000_000_000;
 
 /// Recognised by its header.
@@ -50,26 +51,26 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     Ok(Opened::Power(Box::new(Monsoon::new(input, None)?)))
 }
 
-/// The places in [`COLUMNS`] of a header's names; none if it is no header.
+/// Indices in [`COLUMNS`] of a header's names; `None` if it is not a header.
 fn header(line: &[u8]) -> Option<Vec<usize>> {
     let line = line.strip_suffix(b",").unwrap_or(line);
     let place = |name: &[u8]| COLUMNS.iter().position(|c| c.as_bytes() == name);
     line.split(|b| *b == b',').map(place).collect()
 }
 
-/// Where a power comes from.
+/// Source of a power.
 struct Channel {
-    /// The column of its current.
+    /// Column of the current.
     current: usize,
     volts: Volts,
 }
 
-/// What a line is.
+/// A parsed line.
 enum Line {
     Empty,
-    /// The places of its names.
+    /// The indices of its names.
     Header(Vec<usize>),
-    /// Its time and watts by channel.
+    /// Its time, and watts by channel.
     Sample(u64, [f64; CHANNELS.len()]),
 }
 
@@ -81,19 +82,19 @@ enum Volts {
 /// A recording of a Monsoon power monitor.
 pub struct Monsoon {
     input: Input,
-    /// Names of the columns of a line.
+    /// Column names.
     columns: Vec<&'static str>,
     sources: Vec<Channel>,
     channels: Vec<String>,
-    others: Others,
-    /// Watts of the samples of one stamp, channel by channel.
+    others: OtherCounts,
+    /// Watts of the samples with the current stamp, channel by channel.
     group: Vec<f64>,
     stamp: u64,
     /// The time of the last reading.
     last: u64,
-    /// How close the samples before lay.
+    /// Spacing of the previous samples.
     step: u64,
-    /// What is added to stamps: where the measurement began.
+    /// Offset of the stamps: start of the measurement.
     from: u64,
     ready: VecDeque<Reading>,
     failed: Option<TraceError>,
@@ -101,8 +102,8 @@ pub struct Monsoon {
 }
 
 impl Monsoon {
-    /// Reads from the header on. Currents whose voltage was not recorded are taken to be at `volts`; without, they
-    /// are passed over, and it is an error if there are no others.
+    /// Reads from the header on. Currents without a recorded voltage are taken to be at `volts`; without `volts` they
+    /// are skipped, and it is an error if there are no others.
     pub fn new(mut input: Input, volts: Option<f64>) -> Result<Self, TraceError> {
         let places = match input.line(FORMAT)? {
             Some(line) => header(line).ok_or_else(|| wrong("the header", line)),
@@ -150,7 +151,7 @@ impl Monsoon {
         })
     }
 
-    /// The samples held become readings; `next` is the stamp after theirs.
+    /// Turns the held samples into readings; `next` is the following stamp.
     fn spread(&mut self, next: Option<u64>) {
         let width = self.sources.len();
         let samples = (self.group.len() / width) as u64;
@@ -177,7 +178,7 @@ impl Monsoon {
         *self.others.entry(what.to_owned()).or_default() += 1;
     }
 
-    /// Takes a line; false if there is none.
+    /// Reads a line; false at the end.
     fn take(&mut self) -> Result<bool, TraceError> {
         let line = match self.input.line(FORMAT)? {
             None => return Ok(false),
@@ -189,7 +190,7 @@ impl Monsoon {
         };
         let at = self.input.at_line();
         if self.input.ended_without_newline() {
-            // The last number may be half a number.
+            // The last number may be incomplete.
             return Err(self.input.cut_short(FORMAT, at));
         }
         match line {
@@ -219,7 +220,7 @@ impl Monsoon {
     fn sample(&mut self, stamp: u64, watts: [f64; CHANNELS.len()]) -> Result<(), TraceError> {
         let time = self.from.saturating_add(stamp);
         if self.group.is_empty() {
-            // The first, or the first of another measurement.
+            // The first sample of this or another measurement.
             self.stamp = self.stamp.max(time);
         } else if time > self.stamp {
             self.spread(Some(time));
@@ -266,7 +267,7 @@ fn sample(text: &[u8], columns: &[&str], sources: &[Channel]) -> Result<(u64, [f
     Ok((time, watts))
 }
 
-/// A number as Python's `repr` writes it, numpy's included.
+/// A number in the format of Python's `repr`, including numpy's.
 fn number(text: &[u8]) -> Option<f64> {
     let types = [&b"np.float64("[..], b"np.float32(", b"np.int64(", b"np.int32("];
     let inside = types.iter().find_map(|name| text.strip_prefix(*name)?.strip_suffix(b")"));
@@ -295,7 +296,7 @@ impl Readings for Monsoon {
                     self.ended = true;
                     self.spread(None);
                 }
-                // What came before it is whole.
+                // Readings before the error are complete.
                 Err(e) => {
                     self.ended = true;
                     self.spread(None);
@@ -309,7 +310,7 @@ impl Readings for Monsoon {
         &self.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -1,7 +1,7 @@
-//! Where does a path lead, told by its text alone? Symbolic links are not known to a recording.
+//! Where does a path lead, by its text alone? A recording does not contain symbolic links.
 
-/// An absolute path without `.`, `..` and doubled slashes: `path` as seen from the directory `from`, which is
-/// one already. Empty parts go; `..` above the root stays there.
+/// An absolute path without `.`, `..` and doubled slashes: `path` relative to the directory `from`, which is already in
+/// this form. Empty parts are dropped; `..` at the root stays there.
 pub(crate) fn normal(from: &[u8], path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(from.len() + path.len() + 1);
     if !path.starts_with(b"/") && from != b"/" {
@@ -23,11 +23,11 @@ pub(crate) fn normal(from: &[u8], path: &[u8]) -> Vec<u8> {
     out
 }
 
-/// True for what lies where the kernel shows devices and itself: none of it is stored.
+/// True for paths of devices and kernel interfaces, which are not stored.
 pub(crate) fn is_special(path: &[u8]) -> bool {
     [&b"/dev"[..], b"/proc", b"/sys"].iter().any(|top| {
         path.strip_prefix(*top).is_some_and(|rest| {
-            // Memory that has a path is a file system nevertheless.
+            // Shared memory under `/dev/shm` is a file system.
             (rest.is_empty() || rest.starts_with(b"/")) && !rest.starts_with(b"/shm/")
         })
     })

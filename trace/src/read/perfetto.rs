@@ -1,11 +1,11 @@
-//! Perfetto's traces: what the kernel said of block devices, UFS and file systems, and the phone's power rails.
+//! How are Perfetto's traces read? They contain kernel events of block devices, UFS and file systems, and the phone's
+//! power rails.
 //!
-//! A trace is a chain of packets, several kinds of recordings at once; [`READER`] gives the block devices,
-//! [`open_power`] the rails. Packets of other kinds, and the kernel's other events, are counted. Times are those of
-//! the clock that the kernel's events were recorded by, mostly `CLOCK_BOOTTIME`. A name of a process is
-//! one that an event of a block device told; its other events have it too.
+//! A trace is a chain of packets from several kinds of recordings; [`READER`] returns the block devices, [`open_power`]
+//! the rails. Other packets and other kernel events are counted. Times are those of the clock of the kernel's events,
+//! mostly `CLOCK_BOOTTIME`. A process gets its name from any event of a block device, for its other events too.
 //!
-//! Left out: other machines in the same trace, process trees, and bundles of nothing but `sched_switch`.
+//! Left out: other machines in the same trace, process trees, and bundles that contain only `sched_switch`.
 
 mod bundle;
 mod names;
@@ -22,13 +22,13 @@ use crate::names::{count, count_many};
 use crate::opened::Reader;
 use crate::read::tracepoint::Heard;
 use crate::read::tracepoint::layers::{Layered, Source};
-use crate::{Format, Input, Names, Opened, Others, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, TraceError};
 
-/// Recognised by packets that are whole, with fields that every trace has.
+/// Recognised by complete packets with fields that every trace has.
 pub(crate) const READER: Reader = Reader { knows, open };
 
-/// Fields of a packet of which one of the first has one: kernel events, clocks, its time, its sequence, who wrote it,
-/// the recording's configuration and number, compressed packets, marks.
+/// Usual fields, one of which is in the first packets: kernel events, clocks, time, sequence, writer, configuration and
+/// number of the recording, compressed packets, marks.
 const USUAL: [u32; 13] = [1, 2, 3, 6, 8, 10, 33, 36, 40, 50, 79, 89, 133];
 
 fn knows(head: &[u8]) -> bool {
@@ -47,17 +47,17 @@ fn knows(head: &[u8]) -> bool {
                 }
                 rest = after;
             }
-            // The first packet may be longer than what there is to look at.
+            // The first packet may be longer than the available bytes.
             Ok(None) => return usual || rest.len() == head.len() && begins_packet(head),
             Err(Wrong) => return false,
         }
     }
 }
 
-/// True if a packet that is not whole begins as one does.
+/// True if an incomplete packet has a valid beginning.
 fn begins_packet(head: &[u8]) -> bool {
     let Some((length, rest)) = head.get(1..).and_then(wire::varint) else { return false };
-    // A short one would be whole if it were one.
+    // A short packet would be complete.
     let long = length > 16 << 10 && head.len() > 16 << 10;
     long && wire::varint(rest).is_some_and(|(tag, _)| USUAL.contains(&((tag >> 3) as u32)) && matches!(tag & 7, 0 | 2))
 }
@@ -76,16 +76,16 @@ pub(crate) fn open_power(input: Input) -> Opened {
 struct Trace {
     packets: Packets,
     bundles: Bundles,
-    /// Packets of power rails.
+    /// Number of power rail packets.
     rails: u64,
-    /// What the trace ended with, when all that came before it has been given.
+    /// How the trace ended, after all earlier events have been returned.
     end: Option<Option<TraceError>>,
 }
 
-/// What packets of virtual machines beside the phone are counted as.
+/// Name under which packets of virtual machines are counted.
 const OTHER_MACHINES: &str = "packets of other machines";
 
-/// True for a packet (`machine_id`) of a machine with processors, devices and clocks of its own.
+/// True for a packet (`machine_id`) of a machine with its own CPUs, devices and clocks.
 fn of_another_machine(packet: &[u8]) -> Result<bool, Wrong> {
     let mut fields = Fields(packet);
     while let Some((number, value)) = fields.next()? {
@@ -96,7 +96,7 @@ fn of_another_machine(packet: &[u8]) -> Result<bool, Wrong> {
     Ok(false)
 }
 
-/// Reads a packet's kernel events; counts what else it is.
+/// Reads a packet's kernel events; counts its other contents.
 fn packet(packet: &[u8], bundles: &mut Bundles, rails: &mut u64) -> Result<(), String> {
     if of_another_machine(packet)? {
         count(&mut bundles.others, OTHER_MACHINES);
@@ -125,7 +125,7 @@ fn packet(packet: &[u8], bundles: &mut Bundles, rails: &mut u64) -> Result<(), S
 }
 
 impl Trace {
-    /// Reads one more packet; what a trace ends with if it does.
+    /// Reads one more packet; returns how the trace ended, if it did.
     fn step(&mut self) -> Option<Option<TraceError>> {
         match self.packets.next() {
             Ok(Some(bytes)) => match packet(bytes, &mut self.bundles, &mut self.rails) {
@@ -142,7 +142,7 @@ impl Trace {
 }
 
 impl Trace {
-    /// Reads on when all is given away that can be; what the trace ended with if it did.
+    /// Reads on when nothing more can be returned; returns how the trace ended, if it did.
     #[inline(never)]
     fn more(&mut self) -> Option<Option<TraceError>> {
         let late = self.bundles.order.late();
@@ -186,11 +186,11 @@ impl Source for Trace {
         &mut self.bundles.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.bundles.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.bundles.others
     }
 

@@ -1,11 +1,10 @@
-//! Our own recordings of block devices (`record`), so that they can be counted and converted as those of others.
+//! How are JouleFS recordings (`record`) read, so that they can be counted and converted like foreign ones?
 //!
-//! A request is given to the device when it arrives ([`Action::Issue`]) and its line says how long it took. What it
-//! was made for, a cause, is told as the process; a remap is an operation nobody else has a word for. Requests that
-//! had failed say so by errno 5 (EIO).
+//! A request is issued to the device on arrival ([`Action::Issue`]), and the event includes its duration. Its cause is
+//! given as the process; a remap is an operation that other formats lack. Failed requests have errno 5 (EIO).
 //!
-//! Recordings of calls are by inode: [`by_path`] turns them into calls by path, for who counts and converts them. Whoever
-//! makes the calls again reads them as they are ([`calls`]).
+//! Recordings of calls are by inode: [`by_path`] turns them into calls by path, for counting and conversion. A replay
+//! reads them directly ([`calls`]).
 
 mod by_path;
 
@@ -18,9 +17,9 @@ use record::{Kind, Reader as Recording, RecordError};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
 use crate::opened::Reader;
-use crate::{At, Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{At, Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
-/// Sectors of a block.
+/// Sectors per block.
 const SECTORS: u64 = 8;
 
 /// Recognised by its first bytes.
@@ -37,18 +36,18 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     }
     let events = blocks::Events::new(reader).map_err(|e| damaged(&e))?;
     let mut names = Names::default();
-    // Every cause a process; those nobody named are told by their numbers.
+    // One process per cause; causes without a name are named by number.
     let process = (0..=u8::MAX)
         .map(|n| match events.causes().get(&n) {
             Some(cause) => names.number(cause.as_bytes()),
             None => Process::default(),
         })
         .collect();
-    Ok(Opened::Blocks(Box::new(Recorded { events, path, names, process, others: Others::new(), consumed })))
+    Ok(Opened::Blocks(Box::new(Recorded { events, path, names, process, others: OtherCounts::new(), consumed })))
 }
 
-/// Our own recording of calls, as it is: by inode, with contents if it has them. `None` if the file is anything else.
-/// Beside it, what tells how many bytes of the file were read.
+/// Opens a JouleFS recording of calls by inode, with contents if it has them; `None` for any other file. The second
+/// value returns the number of bytes read.
 pub fn calls(path: &Path) -> Result<Option<(CallEvents, impl Fn() -> u64 + Send + use<>)>, TraceError> {
     let mut input = Input::open(path)?;
     if !(READER.knows)(input.peek(8)?) {
@@ -69,11 +68,11 @@ struct Recorded {
     names: Names,
     /// By cause.
     process: Vec<Process>,
-    others: Others,
+    others: OtherCounts,
     consumed: crate::input::Consumption,
 }
 
-/// An error of a recording, as one of its file.
+/// A recording's error as an error of its file.
 pub fn damage(path: &Path, e: &RecordError) -> TraceError {
     let format = Format::JouleRec;
     match e {
@@ -125,7 +124,7 @@ impl Events for Recorded {
     fn names(&self) -> &Names {
         &self.names
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {

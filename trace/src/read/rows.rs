@@ -1,51 +1,51 @@
-//! Recordings of block devices with one event a line.
+//! How are recordings of block devices with one event per line read?
 //!
-//! A line without an end is not read, although it may look whole: its last number may be half a number. It is
-//! [cut short](TraceError::CutShort).
+//! A line without a line end is not used, even if it looks complete, because its last number may be incomplete. The
+//! recording is [cut short](TraceError::CutShort).
 
 use crate::block::{DeviceId, Event, Events};
 use crate::names::count;
-use crate::{Format, Input, Names, Others, TraceError};
+use crate::{Format, Input, Names, OtherCounts, TraceError};
 
-/// What a line was.
+/// A parsed line.
 pub(crate) enum Read<'a> {
     /// An event, and the name of its process.
     Event(Event, &'a [u8]),
-    /// Something to count by this name.
+    /// Something to count under this name.
     Other(&'static str),
-    /// What every recording has.
+    /// Something in every recording.
     Nothing,
 }
 
-/// How one line is read.
+/// Parses one line.
 pub(crate) trait Row: Send {
-    /// Of which format.
+    /// The format.
     const FORMAT: Format;
-    /// What a line is, or what is wrong with it. What is remarkable about an event is counted in `others`.
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String>;
-    /// False if no line so far told a time.
+    /// Parses a line, or returns what is wrong with it. Peculiarities of an event are counted in `others`.
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String>;
+    /// False if no line so far had a time.
     fn timed(&self) -> bool {
         true
     }
-    /// What the recording calls a device.
+    /// The recording's name for a device.
     fn device(&self, _: DeviceId) -> Option<String> {
         None
     }
 }
 
-/// Lines as events.
+/// Turns lines into events.
 pub(crate) struct Rows<R> {
     input: Input,
     row: R,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     ended: bool,
 }
 
 impl<R: Row> Rows<R> {
-    /// Every further line of `input` is a row.
+    /// Reads every further line of `input` as a row.
     pub(crate) fn new(input: Input, row: R) -> Self {
-        Rows { input, row, names: Names::default(), others: Others::new(), ended: false }
+        Rows { input, row, names: Names::default(), others: OtherCounts::new(), ended: false }
     }
 }
 
@@ -55,7 +55,7 @@ impl<R: Row> Events for Rows<R> {
     }
 
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
-        // Whatever goes wrong below, nothing comes after it.
+        // After an error below, nothing follows.
         while !std::mem::replace(&mut self.ended, true) {
             let Some(line) = self.input.line(R::FORMAT)? else { break };
             let read = match line {
@@ -91,7 +91,7 @@ impl<R: Row> Events for Rows<R> {
         &self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -1,14 +1,13 @@
-//! Block traces of servers that many papers use: Microsoft Research Cambridge (Narayanan et al., FAST'08) and
+//! How are widely used block traces of servers read? Microsoft Research Cambridge (Narayanan et al., FAST'08) and
 //! enterprise virtual desktops (Lee et al., SYSTOR'17), both from SNIA's IOTTA repository.
 //!
-//! * `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: times in units of 100 ns, those of
-//!   Windows, since 1601; `Read` or `Write`; bytes. A host is a major number, in the order hosts come.
-//! * `Timestamp,Response,IOType,LUN,Offset,Size`: seconds since 1970; `R`, `W`, or nothing where the answer was
-//!   not seen, which is counted only. A time of response that is none (packets were lost) is left out, and
-//!   counted.
+//! * `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`: times in units of 100 ns since 1601, as in Windows;
+//!   `Read` or `Write`; bytes. A host is a major number, in order of appearance.
+//! * `Timestamp,Response,IOType,LUN,Offset,Size`: seconds since 1970; `R`, `W`, or empty if the answer was not seen,
+//!   which is only counted. An invalid response time (packets were lost) is left out, and counted.
 //!
-//! Either may have its header or not. A line is a request from its issue to its end. What is not in whole
-//! sectors is widened to them, and counted.
+//! The header is optional in both. A line is a request from its issue to its completion. Ranges that are not aligned to
+//! sectors are widened, and counted.
 
 use super::decimal::{nanoseconds, number, wrong};
 use super::extent::sectors;
@@ -16,7 +15,7 @@ use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by header or first line.
 pub(crate) const MSR: Reader =
@@ -35,7 +34,7 @@ fn first_line(head: &[u8]) -> &[u8] {
 
 fn knows<R: Server>(row: &mut R, head: &[u8]) -> bool {
     let line = first_line(head);
-    line == R::HEADER || row.read(line, &mut Others::new()).is_ok()
+    line == R::HEADER || row.read(line, &mut OtherCounts::new()).is_ok()
 }
 
 fn open<R: Server + 'static>(mut input: Input, row: R) -> Result<Opened, TraceError> {
@@ -57,8 +56,8 @@ fn fields<const N: usize>(line: &[u8]) -> Option<[&[u8]; N]> {
     memchr::memchr(b',', rest).is_none().then_some(out)
 }
 
-/// First sector and how many.
-fn extent(offset: &[u8], size: &[u8], others: &mut Others) -> Result<(u64, u64), String> {
+/// First sector and number of sectors.
+fn extent(offset: &[u8], size: &[u8], others: &mut OtherCounts) -> Result<(u64, u64), String> {
     let from = number(offset).ok_or_else(|| wrong("Offset", offset))?;
     let bytes = number(size).ok_or_else(|| wrong("Size", size))?;
     sectors(from, bytes, others).ok_or_else(|| format!("Offset and Size have no sum: {from} and {bytes}"))
@@ -77,7 +76,7 @@ impl Server for Msr {
 impl Row for Msr {
     const FORMAT: Format = Format::MsrCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([time, host, disk, op, offset, size, took]) = fields::<7>(line) else {
             return Err("it has not 7 columns".into());
         };
@@ -109,7 +108,7 @@ impl Server for Systor {
 impl Row for Systor {
     const FORMAT: Format = Format::SystorCsv;
 
-    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String> {
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut OtherCounts) -> Result<Read<'a>, String> {
         let Some([time, took, op, lun, offset, size]) = fields::<6>(line) else {
             return Err("it has not 6 columns".into());
         };
@@ -122,7 +121,7 @@ impl Row for Systor {
         };
         let took = match nanoseconds(took) {
             Some(took) => Some(took),
-            // "irregular response times are included" (its README): below 0, or none.
+            // "irregular response times are included" (its README): negative or empty.
             None if took.is_empty() || took.strip_prefix(b"-").is_some_and(|t| nanoseconds(t).is_some()) => {
                 count(others, "impossible times of response");
                 None

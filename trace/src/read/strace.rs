@@ -1,17 +1,18 @@
-//! What strace saw of programs: `strace -f -ttt`, or `-r` (times since the line before, whose sum is then the time), best with `-T` (how long calls took), `-y` (which files
-//! descriptors are) and `-o FILE` (its own messages stay out).
+//! How is strace's output read? `strace -f -ttt`, or `-r` (times since the previous line, which are summed up),
+//! preferably with `-T` (duration of calls), `-y` (files behind descriptors) and `-o FILE` (keeps strace's own messages
+//! out).
 //!
-//! Calls on files and directories are given, when they have returned, with the time they began at. Descriptors
-//! are followed through `fork`, threads, `dup`, `execve` and exits: a file is closed when the last descriptor
-//! of it is. What is in `/dev`, `/proc` and `/sys`, sockets, pipes and every other call is counted.
+//! Calls on files and directories are returned when they complete, with their start time. Descriptors are tracked
+//! through `fork`, threads, `dup`, `execve` and exits: a file is closed with its last descriptor. Files in `/dev`,
+//! `/proc` and `/sys`, sockets, pipes and all other calls are counted.
 //!
-//! What a recording does not tell:
-//! * Descriptors from before it, unless `-y` shows them: calls on them are counted. Several processes that were
-//!   there when strace came are taken for threads of one.
-//! * The directory it began in: that is the first that `-y`, `getcwd` or a shell that looks whether it is where it
-//!   thinks tells in its first MiB, or else `/unknown`.
-//! * Symbolic links: a path leads where it says.
-//! * What is read and written through `mmap` and io_uring, which is counted (`effects/asynchronous.rs`).
+//! Not in a recording:
+//! * Descriptors from before it, unless `-y` shows them: calls on them are counted. Processes that existed when strace
+//!   attached are treated as threads of one.
+//! * The initial directory: it is taken from `-y`, `getcwd` or a shell's check of its directory in the first MiB, or
+//!   else it is `/unknown`.
+//! * Symbolic links: a path leads where its text says.
+//! * Reads and writes through `mmap` and io_uring, which are counted (`effects/asynchronous.rs`).
 
 mod arguments;
 mod effects;
@@ -27,22 +28,22 @@ use super::decimal::wrong;
 use crate::call::{Call, Calls};
 use crate::names::count;
 use crate::opened::Reader;
-use crate::{Format, Input, Opened, Others, TraceError};
+use crate::{Format, Input, Opened, OtherCounts, TraceError};
 
-/// Recognised by the first line that is no message of strace.
+/// Recognised by the first line that is not a message of strace.
 pub(crate) const READER: Reader = Reader { knows, open };
 
-/// Bytes in which the first directory is looked for.
+/// Bytes searched for the initial directory.
 const HEAD: usize = 1 << 20;
 const DAY: u64 = 24 * 3600 * 1_000_000_000;
 
 fn knows(head: &[u8]) -> bool {
     let first = head.split(|b| *b == b'\n').find(|l| !is_notice(l)).unwrap_or_default();
-    // Numbers and letters are not enough: a call has an opening bracket, others have other signs.
+    // Numbers and letters are not enough: a call has an opening bracket, other formats have other signs.
     line::line(first.strip_suffix(b"\r").unwrap_or(first)).is_ok()
 }
 
-/// True if it would be strace's output if a time stood before each call.
+/// True if it would be strace's output with a time before each call.
 pub(crate) fn is_without_times(head: &[u8]) -> bool {
     let first = head.split(|b| *b == b'\n').find(|l| !is_notice(l)).unwrap_or_default();
     let first = first.strip_suffix(b"\r").unwrap_or(first);
@@ -51,7 +52,7 @@ pub(crate) fn is_without_times(head: &[u8]) -> bool {
         None => first.split_at(first.iter().take_while(|b| b.is_ascii_digit()).count()),
     };
     let timed = [process, b" 1700000000.000000 ", call.trim_ascii_start()].concat();
-    // A bare name with brackets is half of all programs' text; what it returned is not.
+    // A bare name with brackets is common in program text; a result is not.
     let returned = memchr::memmem::find(call, b") = ").is_some() || call.ends_with(b"<unfinished ...>");
     returned && line::line(&timed).is_ok()
 }
@@ -71,7 +72,7 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
     })))
 }
 
-/// The first directory that is told before anybody goes elsewhere.
+/// The first directory shown before any process changes its directory.
 fn first_directory(head: &[u8]) -> Vec<u8> {
     let mut looked_at = None;
     for line in head.split(|b| *b == b'\n') {
@@ -85,7 +86,7 @@ fn first_directory(head: &[u8]) -> Vec<u8> {
         {
             return super::paths::normal(b"/", &text);
         }
-        // A shell compares what it was told (`PWD`) with `.`.
+        // A shell compares the inherited `PWD` with `.`.
         let looks = (memchr::memmem::find(line, b"stat")
             .and_then(|at| memchr::memchr(b'"', &line[at..]).map(|n| at + n)))
         .filter(|_| memchr::memmem::find(line, b"st_mode=S_IFDIR").is_some())
@@ -106,11 +107,11 @@ fn first_directory(head: &[u8]) -> Vec<u8> {
 struct Unfinished {
     time: u64,
     text: Vec<u8>,
-    /// In the order of lines.
+    /// Order of lines.
     order: u64,
-    /// What a `close` began to close.
+    /// What a `close` is closing.
     closing: Option<Option<What>>,
-    /// A process it made was seen.
+    /// True if its new process has been seen.
     has_child: bool,
 }
 
@@ -119,23 +120,23 @@ struct Strace {
     effects: Effects,
     unfinished: FxHashMap<u32, Unfinished>,
     begun: u64,
-    /// The beginning of a line that strace interrupted by a message.
+    /// The beginning of a line that a message of strace interrupted.
     broken: Vec<u8>,
     last: u64,
     days: u64,
-    /// Times are since the line before; not known before the first.
+    /// Times are since the previous line; `None` before the first line.
     relative: Option<bool>,
     ended: bool,
 }
 
-/// The process that lines without a number are of, until others give it one.
+/// The process of lines without a number, until other lines give it one.
 const NAMELESS: u32 = 0;
 
 fn makes_process(text: &[u8]) -> bool {
     matches!(arguments::name(text), b"clone" | b"clone2" | b"clone3" | b"fork" | b"vfork")
 }
 
-/// What a line does; all of it but the input, from which the line is borrowed.
+/// State for handling a line, without the input from which the line is borrowed.
 struct State<'a> {
     effects: &'a mut Effects,
     unfinished: &'a mut FxHashMap<u32, Unfinished>,
@@ -146,9 +147,9 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    /// Whose line it is.
-    fn whose(&mut self, told: Option<u32>, did: &Did<'_>) -> u32 {
-        let Some(pid) = told else {
+    /// The process of a line.
+    fn whose(&mut self, pid: Option<u32>, did: &Did<'_>) -> u32 {
+        let Some(pid) = pid else {
             let pid = self.effects.processes.only().unwrap_or(NAMELESS);
             if !self.effects.processes.knows(pid) {
                 self.effects.processes.found(pid);
@@ -165,7 +166,7 @@ impl State<'_> {
         let nameless = self.effects.processes.knows(NAMELESS);
         let goes_on = resumed
             .is_some_and(|name| self.unfinished.get(&NAMELESS).is_some_and(|u| arguments::name(&u.text) == name));
-        // Who else could have made it?
+        // Only such a call can have created it.
         let parent = self.unfinished.iter_mut().filter(|(_, u)| makes_process(&u.text) && !u.has_child);
         let parent = parent.min_by_key(|(_, u)| u.order);
         if let Some((parent, call)) = parent.filter(|_| !goes_on && resumed.is_none()) {
@@ -302,8 +303,7 @@ impl Strace {
     }
 }
 
-/// Where in a line a message of strace begins that goes to its end. Without `-o` it says so in the middle of a
-/// line that a process is there.
+/// Start of a message of strace that ends the line. Without `-o` it reports attached processes in the middle of a line.
 fn message(line: &[u8]) -> Option<usize> {
     if is_notice(line) {
         return Some(0);
@@ -343,7 +343,7 @@ impl Calls for Strace {
         }
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.effects.others
     }
 

@@ -1,11 +1,11 @@
-//! `trace.dat`, what `trace-cmd record` and `trace-cmd extract` write: the kernel's own ring-buffer pages, one
-//! stretch a processor, and what is needed to understand them. Versions 6 and 7, compressed or not.
+//! How is `trace.dat` read, the output of `trace-cmd record` and `trace-cmd extract`? It contains the kernel's
+//! ring-buffer pages, one stretch per CPU, and their formats. Versions 6 and 7, compressed or not.
 //!
-//! Processors are merged in the order of time; a few pages of each are held. The file's parts lie in any
-//! order: what comes through a pipe is copied first. Of several instances the first that recorded anything is read;
-//! others, which may tell of the same requests, are counted.
+//! CPUs are merged by time; a few pages of each are held. The parts of the file are in any order, so piped input is
+//! copied first. Of several instances the first one with data is read; others, which may contain the same requests, are
+//! counted.
 //!
-//! Left out: clocks that count no seconds, texts of latency tracers, shifts of guests' times.
+//! Left out: clocks that do not count seconds, texts of latency tracers, time shifts of guests.
 
 pub(crate) mod formats;
 pub(crate) mod header;
@@ -25,7 +25,7 @@ use store::Store;
 use crate::opened::Reader;
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, blank};
-use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+use crate::{Format, Input, Names, Opened, OtherCounts, Process, TraceError};
 
 /// Recognised by its first bytes.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -36,7 +36,7 @@ fn knows(head: &[u8]) -> bool {
 
 fn open(input: Input) -> Result<Opened, TraceError> {
     let mut store = Store::new(input)?;
-    let mut others = Others::new();
+    let mut others = OtherCounts::new();
     let header = header::read(&mut store, &mut others)?;
     let mut merged = Merged {
         formats: header.formats,
@@ -53,7 +53,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         merged.rings.push(Ring::new(pages, header.layout));
     }
     for ring in 0..merged.rings.len() {
-        let none = Heard::of(Layer::Block, blank(0, 0, 0, Process::default()));
+        let none = Heard::new(Layer::Block, blank(0, 0, 0, Process::default()));
         let heard = match merged.next_of(ring) {
             Ok(Some(heard)) => {
                 merged.waiting.push(Reverse((heard.event.time, ring)));
@@ -70,29 +70,29 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     Ok(Opened::Blocks(Box::new(Layered::new(merged))))
 }
 
-/// All processors.
+/// All CPUs.
 struct Merged {
     store: Store,
     formats: Formats,
     names: Names,
-    others: Others,
+    others: OtherCounts,
     rings: Vec<Ring>,
-    /// The next event of each ring, as far as it has one.
+    /// The next event of each ring, if it has one.
     next: Vec<Heard>,
-    /// Their times and rings; the greatest is the earliest.
+    /// Their times and rings; the maximum is the earliest.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What one of them ended with.
+    /// The error that ended a ring.
     failed: Option<TraceError>,
 }
 
-/// The next event of a block device in a ring; others are counted.
+/// The next block device event in a ring; others are counted.
 #[inline]
 fn next_of(
     ring: &mut Ring,
     store: &mut Store,
     formats: &mut Formats,
     names: &mut Names,
-    others: &mut Others,
+    others: &mut OtherCounts,
 ) -> Result<Option<Heard>, TraceError> {
     while ring.advance(store, others)? {
         match formats.read(ring.time(), ring.processor(), ring.event(), names, others) {
@@ -118,7 +118,7 @@ impl Source for Merged {
 
     fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
         let Merged { rings, next, store, formats, names, others, waiting, failed } = self;
-        // What is damaged has no known times: nothing after it is in order.
+        // After damage, times are unknown, so nothing later can be ordered.
         if let Some(e) = failed.take() {
             waiting.clear();
             formats.tell(others);
@@ -149,11 +149,11 @@ impl Source for Merged {
         &mut self.names
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 
-    fn others_mut(&mut self) -> &mut Others {
+    fn other_counts_mut(&mut self) -> &mut OtherCounts {
         &mut self.others
     }
 

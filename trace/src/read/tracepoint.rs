@@ -1,9 +1,8 @@
-//! What do Linux's tracepoints say of block devices? The words that ftrace's text, trace.dat and Perfetto have
-//! in common.
+//! What do Linux's tracepoints record about block devices? The part common to ftrace's text, trace.dat and Perfetto.
 //!
-//! A request can be told of three times over ([`Layer`]): by the block layer's own events, by those of its
-//! accounting (`block_io_start`, `block_io_done`: all that phones often record), and by the UFS controller's
-//! (`ufshcd_command`). [`layers`] chooses one.
+//! A request can be recorded three times ([`Layer`]): by the block layer, by its accounting (`block_io_start`,
+//! `block_io_done`: often the only ones on phones), and by the UFS controller (`ufshcd_command`). [`layers`] chooses
+//! one.
 
 pub(crate) mod layers;
 
@@ -12,37 +11,37 @@ use crate::names::files::Place;
 use crate::writeback::{Notice, What};
 use crate::{Process, block};
 
-/// Who tells of a request; the first is preferred.
+/// Source of an event; the first is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Layer {
-    /// `block_rq_*`, `block_bio_*` and the like.
+    /// `block_rq_*`, `block_bio_*` and similar.
     Block,
     /// `block_io_start`, `block_io_done`.
     Accounting,
     /// `ufshcd_command`.
     Controller,
-    /// The tracepoints of writeback, which tell of no request but of inodes.
+    /// Writeback tracepoints, which are about inodes, not requests.
     Writeback,
 }
 
-/// An event, and who tells of it.
+/// An event with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Heard {
     pub(crate) layer: Layer,
     pub(crate) event: Event,
-    /// Of [`Layer::Writeback`], what happened to an inode; of the event, only who and when count.
+    /// For [`Layer::Writeback`], what happened to an inode; of the event only process and time are used.
     pub(crate) notice: Option<Notice>,
 }
 
 impl Heard {
-    pub(crate) fn of(layer: Layer, event: Event) -> Self {
+    pub(crate) fn new(layer: Layer, event: Event) -> Self {
         Heard { layer, event, notice: None }
     }
 }
 
-/// What tracepoints of writeback tell.
+/// Type of a writeback tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum InodeEvent {
     /// `writeback_dirty_folio`, `writeback_dirty_page`, `writeback_dirty_inode_enqueue`.
     Dirtied,
     /// `writeback_single_inode_start`.
@@ -51,35 +50,35 @@ pub(crate) enum Told {
     Ends,
 }
 
-impl Told {
-    /// What happened to this inode; `left` says that pages of it are dirty still.
+impl InodeEvent {
+    /// The notice for this inode; `left` is true if it still has dirty pages.
     pub(crate) fn notice(self, place: Place, ino: u64, left: bool) -> Notice {
         let what = match self {
-            Told::Dirtied => What::Dirtied,
-            Told::Begins => What::Begins,
-            Told::Ends => What::Ends { left },
+            InodeEvent::Dirtied => What::Dirtied,
+            InodeEvent::Begins => What::Begins,
+            InodeEvent::Ends => What::Ends { left },
         };
         Notice { what, place, ino }
     }
 }
 
-/// What a tracepoint is to us.
+/// Type of a tracepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Point {
-    /// Something happened to a request or bio.
+    /// An event of a request or bio.
     Extent(Layer, Action),
     /// `block_plug`, `block_unplug`: without an extent.
     Plug,
     /// `ufshcd_command`.
     Ufs,
-    /// Something happened to an inode.
-    Inode(Told),
+    /// An event of an inode.
+    Inode(InodeEvent),
 }
 
-/// The tracepoint of a name; `None` if it has nothing to do with requests to block devices.
+/// The tracepoint with this name; `None` if it has nothing to do with requests to block devices.
 ///
-/// `block_rq_merge` is what blktrace calls a back merge; `block_rq_error` comes beside a completion and is no
-/// second one.
+/// `block_rq_merge` is blktrace's back merge; `block_rq_error` accompanies a completion and does not count as a second
+/// one.
 pub(crate) fn point(name: &[u8]) -> Option<Point> {
     use Action::{BackMerge, Complete, FrontMerge, Get, Insert, Issue, Other, Queue, Remap, Requeue, Split};
     let rest = match name.strip_prefix(b"block_") {
@@ -88,10 +87,10 @@ pub(crate) fn point(name: &[u8]) -> Option<Point> {
             return match name {
                 b"ufshcd_command" => Some(Point::Ufs),
                 b"writeback_dirty_folio" | b"writeback_dirty_page" | b"writeback_dirty_inode_enqueue" => {
-                    Some(Point::Inode(Told::Dirtied))
+                    Some(Point::Inode(InodeEvent::Dirtied))
                 }
-                b"writeback_single_inode_start" => Some(Point::Inode(Told::Begins)),
-                b"writeback_single_inode" => Some(Point::Inode(Told::Ends)),
+                b"writeback_single_inode_start" => Some(Point::Inode(InodeEvent::Begins)),
+                b"writeback_single_inode" => Some(Point::Inode(InodeEvent::Ends)),
                 _ => None,
             };
         }
@@ -116,7 +115,7 @@ pub(crate) fn point(name: &[u8]) -> Option<Point> {
     Some(Point::Extent(Layer::Block, action))
 }
 
-/// The numbers of a device as the kernel keeps them in memory and in its events: 20 bits of minor.
+/// Decodes the kernel's internal device number, also used in its events: 20 bits of minor.
 pub(crate) fn device(dev: u64) -> DeviceId {
     DeviceId { major: (dev >> 20) as u32 & 0xfff, minor: dev as u32 & 0xf_ffff }
 }
@@ -141,26 +140,26 @@ pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
     }
 }
 
-/// The first sector of something with `sectors`: that of nothing is told as -1 by some kernels' completions.
+/// The first sector of an event with `sectors`: some kernels use -1 in completions without sectors.
 pub(crate) fn first_sector(sector: u64, sectors: u64) -> u64 {
     if sectors == 0 && sector == u64::MAX { 0 } else { sector }
 }
 
-/// How a UFS controller counts what it is asked for: blocks of its units.
+/// Block size of UFS commands.
 const UFS_BLOCK: u64 = 4096;
 
-/// A command of a UFS controller.
+/// A UFS command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ufs {
-    /// Of SCSI.
+    /// SCSI opcode.
     pub(crate) opcode: u64,
-    /// The first block. Kernels before 5.14 wrote sectors of 512 bytes here; nothing in a recording tells.
+    /// The first block. Kernels before 5.14 wrote 512-byte sectors here; a recording does not show which.
     pub(crate) lba: u64,
-    /// In bytes.
+    /// Length in bytes.
     pub(crate) length: u64,
 }
 
-/// A command was given to the controller, or it is done.
+/// Whether the command was issued or completed.
 pub(crate) fn ufs_action(what: &[u8]) -> Option<Action> {
     match what {
         b"send_req" | b"send" => Some(Action::Issue),
@@ -170,8 +169,7 @@ pub(crate) fn ufs_action(what: &[u8]) -> Option<Action> {
 }
 
 impl Ufs {
-    /// What is asked of which sectors; `None` for a command that concerns no contents. One unit is not told
-    /// from another.
+    /// Operation and sectors; `None` for a command that transfers no contents. Logical units are not distinguished.
     pub(crate) fn extent(self) -> Option<(Op, u64, u64)> {
         let op = match self.opcode {
             // READ (6), (10), (16).
@@ -203,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_what_the_kernel_packs() {
+    fn a_device_number_has_the_kernels_encoding() {
         assert_eq!(device(254 << 20 | 3), DeviceId { major: 254, minor: 3 });
     }
 

@@ -1,6 +1,6 @@
-//! Recorded requests on a device.
+//! How are recorded requests replayed on a device?
 //!
-//! Here requests become what a device is asked, and are counted; [`super::host`] says when each is given.
+//! This module converts and counts the requests; [`super::host`] decides when each is issued.
 
 use device::energy::Nanos;
 use device::queue::{Ask, Queue};
@@ -14,7 +14,7 @@ use crate::requests::{Request, Requests, Seen};
 use crate::stat::distribution::{Spread, Times};
 use crate::{Names, TraceError};
 
-/// Causes on the ledger, in the order of their numbers: what is known of why a request was made.
+/// Causes on the ledger, by number: the known reasons of requests.
 pub const CAUSES: [&str; 9] = [
     "waiting",
     "read",
@@ -27,7 +27,7 @@ pub const CAUSES: [&str; 9] = [
     "discard",
 ];
 
-/// The same for programs, in words that never change.
+/// Stable identifiers of the causes, for programs.
 pub const KEYS: [&str; CAUSES.len()] = [
     "waiting",
     "read",
@@ -56,87 +56,87 @@ fn cause(request: &Request) -> u8 {
     }
 }
 
-/// How long requests of one kind took.
+/// Latencies of one type of request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Latency {
-    /// Which kind.
+    /// The type.
     pub op: &'static str,
-    /// From when they came, or could be given, to when they were done.
+    /// From arrival, or from when it could be issued, to completion.
     #[serde(flatten)]
     pub spread: Spread,
 }
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Debug, Clone, Serialize, Default)]
 pub struct Replayed {
-    /// Requests made.
+    /// Requests replayed.
     pub requests: u64,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Requests of other devices.
+    /// Requests to other devices.
     pub of_others: u64,
-    /// Requests that are neither reads, writes, flushes nor discards.
+    /// Requests other than reads, writes, flushes and discards.
     pub left_out: u64,
-    /// Flushes made that the recording does not tell of.
+    /// Assumed flushes that are not in the recording.
     pub assumed_flushes: u64,
-    /// Requests the device refused.
+    /// Requests that the device refused.
     pub failed: u64,
-    /// Why it refused the first.
+    /// The first error.
     pub first_failure: Option<String>,
-    /// Nanoseconds from the first request to the last when it was recorded.
+    /// Nanoseconds from the first recorded request to the last.
     pub span_ns: u64,
-    /// Requests that were under way at once at most.
+    /// Most requests in progress at the same time.
     pub most_at_once: usize,
-    /// Requests that might have been.
+    /// The limit on requests in progress.
     pub queue: usize,
-    /// How long they took now.
+    /// Latencies in the replay.
     pub latencies: Vec<Latency>,
 }
 
-/// When the requests are made.
+/// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Each when it came, or as soon as the device's queue has room.
+    /// At their recorded times, or when the device's queue has room.
     Recorded,
-    /// As soon as the queue has room.
+    /// When the queue has room.
     BackToBack,
 }
 
-/// How requests are made.
+/// How to replay requests.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// When.
+    /// When to issue them.
     pub when: When,
-    /// So many are given to the device at once at most; as many as it takes without.
+    /// Most requests in progress; by default the device's queue depth.
     pub queue: Option<usize>,
-    /// Flushes are assumed that the recording does not tell of: one so long after the last flush or the first write behind
-    /// it, if something was written. Not back to back.
+    /// Assume flushes that are not in the recording: one this long after the last flush, or after the first write that
+    /// followed it. Not used back to back.
     pub flush_every: Option<Nanos>,
 }
 
 impl How {
-    /// As recorded, and nothing assumed.
+    /// As recorded, without assumed flushes.
     pub const RECORDED: How = How { when: When::Recorded, queue: None, flush_every: None };
 }
 
-/// When flushes are due that no recording tells of.
+/// When assumed flushes are due.
 struct Assumed {
     every: Option<u64>,
-    /// Nanoseconds from the first request to the first write behind the last flush.
+    /// Nanoseconds from the first request to the first write after the last flush.
     dirty: Option<u64>,
     made: u64,
 }
 
 impl Assumed {
-    /// When a flush is due before a request that comes at `now`.
+    /// When a flush is due, if that is before a request at `now`.
     fn due(&self, now: u64) -> Option<u64> {
         let due = self.dirty?.saturating_add(self.every?);
         (due <= now).then_some(due)
     }
 
-    /// A request came.
+    /// Notes a request.
     fn came(&mut self, now: u64, ask: Ask) {
         match ask {
             Ask::Write { .. } => _ = self.dirty.get_or_insert(now),
@@ -146,32 +146,32 @@ impl Assumed {
     }
 }
 
-/// A request that was made. Times are nanoseconds since the first request could be made.
+/// A replayed request. Times are nanoseconds since the first request could be issued.
 #[derive(Debug, Clone)]
 pub struct Made {
-    /// What was recorded.
+    /// The recorded request.
     pub request: Request,
-    /// When it came.
+    /// Its arrival.
     pub came: u64,
-    /// When the device was given it.
+    /// When it was issued.
     pub given: u64,
-    /// When it was done; why the device refused it.
+    /// When it completed, or why the device refused it.
     pub done: Result<u64, String>,
 }
 
-/// Makes the requests to `from` on `device`.
+/// Replays the requests to `from` on `device`.
 ///
-/// On the ledger, a request's cause is one of [`CAUSES`] and its owner the process that asked, by its number in
-/// the recording plus one. `told` gets every request when it is known how it ends, with the names of processes so far; `progress` is told now and then how
-/// many bytes of the file were read.
+/// On the ledger, a request's cause is one of [`CAUSES`], and its owner is the process number in the recording plus
+/// one. `each` receives every request when its end is known, with the names of processes so far; `progress` the number
+/// of bytes read so far, at intervals.
 ///
-/// A damaged recording is replayed up to the damage; the error comes beside what was done.
+/// A damaged recording is replayed up to the damage; the error is returned together with the result so far.
 pub fn replay(
     requests: &mut Requests,
     from: DeviceId,
     device: &dyn Queue,
     how: How,
-    mut told: impl FnMut(&Made, &Names),
+    mut each: impl FnMut(&Made, &Names),
     mut progress: impl FnMut(u64),
 ) -> (Replayed, Result<(), TraceError>) {
     let queue = how.queue.unwrap_or_else(|| device.depth()).max(1);
@@ -203,7 +203,7 @@ pub fn replay(
             given: s.given.since(began).0,
             done: s.done.map(|at| at.since(began).0).map_err(|e: DeviceError| e.to_string()),
         };
-        told(&made, names);
+        each(&made, names);
     };
     let whole = loop {
         let request = match requests.seen() {
@@ -251,7 +251,7 @@ pub fn replay(
     (done, whole)
 }
 
-/// What a device is asked; nothing for what is no request of a host.
+/// The device request; `None` for events that are not a host's requests.
 fn ask(request: &Request) -> Option<Ask> {
     let (at, blocks) = extent::blocks(request);
     match request.op {

@@ -1,7 +1,7 @@
-//! Recorded calls on a file system.
+//! How are recorded calls replayed on a file system?
 //!
-//! Calls are made one after the other, in the recorded order: what one thread makes another uses. When a thread's next call
-//! comes is the question of [`Pauses`].
+//! Calls are made one after the other, in the recorded order, because threads use each other's files. [`Pauses`]
+//! decides when a thread makes its next call.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,41 +18,41 @@ use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::stat::calls::name;
 use crate::stat::distribution::Times;
 
-/// Bytes read or written at once at most; longer calls are made in parts.
+/// Largest read or write in bytes; longer calls are split.
 const PIECE: u64 = 1 << 20;
 
-/// What a replay did.
+/// Result of a replay.
 #[derive(Debug, Clone, Serialize, Default)]
 pub struct Replayed {
-    /// Calls made.
+    /// Calls replayed.
     pub calls: u64,
-    /// Calls that had failed when they were recorded, or are for files whose opening was not recorded.
+    /// Calls that failed in the recording, or whose file has no recorded open.
     pub left_out: u64,
-    /// The first of them, where that is told.
+    /// The first of them, if known.
     pub first_left_out: Option<String>,
-    /// Calls that failed now.
+    /// Calls that failed in the replay.
     pub failed: u64,
-    /// The first of them, and why.
+    /// The first of them, with its error.
     pub first_failure: Option<String>,
-    /// Of those that failed now, those that found no space.
+    /// Failed calls without space.
     pub no_space: u64,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Of them, those that the recording does not have, and that were generated.
+    /// Bytes among them that were generated, because the recording lacks them.
     pub generated: u64,
-    /// Nanoseconds from the first call to the last when it was recorded.
+    /// Nanoseconds from the first recorded call to the last.
     pub span_ns: u64,
-    /// How long calls took now, by kind.
+    /// Latencies in the replay, by type.
     pub latencies: Vec<Latency>,
-    /// The same, each.
+    /// All latencies, by type.
     #[serde(skip)]
     pub took: BTreeMap<&'static str, Times>,
 }
 
 impl Replayed {
-    /// Adds the same calls made once more.
+    /// Adds the result of a repetition.
     pub fn add(&mut self, more: Replayed) {
         self.calls += more.calls;
         self.left_out += more.left_out;
@@ -70,7 +70,7 @@ impl Replayed {
         self.count_times();
     }
 
-    /// Makes the latencies of the times.
+    /// Computes the latencies.
     pub fn count_times(&mut self) {
         let latency = |(op, t): (&&'static str, &Times)| t.spread().map(|spread| Latency { op, spread });
         self.latencies = self.took.iter().filter_map(latency).collect();
@@ -90,11 +90,11 @@ struct State<'a> {
     done: Replayed,
 }
 
-/// A call was not made.
+/// Why a call was not made.
 enum NotMade {
-    /// It is for a file that no recorded call opened.
+    /// No recorded call opened its file.
     Unknown,
-    /// The place refused.
+    /// The file system returned an error.
     Failed(PlaceError),
 }
 
@@ -104,27 +104,27 @@ impl From<PlaceError> for NotMade {
     }
 }
 
-/// When a thread's next call comes.
+/// When a thread makes its next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pauses {
-    /// When it was recorded, however long the calls before it take now: what is slower here piles up.
+    /// At the recorded time, however long earlier calls take: on a slower file system calls pile up.
     #[default]
     Recorded,
-    /// After the time that the thread took to think: from the end of its call before to this one, as recorded. A program
-    /// that waits longer for its file system here asks later, as it would. Where a recording does not tell how long calls
-    /// took, a call comes when it was recorded, or when the thread's call before is done if that is later.
+    /// After the recorded time that the thread spent between the end of its previous call and this one. If the file
+    /// system is slower than the recorded one, the program asks later, as a real one would. In recordings without
+    /// durations, a call comes at its recorded time, or at the end of the thread's previous call if that is later.
     Thinking,
 }
 
-/// When threads come with their next calls.
+/// Tracks when threads make their next calls.
 struct Threads {
     pauses: Pauses,
-    /// Of each thread: when its last call ended when it was recorded, if that is told, and when it ended now.
+    /// By thread: recorded end of its last call, if known, and end in the replay.
     last: FxHashMap<u32, (Option<u64>, u64)>,
 }
 
 impl Threads {
-    /// When a call comes, if its recorded time is `due` now. Both count nanoseconds from the first call.
+    /// The time of a call whose recorded time is `due`. Both count nanoseconds from the first call.
     fn comes(&self, call: &Call, due: u64) -> u64 {
         match self.last.get(&call.thread) {
             Some((Some(ended), now)) if self.pauses == Pauses::Thinking => {
@@ -135,19 +135,19 @@ impl Threads {
         }
     }
 
-    fn made(&mut self, call: &Call, now: u64) {
+    fn returned(&mut self, call: &Call, now: u64) {
         if self.pauses == Pauses::Thinking {
             self.last.insert(call.thread, (call.took.map(|took| call.time.saturating_add(took)), now));
         }
     }
 }
 
-/// Makes calls on `place`, in their order, one after the other, each when it comes ([`Pauses`]) or as soon as the one
-/// before is done. What the [needs](super::needs) of the recording are should be there. `clock` is the place's; while time
-/// passes, the place's background work is done when it is due.
+/// Replays calls on `place` in order, one after the other, each at its time ([`Pauses`]) or as soon as the previous one
+/// returns. The place should have what the recording [needs](super::needs). `clock` is the place's clock; while time
+/// passes, due background work runs.
 ///
-/// A damaged recording is replayed up to the damage; the error comes beside what was done. Open files are closed at
-/// the end.
+/// A damaged recording is replayed up to the damage; the error is returned together with the result so far. Open files
+/// are closed at the end.
 pub fn replay(
     calls: &mut dyn Calls,
     place: &mut dyn Place,
@@ -171,7 +171,7 @@ pub fn replay(
         let from = *first.get_or_insert(call.time);
         last = last.max(call.time);
         let comes = threads.comes(&call, call.time.saturating_sub(from));
-        // What is due in the background before it.
+        // Background work that is due before it.
         let arrives = began.saturating_add(Duration::from_nanos(comes));
         let until = if matches!(tempo, Tempo::BackToBack) { clock.monotonic() } else { arrives };
         while let Some(at) = tick.filter(|at| *at <= until) {
@@ -185,15 +185,15 @@ pub fn replay(
             };
         }
         let due = time.due(from.saturating_add(comes)).unwrap_or_else(|| clock.monotonic());
-        // A program that thinks has not come before the call that is made before its own.
+        // A thinking program cannot arrive before the call that precedes its own.
         let due = if pauses == Pauses::Thinking { due.max(clock.monotonic()) } else { due };
         if call.failed.is_some() {
             state.done.left_out += 1;
-            threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
+            threads.returned(&call, nanos(clock.monotonic().saturating_sub(began)));
             continue;
         }
         let made = state.make(&call);
-        threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
+        threads.returned(&call, nanos(clock.monotonic().saturating_sub(began)));
         match made {
             Ok(()) => {
                 state.done.calls += 1;
@@ -214,7 +214,7 @@ pub fn replay(
     let mut left: Vec<_> = open.into_iter().collect();
     left.sort_unstable_by_key(|(handle, _)| *handle);
     left.into_iter().for_each(|(_, open)| place.close(open.file));
-    // No such recording has contents.
+    // These recordings have no contents.
     done.generated = done.written;
     done.span_ns = last.saturating_sub(first.unwrap_or(0));
     done.count_times();
@@ -225,7 +225,7 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A call in words.
+/// A call as text.
 fn describe(op: &Op) -> String {
     let path = match op {
         Op::Open { path, .. }
@@ -347,7 +347,7 @@ impl State<'_> {
         let mut done = 0;
         while done < bytes {
             let piece = PIECE.min(bytes - done) as usize;
-            // No two writes write the same.
+            // Every write has different contents.
             let seed = self.done.written ^ 1 << 63;
             self.place.write(file, from.saturating_add(done), contents(seed, piece, &mut self.buf))?;
             done += piece as u64;

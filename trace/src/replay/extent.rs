@@ -1,4 +1,4 @@
-//! How large a device do recorded requests need, and where does it hold data before the first of them?
+//! How large a device do recorded requests need, and where does it initially hold data?
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use crate::TraceError;
 use crate::block::{DeviceId, Op};
 use crate::requests::{Request, Requests, Seen};
 
-/// Sectors of a block.
+/// Sectors per block.
 const SECTORS: u64 = 8;
-/// The longest request whose place is remembered, in blocks: 4 GiB.
+/// Longest request whose location is remembered, in blocks: 4 GiB.
 const LONGEST: u64 = 1 << 20;
 
-/// The blocks a request touches: whole ones, so that a part of a block counts as the block.
+/// The blocks that a request touches; a partly touched block counts.
 pub fn blocks(request: &Request) -> (Lba, u64) {
     let first = request.sector / SECTORS;
     (Lba(first), request.sector.saturating_add(request.sectors).div_ceil(SECTORS) - first)
 }
 
-/// What one device needs.
+/// Needs of one device.
 #[derive(Debug, Clone, Default)]
 pub struct Extent {
-    /// Blocks of the smallest device that has all places asked for.
+    /// Blocks of the smallest device with all requested addresses.
     pub blocks: u64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes read and written.
     pub bytes: u64,
@@ -57,7 +57,8 @@ impl Extent {
         }
     }
 
-    /// What this and an `earlier` one on the same device need together: what is written there holds data here.
+    /// The combined needs of this recording and an `earlier` one on the same device: blocks written there hold data
+    /// here.
     #[must_use]
     pub fn behind(self, earlier: &Extent) -> Extent {
         Extent {
@@ -69,7 +70,7 @@ impl Extent {
         }
     }
 
-    /// Runs of blocks that are read before they are written: they hold data at the beginning.
+    /// Runs of blocks that are read before they are written, so they must hold data initially.
     pub fn held(&self) -> Vec<(Lba, u64)> {
         let mut runs: Vec<(Lba, u64)> = Vec::new();
         for block in &self.read_first {
@@ -82,8 +83,8 @@ impl Extent {
     }
 }
 
-/// Reads a recording to its end, or up to damage: each device's needs until there. `progress` is told now and then how
-/// many bytes of the file were read.
+/// Reads a recording to its end, or up to damage, and returns the needs of each device up to there. `progress` receives
+/// the number of bytes read so far, at intervals.
 pub fn scan(
     requests: &mut Requests,
     mut progress: impl FnMut(u64),
@@ -105,7 +106,7 @@ pub fn scan(
     (all, whole)
 }
 
-/// The device that moved most of those that count.
+/// The device that moved the most bytes, among those that `counts`.
 pub fn busiest(all: &BTreeMap<DeviceId, Extent>, counts: impl Fn(&DeviceId) -> bool) -> Option<DeviceId> {
     all.iter()
         .filter(|(id, _)| counts(id))
@@ -119,7 +120,7 @@ mod tests {
     use crate::Process;
     use crate::block::Flags;
 
-    fn of(asked: &[(Op, u64, u64)]) -> Extent {
+    fn extent_of(asked: &[(Op, u64, u64)]) -> Extent {
         let mut extent = Extent::default();
         for (op, at, blocks) in asked {
             let (sector, sectors) = (at * SECTORS, blocks * SECTORS);
@@ -130,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_recording_writes_or_finds_need_not_be_there_for_a_later_one() {
+    fn data_written_or_found_by_an_earlier_recording_is_not_needed_for_a_later_one() {
         let earlier = [(Op::Write, 0, 10), (Op::Read, 20, 2), (Op::Write, 21, 5)];
         let later = [(Op::Read, 5, 10), (Op::Read, 21, 6), (Op::Write, 40, 1)];
-        let both = of(&later).behind(&of(&earlier));
+        let both = extent_of(&later).behind(&extent_of(&earlier));
         assert_eq!(both.held(), [(Lba(10), 5), (Lba(20), 2), (Lba(26), 1)]);
-        let one = of(&[&earlier[..], &later].concat());
+        let one = extent_of(&[&earlier[..], &later].concat());
         assert_eq!((both.held(), both.blocks, both.requests, both.bytes), (one.held(), 41, one.requests, one.bytes));
         assert_eq!(one.clone().behind(&Extent::default()).held(), one.held());
     }

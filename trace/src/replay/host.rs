@@ -1,11 +1,11 @@
-//! When is a recorded request given to the device?
+//! When is a recorded request issued to the device?
 //!
-//! A host gives the device a request when it comes, beside those that are under way, as long as there is room in the
-//! queue. Only what the host itself waited for is waited for here: a flush is given when the writes that came before it
-//! are done, and nobody else waits for it. Back to back no request has a time of its own: each comes when there is room,
-//! and a flush keeps apart what came before it from what comes after.
+//! A host issues a request on arrival, in parallel to those in progress, if the queue has room. The replay waits only
+//! where the host itself did: a flush is issued when all earlier writes are done, and no request waits for it. Back to
+//! back, requests have no arrival times: each is issued when the queue has room, and a flush is a barrier between
+//! earlier and later requests.
 //!
-//! Left out: which request a program made only because another was done. A recording of a device does not tell that.
+//! Left out: requests that a program made only after another one completed. A recording of a device does not show that.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,31 +14,31 @@ use device::energy::Nanos;
 use device::queue::{Ask, Queue};
 use device::{DeviceError, Tag};
 
-/// A request as the host has it.
+/// A request of the host.
 #[derive(Debug, Clone, Copy)]
 pub struct Coming<R> {
-    /// When it came; `None` back to back.
+    /// Arrival; `None` back to back.
     pub came: Option<Nanos>,
-    /// What the device is asked.
+    /// The device request.
     pub ask: Ask,
-    /// By whom and why.
+    /// Its process and cause.
     pub tag: Tag,
-    /// It is done when it is durable: a flush follows it.
+    /// True if it ends when durable: a flush follows it.
     pub durable: bool,
-    /// What the caller calls it.
+    /// The caller's data.
     pub of: R,
 }
 
-/// What became of a request.
+/// A served request.
 #[derive(Debug)]
 pub struct Served<R> {
-    /// When it came.
+    /// Arrival.
     pub came: Nanos,
-    /// When the device was given it.
+    /// When it was issued.
     pub given: Nanos,
-    /// When it was done, or why the device refused it.
+    /// When it completed, or why the device refused it.
     pub done: Result<Nanos, DeviceError>,
-    /// What the caller calls it.
+    /// The caller's data.
     pub of: R,
 }
 
@@ -47,7 +47,7 @@ struct Held<R> {
     ready: Nanos,
     number: u64,
     came: Nanos,
-    /// When the write was given whose flush it is; none of a flush of its own.
+    /// When the write was issued that this flush belongs to; `None` for a separate flush.
     given: Option<Nanos>,
     tag: Tag,
     of: R,
@@ -74,21 +74,21 @@ impl<R> Ord for Held<R> {
 pub struct Host<'a, R> {
     device: &'a dyn Queue,
     room: usize,
-    /// Ends of the requests under way.
+    /// End times of the requests in progress.
     under_way: BinaryHeap<Reverse<Nanos>>,
     held: BinaryHeap<Reverse<Held<R>>>,
     held_ever: u64,
-    /// When the device was given the last request.
+    /// When the last request was issued.
     last: Nanos,
-    /// When all writes given so far are done.
+    /// When all writes issued so far are done.
     written: Nanos,
-    /// Back to back, when the last flush was done: nothing is given before.
+    /// Back to back, the end of the last flush: nothing is issued before.
     barrier: Nanos,
     most: usize,
 }
 
 impl<'a, R> Host<'a, R> {
-    /// A host that gives `device` at most `room` requests at once, at least one.
+    /// A host that has at most `room` requests in progress, and at least one.
     pub fn new(device: &'a dyn Queue, room: usize) -> Self {
         let now = device.now();
         Host {
@@ -104,19 +104,19 @@ impl<'a, R> Host<'a, R> {
         }
     }
 
-    /// Requests that were under way at once at most.
+    /// Most requests in progress so far.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// A request comes, not before the last one; `served` is told of requests that were given to the device.
+    /// A request arrives, not before the last one; `served` receives requests that were issued.
     pub fn come(&mut self, coming: Coming<R>, served: &mut dyn FnMut(Served<R>)) {
         let from = coming.came.unwrap_or(self.barrier);
         if matches!(coming.ask, Ask::Flush) {
             let ready = from.max(self.written);
             self.hold(ready, coming.came.unwrap_or(self.last), None, coming.tag, coming.of);
         } else {
-            // Flushes that became ready before this can be given go first; they may take its place.
+            // Flushes that become ready earlier go first, and may take its slot.
             let at = loop {
                 let at = self.room_from(from);
                 match self.held.peek() {
@@ -144,7 +144,7 @@ impl<'a, R> Host<'a, R> {
         }
     }
 
-    /// Nothing comes any more: waits until all is done.
+    /// Ends the input and waits until all requests are done.
     pub fn end(&mut self, served: &mut dyn FnMut(Served<R>)) {
         self.give_all_held(served);
         self.device.drain();
@@ -155,13 +155,13 @@ impl<'a, R> Host<'a, R> {
         self.held_ever += 1;
     }
 
-    /// The first moment, from `from` on, at which one more request may be given.
+    /// The first time, not before `from`, at which another request may be issued.
     fn room_from(&self, from: Nanos) -> Nanos {
         let at = from.max(self.last);
         if self.under_way.len() < self.room {
             return at;
         }
-        // Those that end by then are gone; at most as many as there is room for are left, so one end is enough.
+        // Requests that end by then have left; at most `room` remain, so one end is enough.
         self.under_way.peek().map_or(at, |ends| at.max(ends.0))
     }
 
@@ -201,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// A device on which a request takes as many nanoseconds as it has blocks, a flush 10, however many are under way.
+    /// A device whose requests take one nanosecond per block, and flushes 10, independent of load.
     #[derive(Default)]
     struct Plain {
         asked: RefCell<Vec<(u64, Ask)>>,
@@ -240,7 +240,7 @@ mod tests {
         Ask::Write { at: Lba(0), blocks }
     }
 
-    /// When each was given and done, by name.
+    /// Issue and end of each request, by name.
     fn all(room: usize, requests: Vec<Coming<u8>>) -> Vec<(u8, u64, u64)> {
         let device = Plain::default();
         let mut host = Host::new(&device, room);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_waits_for_the_writes_before_it_and_nobody_waits_for_the_flush() {
+    fn a_flush_waits_for_earlier_writes_and_no_request_waits_for_it() {
         let requests = vec![
             coming(Some(0), write(100), 1),
             coming(Some(5), Ask::Flush, 2),

@@ -1,10 +1,10 @@
-//! Recorded requests and calls, made again on our device and our file system.
+//! How are recorded requests and calls replayed on JouleFS's devices and file systems?
 //!
-//! * [`blocks`]: requests on a device, [`host`]: when. * [`extent`]: which device those need.
-//! * [`calls`]: calls on a file system. * [`needs`]: what must be there before the first of them.
-//! * [`place`]: the file systems calls are made on: one of ours, or a directory of the host.
+//! * [`blocks`]: requests on a device; [`host`]: their times; [`extent`]: the device they need.
+//! * [`calls`]: calls on a file system; [`needs`]: the files they need at the beginning.
+//! * [`place`]: file systems for calls: a JouleFS volume, or a directory of the host.
 //!
-//! Contents are not in anybody's recording: what is written is generated.
+//! Recordings of other programs have no contents: written data is generated.
 
 pub mod blocks;
 pub mod calls;

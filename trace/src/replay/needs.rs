@@ -1,12 +1,11 @@
-//! What must be on a file system before recorded calls can be made on it?
+//! What must exist on a file system before recorded calls can be replayed?
 //!
-//! A recording begins in the middle of a program's life. A file was there before it if the program read what it had
-//! not written, opened what it had not made, or removed it. Such a file is made as long as the recording needs it to
-//! be, with the directories above it that the program did not make itself.
+//! A recording begins in the middle of a program's life. A file existed before if the program read what it had not
+//! written, opened what it had not created, or removed it. Such a file is created as long as the recording needs it,
+//! with the directories above it that the program did not create.
 //!
-//! The scan remembers every name, also those that are gone, and the files that can still be asked for something. So
-//! memory grows with how many different names a recording has and how many files are open at once, not with its
-//! length.
+//! The scan remembers every name, including removed ones, and every file that can still be used. So memory grows with
+//! the number of different names and of files open at the same time, not with the length of the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,51 +15,50 @@ use super::place::{Place, PlaceError, contents};
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 
-/// A write that begins so many bytes after what is known of a file leaves a hole.
+/// A write this many bytes past the known end of a file leaves a hole.
 const FAR: u64 = 256 << 20;
-/// Bytes written at once.
+/// Bytes per write.
 const PIECE: u64 = 1 << 20;
 
-/// Files and directories that must be there.
+/// Files and directories that must exist.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// Directories, above before below.
+    /// Directories, parents first.
     pub directories: BTreeSet<Vec<u8>>,
-    /// Files, with their bytes.
+    /// Files with their sizes.
     pub files: BTreeMap<Vec<u8>, u64>,
-    /// The most bytes that files hold at once while the calls are made, these included.
+    /// Most bytes in files at the same time during the calls, including these.
     pub peak: u64,
 }
 
 struct File {
-    /// What it was called at the beginning, if it must have been there.
+    /// Its initial name, if it must have existed.
     was: Option<Vec<u8>>,
-    /// What it would have been called if it was.
+    /// Its initial name, if it existed.
     may_be: Option<Vec<u8>>,
-    /// Bytes it had then, as far as is known.
+    /// Its initial size, as far as known.
     then: u64,
     now: u64,
-    /// `now` is its length, not only the least it can be.
+    /// True if `now` is its exact length, not just the minimum.
     settled: bool,
-    /// Bytes that were written at its end, wherever that was.
+    /// Bytes appended to an unknown end.
     appended: u64,
     directory: bool,
-    /// Names it has, and how often it is open: with neither, nothing more is asked of it.
+    /// Link count and open count: with neither, the file cannot be used any more.
     names: u32,
     opened: u32,
 }
 
-/// Follows a recording.
+/// Tracks a recording.
 #[derive(Default)]
 struct Scan {
-    /// Files that can still be asked for something; others are in [`Needs`] if they must have been there, and their
-    /// places are free.
+    /// Files that can still be used. Other files are in [`Needs`] if they must have existed, and their slots are free.
     files: Vec<File>,
     free: Vec<usize>,
     needs: Needs,
     by_path: BTreeMap<Vec<u8>, usize>,
     open: FxHashMap<Handle, (usize, u64, How)>,
-    /// Paths that led somewhere and do not any more, or never did.
+    /// Paths that no longer exist, or never did.
     gone: BTreeSet<Vec<u8>>,
     made: BTreeSet<Vec<u8>>,
     directories: BTreeSet<Vec<u8>>,
@@ -68,13 +66,14 @@ struct Scan {
     peak: u64,
 }
 
-/// The directory a path is in.
+/// The parent directory of a path.
 fn parent(path: &[u8]) -> Option<&[u8]> {
     let slash = path.iter().rposition(|b| *b == b'/')?;
     Some(&path[..slash]).filter(|p| !p.is_empty())
 }
 
-/// Reads a recording to its end, or up to damage: the error comes beside what is needed until there. `progress` is told now and then how many bytes of the file were read.
+/// Reads a recording to its end, or up to damage: the error is returned together with the needs up to there. `progress`
+/// receives the number of bytes read so far, at intervals.
 pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (Needs, Result<(), TraceError>) {
     let mut scan = Scan::default();
     let mut n = 0_u64;
@@ -94,7 +93,7 @@ pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (Needs, Res
 
 impl Scan {
     fn new_file(&mut self, path: &[u8], file: File) -> usize {
-        self.inside(path);
+        self.require_parents(path);
         let place = match self.free.pop() {
             Some(place) => {
                 self.files[place] = file;
@@ -109,14 +108,14 @@ impl Scan {
         place
     }
 
-    /// A path leads to a file, whatever it led to before.
+    /// Lets a path lead to a file, and no longer to another.
     fn name(&mut self, path: &[u8], file: usize) {
         if let Some(before) = self.by_path.insert(path.to_owned(), file) {
             self.unnamed(before);
         }
     }
 
-    /// A path leads to the file no more.
+    /// A path no longer leads to the file.
     fn unnamed(&mut self, file: usize) {
         let f = &mut self.files[file];
         f.names = f.names.saturating_sub(1);
@@ -126,14 +125,14 @@ impl Scan {
         }
     }
 
-    /// The file is closed once.
+    /// Closes the file once.
     fn closed(&mut self, file: usize) {
         let f = &mut self.files[file];
         f.opened = f.opened.saturating_sub(1);
         self.fold(file);
     }
 
-    /// Keeps of a file without names and users what is needed of it.
+    /// Keeps the needs of a file without names and opens, and frees its slot.
     fn fold(&mut self, file: usize) {
         let f = &mut self.files[file];
         if f.names == 0 && f.opened == 0 {
@@ -144,15 +143,15 @@ impl Scan {
         }
     }
 
-    /// Whether something can have been at a path at the beginning: nothing at it was seen to go, and no directory above
-    /// it was made since.
-    fn may_have_been(&self, path: &[u8]) -> bool {
+    /// Whether a file may have been at this path initially: none was seen to disappear from there, and no directory
+    /// above it was created since.
+    fn may_have_existed(&self, path: &[u8]) -> bool {
         let above = std::iter::successors(parent(path), |p| parent(p));
         !self.gone.contains(path) && !self.made.contains(path) && !above.into_iter().any(|d| self.made.contains(d))
     }
 
-    /// A directory above a path that nobody made must have been there.
-    fn inside(&mut self, path: &[u8]) {
+    /// The directories above a path that were never created must have existed.
+    fn require_parents(&mut self, path: &[u8]) {
         let mut at = path;
         while let Some(above) = parent(at) {
             if self.made.contains(above) || !self.directories.insert(above.to_owned()) {
@@ -162,12 +161,12 @@ impl Scan {
         }
     }
 
-    /// The file at a path, which is there now.
-    fn there(&mut self, path: &[u8]) -> usize {
+    /// The file at an existing path.
+    fn existing(&mut self, path: &[u8]) -> usize {
         if let Some(known) = self.by_path.get(path) {
             return *known;
         }
-        let was = self.may_have_been(path).then(|| path.to_owned());
+        let was = self.may_have_existed(path).then(|| path.to_owned());
         let settled = was.is_none();
         self.new_file(
             path,
@@ -183,8 +182,8 @@ impl Scan {
         self.peak = self.peak.max(self.held);
     }
 
-    /// A call relies on the file having had at least so many bytes.
-    fn had(&mut self, file: usize, bytes: u64) {
+    /// The file must have had at least this many bytes.
+    fn require_length(&mut self, file: usize, bytes: u64) {
         let f = &mut self.files[file];
         if bytes <= f.now || f.settled {
             return;
@@ -196,7 +195,7 @@ impl Scan {
         self.grow(file, bytes);
     }
 
-    /// Its length is known from now on, whatever it was.
+    /// Its length is exactly this from now on.
     fn set(&mut self, file: usize, length: u64) {
         let f = &mut self.files[file];
         f.may_be = None;
@@ -226,7 +225,7 @@ impl Scan {
         let file = match self.by_path.get(path) {
             Some(known) => *known,
             None if how.contains(How::CREATE) => {
-                let may_be = (!new && self.may_have_been(path)).then(|| path.to_owned());
+                let may_be = (!new && self.may_have_existed(path)).then(|| path.to_owned());
                 let settled = may_be.is_none();
                 self.new_file(
                     path,
@@ -243,7 +242,7 @@ impl Scan {
                     },
                 )
             }
-            None => self.there(path),
+            None => self.existing(path),
         };
         self.files[file].directory |= how.contains(How::DIRECTORY);
         if how.contains(How::TRUNCATE) {
@@ -264,16 +263,16 @@ impl Scan {
         };
         let end = from.saturating_add(bytes);
         if write {
-            // What lies before is more likely old than a hole, if it is not too much.
+            // Unless the gap is too long, it is more likely old data than a hole.
             if from.saturating_sub(self.files[file].now) <= FAR {
-                self.had(file, from);
+                self.require_length(file, from);
             }
             if at.is_none() && how.contains(How::APPEND) {
                 self.files[file].appended += bytes;
             }
             self.grow(file, end);
         } else {
-            self.had(file, end);
+            self.require_length(file, end);
         }
         if at.is_none() {
             self.open.insert(handle, (file, end, how));
@@ -301,7 +300,7 @@ impl Scan {
             Op::Truncate { file, length } => {
                 let file = match file {
                     Target::Open(handle) => self.open.get(handle).map(|o| o.0),
-                    Target::Path(path) => Some(self.there(path)),
+                    Target::Path(path) => Some(self.existing(path)),
                 };
                 file.into_iter().for_each(|f| self.set(f, *length));
             }
@@ -311,34 +310,34 @@ impl Scan {
                 }
             }
             Op::Unlink { path } => {
-                self.there(path);
+                self.existing(path);
                 self.dropped(path);
             }
             Op::RemoveDir { path } => {
                 if !self.made.remove(path) {
-                    self.inside(path);
+                    self.require_parents(path);
                     self.directories.insert(path.clone());
                 }
                 self.gone.insert(path.clone());
             }
             Op::MakeDir { path } => {
-                self.inside(path);
+                self.require_parents(path);
                 self.made.insert(path.clone());
             }
             Op::Rename { from, to } => self.rename(from, to),
             Op::Link { from, to } => {
-                let file = self.there(from);
+                let file = self.existing(from);
                 self.files[file].names += 1;
-                self.inside(to);
+                self.require_parents(to);
                 self.name(to, file);
             }
             Op::Symlink { path, .. } => {
                 self.gone.insert(path.clone());
-                self.there(path);
+                self.existing(path);
             }
             Op::Stat { file: Target::Path(path) } => {
                 if !self.made.contains(path) && !self.directories.contains(path) && path.as_slice() != b"/" {
-                    self.there(path);
+                    self.existing(path);
                 }
             }
             Op::List { handle } => {
@@ -351,13 +350,13 @@ impl Scan {
     }
 
     fn rename(&mut self, from: &[u8], to: &[u8]) {
-        self.inside(to);
+        self.require_parents(to);
         let below = |path: &[u8]| path.starts_with(from) && path.get(from.len()) == Some(&b'/');
         let after = self.by_path.range(from.to_owned()..).map(|(p, _)| p).take_while(|p| p.starts_with(from));
         let inside: Vec<Vec<u8>> = after.filter(|p| below(p)).cloned().collect();
         let directory = self.made.contains(from) || self.directories.contains(from) || !inside.is_empty();
         if directory {
-            self.inside(from);
+            self.require_parents(from);
             if !self.made.remove(from) {
                 self.directories.insert(from.to_owned());
             }
@@ -369,8 +368,8 @@ impl Scan {
                 }
             }
         } else {
-            self.there(from);
-            // Two names of one file: nothing happens (rename(2)).
+            self.existing(from);
+            // Two names of one file: rename(2) does nothing.
             if from == to || self.by_path.get(from) == self.by_path.get(to) {
                 return;
             }
@@ -391,7 +390,7 @@ impl Scan {
         }
         needs.directories.extend(self.directories);
         needs.peak = self.peak;
-        // What was only looked at may be a directory that other paths go through.
+        // A path that was only looked up may be a directory on the way to others.
         needs.files.retain(|path, _| !needs.directories.contains(path) && path.as_slice() != b"/");
         needs.directories.remove(b"/".as_slice());
         needs.directories.remove(b"".as_slice());
@@ -400,7 +399,7 @@ impl Scan {
 }
 
 impl Needs {
-    /// A file that must have been there.
+    /// Adds a file that must have existed.
     fn add(&mut self, path: Vec<u8>, file: &File) {
         if file.directory {
             self.directories.insert(path);
@@ -409,12 +408,12 @@ impl Needs {
         }
     }
 
-    /// Bytes of all files.
+    /// Total size of all files.
     pub fn bytes(&self) -> u64 {
         self.files.values().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// Puts them on a file system, and makes them durable.
+    /// Creates them on a file system, and makes them durable.
     pub fn prepare(&self, place: &mut dyn Place, mut progress: impl FnMut(u64)) -> Result<(), (Vec<u8>, PlaceError)> {
         let (mut buf, mut done) = (Vec::new(), 0);
         for path in &self.directories {
@@ -446,7 +445,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_made_again_and_again_is_held_once() {
+    fn a_file_that_is_recreated_often_is_remembered_once() {
         let mut scan = Scan::default();
         let path = |name: &str| format!("/d/{name}").into_bytes();
         for n in 0..50_000_u64 {
@@ -457,7 +456,7 @@ mod tests {
                 Op::Write { handle, at: None, bytes: 100 },
                 Op::Rename { from: temporary, to: path("old") },
                 Op::Link { from: path("old"), to: path("other") },
-                // Some are never closed, but their number is given again.
+                // Some are never closed, but their handle is reused.
                 Op::Close { handle: if n % 5 == 0 { Handle(u64::MAX) } else { handle } },
                 Op::Open { handle: Handle(1 << 40), path: path("other"), how: How::READ },
                 Op::Unlink { path: path("other") },

@@ -1,4 +1,4 @@
-//! Where recorded calls are made: on a volume of ours, or in a directory of the host.
+//! Where are recorded calls made: on a JouleFS volume, or in a directory of the host?
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
@@ -13,21 +13,21 @@ use vfs::{Allocate, Caller, DeviceNumber, Error, FileKind, FileSystem, Flow, Ino
 
 use crate::call::How;
 
-/// An open file of a place.
+/// An open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileRef(u64);
 
-/// Why a call failed here, in words.
+/// Why a call failed, as text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct PlaceError {
     why: String,
-    /// The place is full.
+    /// True if there is no space.
     pub no_space: bool,
 }
 
 impl PlaceError {
-    fn of(why: String) -> Self {
+    fn new(why: String) -> Self {
         PlaceError { why, no_space: false }
     }
 }
@@ -46,17 +46,17 @@ impl From<std::io::Error> for PlaceError {
 
 type Result<T> = std::result::Result<T, PlaceError>;
 
-/// A file system that calls are made on. Paths are absolute; symbolic links on the way are not followed.
+/// A file system for replayed calls. Paths are absolute; symbolic links on the way are not followed.
 pub trait Place {
     /// Opens a file, or a directory.
     fn open(&mut self, path: &[u8], how: How) -> Result<FileRef>;
     /// Closes it.
     fn close(&mut self, file: FileRef);
-    /// Bytes it is long.
+    /// Length in bytes.
     fn length(&mut self, file: FileRef) -> Result<u64>;
-    /// Reads; returns how many bytes there were.
+    /// Reads; returns the number of bytes.
     fn read(&mut self, file: FileRef, at: u64, buf: &mut [u8]) -> Result<u64>;
-    /// Writes all.
+    /// Writes all bytes.
     fn write(&mut self, file: FileRef, at: u64, data: &[u8]) -> Result<()>;
     /// `fsync` or `fdatasync`.
     fn sync(&mut self, file: FileRef, data_only: bool) -> Result<()>;
@@ -72,17 +72,17 @@ pub trait Place {
     fn remove_dir(&mut self, path: &[u8]) -> Result<()>;
     /// Makes a directory.
     fn make_dir(&mut self, path: &[u8]) -> Result<()>;
-    /// Changes a name.
+    /// Renames.
     fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<()>;
-    /// One more name.
+    /// Creates a hard link.
     fn link(&mut self, from: &[u8], to: &[u8]) -> Result<()>;
     /// Makes a symbolic link.
     fn symlink(&mut self, path: &[u8], target: &[u8]) -> Result<()>;
-    /// Looks at the attributes of a path.
+    /// Reads the attributes of a path.
     fn stat(&mut self, path: &[u8]) -> Result<()>;
     /// Lists a directory to its end.
     fn list(&mut self, dir: FileRef) -> Result<()>;
-    /// Does what is due in the background; when to come again, if there is any such thing.
+    /// Runs due background work; returns when to call again, if ever.
     fn tick(&mut self) -> Result<Option<Duration>>;
 }
 
@@ -92,7 +92,7 @@ pub struct OnVolume<'a> {
 }
 
 impl<'a> OnVolume<'a> {
-    /// Calls to `fs`.
+    /// Calls go to `fs`.
     pub fn new(fs: &'a dyn FileSystem) -> Self {
         OnVolume { fs }
     }
@@ -101,7 +101,7 @@ impl<'a> OnVolume<'a> {
         Ino(file.0)
     }
 
-    /// An inode by its path, with a reference.
+    /// An inode by path, with a reference.
     fn find(&self, path: &[u8]) -> Result<Ino> {
         let (parent, name) = match walk_parent(self.fs, path) {
             Ok(found) => found,
@@ -216,34 +216,34 @@ impl Place for OnVolume<'_> {
     }
 }
 
-/// A directory of the host, with whatever file system it is on.
+/// A directory of the host, on any file system.
 pub struct OnDirectory {
     root: PathBuf,
     open: Vec<Option<(File, PathBuf)>>,
 }
 
 impl OnDirectory {
-    /// Calls are made below `root`; it should be empty.
+    /// Calls go below `root`, which should be empty.
     pub fn new(root: &Path) -> Self {
         OnDirectory { root: root.to_owned(), open: Vec::new() }
     }
 
-    /// Where a path is on the host. Nobody else works in the directory, so that what is no link now is none when it
-    /// is used.
+    /// The path on the host. No other program works in the directory, so a path without links now has none when it is
+    /// used.
     fn path(&self, path: &[u8]) -> Result<PathBuf> {
         let below = Path::new(std::ffi::OsStr::from_bytes(path));
         let mut out = self.root.clone();
         for part in below.components() {
-            // Through a link that was made by a call before, to wherever it leads.
+            // It goes through a link created by an earlier call, to an unknown place.
             if out != self.root && fs::symlink_metadata(&out).is_ok_and(|m| m.is_symlink()) {
-                return Err(PlaceError::of(format!("{}: goes through a symbolic link", below.display())));
+                return Err(PlaceError::new(format!("{}: goes through a symbolic link", below.display())));
             }
             match part {
                 Component::RootDir | Component::CurDir => {}
                 Component::Normal(name) => out.push(name),
-                // Out of the directory.
+                // It leaves the directory.
                 Component::ParentDir | Component::Prefix(_) => {
-                    return Err(PlaceError::of(format!("{}: leaves the directory", below.display())));
+                    return Err(PlaceError::new(format!("{}: leaves the directory", below.display())));
                 }
             }
         }
@@ -251,7 +251,7 @@ impl OnDirectory {
     }
 
     fn file(&self, file: FileRef) -> Result<&(File, PathBuf)> {
-        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError::of("not open".into()))
+        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError::new("not open".into()))
     }
 }
 
@@ -260,7 +260,7 @@ impl Place for OnDirectory {
         let path = self.path(path)?;
         let mut options = OpenOptions::new();
         let is_dir = how.contains(How::DIRECTORY) || (!how.contains(How::WRITE) && path.is_dir());
-        // A link is not followed: it could lead out.
+        // Links are not followed: they could lead outside.
         options.read(true).write(!is_dir).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
         options.create(how.contains(How::CREATE)).truncate(how.contains(How::TRUNCATE) && !is_dir);
         let file = options.open(&path)?;
@@ -342,7 +342,7 @@ impl Place for OnDirectory {
     }
 }
 
-/// Contents for what is written: generated, other ones for every `seed`. `bytes` of them.
+/// Generated contents for a write, different for every `seed`.
 pub(super) fn contents(seed: u64, bytes: usize, buf: &mut Vec<u8>) -> &[u8] {
     if buf.len() < bytes {
         buf.resize(bytes, 0);

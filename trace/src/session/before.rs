@@ -1,8 +1,8 @@
-//! Which files were open when the session began, and where would a call without a place go on in them?
+//! Which files were open when the session began, and at which positions?
 //!
-//! A call of the session may name a file that was opened before it. Its open is given just before the file's first call,
-//! without what it did then to the file (making, emptying), and a seek to where the last call had ended. A file that had lost
-//! its name by then is opened under one of its own and loses that at once.
+//! A call in the session may use a file that was opened before it. Its open is inserted just before the first such
+//! call, without creating or truncating the file, followed by a seek to the end of the last call. A file without a name
+//! by then is opened under a temporary name that is unlinked immediately.
 
 use std::collections::VecDeque;
 
@@ -13,19 +13,19 @@ use crate::call::{Call, Handle, How, Op, Target};
 struct Open {
     path: Vec<u8>,
     how: How,
-    /// Where the next call without a place begins; `None`: at the end.
+    /// Position of the next call without an offset; `None`: the end.
     at: Option<u64>,
     nameless: bool,
 }
 
-/// What calls before a session left open, and the session's calls with the opens they need.
+/// Files left open by calls before the session, and the session's calls with inserted opens.
 #[derive(Default)]
 pub(super) struct Before {
     open: FxHashMap<Handle, Open>,
     out: VecDeque<Call>,
 }
 
-/// The open file a call names.
+/// The open file of a call.
 fn handle(op: &Op) -> Option<Handle> {
     match op {
         Op::Close { handle }
@@ -42,13 +42,13 @@ fn handle(op: &Op) -> Option<Handle> {
 }
 
 impl Before {
-    /// A call of the session that can be made now.
+    /// The next call of the session that is ready.
     pub(super) fn pop(&mut self) -> Option<Call> {
         self.out.pop_front()
     }
 
-    /// A call before the session.
-    pub(super) fn was(&mut self, call: &Call) {
+    /// Tracks a call before the session.
+    pub(super) fn track(&mut self, call: &Call) {
         if call.failed.is_some() {
             return;
         }
@@ -74,7 +74,7 @@ impl Before {
         }
     }
 
-    /// Names of open files that a call changes.
+    /// Tracks changes of open files' names.
     fn names(&mut self, op: &Op) {
         match op {
             Op::Rename { from, to } => {
@@ -95,8 +95,8 @@ impl Before {
         }
     }
 
-    /// A call of the session; true if its file was opened before, which is told first.
-    pub(super) fn wants(&mut self, call: Call) -> bool {
+    /// Adds a call of the session; true if its file was opened before, and so an open was inserted.
+    pub(super) fn push(&mut self, call: Call) -> bool {
         if !self.open.is_empty() && call.failed.is_none() {
             self.names(&call.op);
         }
@@ -134,10 +134,10 @@ mod tests {
         Op::Open { handle: Handle(n), path: path.into(), how }
     }
 
-    fn told(before: Vec<Op>, within: Vec<Op>) -> Vec<Op> {
+    fn session_ops(before: Vec<Op>, within: Vec<Op>) -> Vec<Op> {
         let mut all = Before::default();
-        before.into_iter().for_each(|op| all.was(&call(op)));
-        within.into_iter().for_each(|op| _ = all.wants(call(op)));
+        before.into_iter().for_each(|op| all.track(&call(op)));
+        within.into_iter().for_each(|op| _ = all.push(call(op)));
         std::iter::from_fn(|| all.pop()).map(|call| call.op).collect()
     }
 
@@ -145,7 +145,7 @@ mod tests {
     fn a_file_opened_before_is_opened_once_where_its_last_call_ended() {
         let (a, how) = (Handle(1), How::WRITE | How::CREATE | How::TRUNCATE);
         let write = Op::Write { handle: a, at: None, bytes: 100 };
-        let all = told(
+        let all = session_ops(
             vec![open(1, "/a", how), open(2, "/never used", how), write.clone(), write.clone()],
             vec![write.clone(), write.clone(), Op::Close { handle: a }],
         );
@@ -158,7 +158,7 @@ mod tests {
         let sync = |n| Op::Sync { handle: Handle(n), data_only: false };
         let rename = |from: &str, to: &str| Op::Rename { from: from.into(), to: to.into() };
         let unlink = |path: &str| Op::Unlink { path: path.into() };
-        let all = told(
+        let all = session_ops(
             vec![open(1, "/d/a", How::READ), open(2, "/b", How::READ), open(3, "/da", How::READ), rename("/d", "/e")],
             vec![unlink("/b"), sync(1), sync(2), sync(3)],
         );
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_closed_or_failed_is_not_opened() {
+    fn closed_and_failed_opens_are_not_repeated() {
         let mut all = Before::default();
-        all.was(&Call { failed: Some("ENOENT".into()), ..call(open(1, "/a", How::READ)) });
-        all.was(&call(open(2, "/b", How::READ)));
-        all.was(&call(Op::Close { handle: Handle(2) }));
-        assert!(!all.wants(call(Op::Close { handle: Handle(1) })) && !all.wants(call(Op::Close { handle: Handle(2) })));
+        all.track(&Call { failed: Some("ENOENT".into()), ..call(open(1, "/a", How::READ)) });
+        all.track(&call(open(2, "/b", How::READ)));
+        all.track(&call(Op::Close { handle: Handle(2) }));
+        assert!(!all.push(call(Op::Close { handle: Handle(1) })) && !all.push(call(Op::Close { handle: Handle(2) })));
     }
 }

@@ -1,18 +1,18 @@
-//! How much is moved when: bytes in equal stretches of time, however long the recording turns out to be.
+//! How many bytes are moved over time? In equal intervals, for recordings of any length.
 
 use serde::Serialize;
 
-/// Stretches kept; with more, every two become one.
+/// Most intervals; with more, pairs are merged.
 const MOST: usize = 512;
 
 /// Bytes read and written over time.
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct Activity {
-    /// Nanoseconds of a stretch.
+    /// Nanoseconds per interval.
     pub step_ns: u64,
-    /// Bytes read in each.
+    /// Bytes read per interval.
     pub read: Vec<u64>,
-    /// Bytes written in each.
+    /// Bytes written per interval.
     pub written: Vec<u64>,
 }
 
@@ -23,7 +23,7 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Bytes moved so many nanoseconds after the beginning.
+    /// Adds bytes moved at `since` nanoseconds after the beginning.
     pub fn add(&mut self, since: u64, bytes: u64, write: bool) {
         while since / self.step_ns >= MOST as u64 {
             for list in [&mut self.read, &mut self.written] {

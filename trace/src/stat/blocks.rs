@@ -1,4 +1,4 @@
-//! What is in a recording of block devices.
+//! What does a recording of block devices contain?
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,45 +16,45 @@ use crate::requests::{Request, Requests, Seen};
 use crate::stacks::Why;
 use crate::{Process, TraceError};
 
-/// Sectors of a block of 4 KiB, the unit in which places are remembered.
+/// Sectors per 4 KiB block, the unit of remembered addresses.
 const BLOCK: u64 = 4096 / SECTOR;
-/// Blocks of a gibibyte.
+/// Blocks per gibibyte.
 const REGION: u64 = 1 << 18;
-/// The longest request whose place is remembered, in sectors: 4 GiB, which no Linux request reaches.
+/// Longest request whose address is remembered, in sectors: 4 GiB, above any Linux request.
 const LONGEST: u64 = 1 << 23;
-/// Processes that are told of, those that moved most first.
+/// Most processes reported, the busiest first.
 const PROCESSES: usize = 20;
 
-/// Requests of one kind.
+/// Requests of one type.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpStat {
-    /// Which.
+    /// The type.
     pub op: &'static str,
-    /// Sizes, from so many bytes to less than twice as many: how many.
+    /// Number of requests per size class; a class begins at this size and ends below twice of it.
     pub classes: Vec<(u64, u64)>,
     /// Sizes.
     #[serde(flatten)]
     pub sizes: Sizes,
-    /// Requests that begin where the one before of the same kind and device ended.
+    /// Requests that begin at the end of the previous one of the same type and device.
     pub continued: u64,
     /// Requests that a process waits for.
     pub sync: u64,
     /// Durable when done.
     pub fua: u64,
-    /// Of a file system's own structures.
+    /// Metadata of a file system.
     pub meta: u64,
-    /// How long they took, where the recording tells.
+    /// Latencies, if recorded.
     pub took: Option<Spread>,
 }
 
 /// A device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceStat {
-    /// Its numbers, major and minor.
+    /// Major and minor number.
     pub device: String,
-    /// What the recording calls it, if it has a name for it.
+    /// Its name in the recording, if any.
     pub name: Option<String>,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes read.
     pub read: u64,
@@ -62,13 +62,13 @@ pub struct DeviceStat {
     pub written: u64,
     /// Flushes.
     pub flushes: u64,
-    /// The first sector asked for.
+    /// First sector used.
     pub first_sector: u64,
-    /// The sector after the last one asked for: the device is at least as large.
+    /// Sector after the last one used: the least size of the device.
     pub end_sector: u64,
 }
 
-/// Places, in bytes of blocks of 4 KiB that were touched.
+/// Addresses, as bytes of the 4 KiB blocks touched.
 #[derive(Debug, Clone, Copy, Serialize, Default)]
 pub struct Places {
     /// Blocks read or written at least once: the working set.
@@ -77,41 +77,41 @@ pub struct Places {
     pub read: u64,
     /// Blocks written at least once.
     pub written: u64,
-    /// Written to blocks that were written before: updates.
+    /// Bytes written to blocks that had been written before: updates.
     pub overwritten: u64,
-    /// Read of blocks that were read or written before.
+    /// Bytes read from blocks that had been read or written before.
     pub reread: u64,
-    /// Gibibytes (places of 2^30 bytes) touched at all: how widely they are spread.
+    /// Number of gibibyte regions (2^30 bytes) touched: the spread.
     pub regions: u64,
 }
 
-/// A device with events that are not counted as requests, or should not be beside others'.
+/// A device whose events are not counted as requests, or should not be counted in addition to others'.
 #[derive(Debug, Clone, Serialize)]
 pub struct NotCounted {
-    /// Its numbers.
+    /// Major and minor number.
     pub device: String,
-    /// What the recording calls it, if it has a name for it.
+    /// Its name in the recording, if any.
     pub name: Option<String>,
-    /// How often it was asked.
+    /// Number of events.
     pub count: u64,
-    /// By events of this action.
+    /// Action of these events.
     pub event: char,
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// The same in words.
+    /// The reason as text.
     pub said: String,
-    /// The devices it passes on to, as far as the recording tells.
+    /// The devices that it passes requests on to, as far as recorded.
     pub passes_on_to: Vec<String>,
-    /// It is counted all the same, and so what it was asked counts twice.
+    /// True if it is counted nevertheless, so that its requests count twice.
     pub counted_twice: bool,
 }
 
 /// A process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessStat {
-    /// Its name; empty if it is not known.
+    /// Its name; empty if unknown.
     pub name: String,
-    /// Its requests.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes read.
     pub read: u64,
@@ -119,68 +119,68 @@ pub struct ProcessStat {
     pub written: u64,
 }
 
-/// Events, as blkparse sums them up.
+/// Events, summed up like in blkparse.
 #[derive(Debug, Clone, Serialize)]
 pub struct EventStat {
     /// blkparse's letter.
     pub action: char,
-    /// To what.
+    /// The operation.
     pub op: &'static str,
-    /// How many.
+    /// Number of events.
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// All that is told of a recording.
+/// Statistics of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct BlockStat {
     /// Its format.
     pub format: String,
-    /// The action that stands for a request.
+    /// The action that represents a request.
     pub requests_are: char,
     /// Requests of all kinds.
     pub requests: u64,
-    /// False if the recording tells no times.
+    /// False if the recording has no times.
     pub timed: bool,
     /// Nanoseconds from the first request to the last.
     pub span_ns: u64,
-    /// By kind of operation.
+    /// By type of operation.
     pub operations: Vec<OpStat>,
     /// Reads by the rule of 32 KB.
     pub read_order: Share,
     /// Writes by the rule of 32 KB.
     pub write_order: Share,
-    /// Where.
+    /// Addresses.
     pub places: Places,
-    /// Nanoseconds between one request and the next; none if the recording tells no times.
+    /// Nanoseconds between consecutive requests; `None` without times.
     pub between: Option<Spread>,
-    /// When it was read and written.
+    /// Bytes read and written over time.
     pub activity: Activity,
-    /// fsyncs that a file system's own events tell of; 0 if there are no such events.
+    /// fsyncs in a file system's own events; 0 if there are no such events.
     pub fsyncs: u64,
     /// By device, busiest first.
     pub devices: Vec<DeviceStat>,
-    /// Devices whose events are not counted as requests, because others tell of them again or they are given none.
+    /// Devices whose events are not counted as requests, because other devices repeat them or they get none.
     pub not_counted: Vec<NotCounted>,
     /// By process, busiest first, at most 20.
     pub processes: Vec<ProcessStat>,
-    /// By what happened.
+    /// By action and operation.
     pub events: Vec<EventStat>,
-    /// What else was in the recording.
+    /// Other contents of the recording.
     pub others: BTreeMap<String, u64>,
 }
 
 impl BlockStat {
-    /// Requests, flushes and so on in a second of the recording; 0 if it has no length.
+    /// Converts a count to a rate per second of the recording; 0 if it has no duration.
     pub fn per_second(&self, count: u64) -> f64 {
         if self.span_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.span_ns as f64 }
     }
-    /// One kind of operation.
+    /// Statistics of one type of operation.
     pub fn operation(&self, op: Op) -> Option<&OpStat> {
         self.operations.iter().find(|o| o.op == op.text())
     }
-    /// Requests with a certain action to a certain operation, and their bytes, as blkparse counts them.
+    /// Number and bytes of events with this action and operation, as blkparse counts them.
     pub fn events_of(&self, action: Action, op: Op) -> (u64, u64) {
         let found = self.events.iter().find(|e| e.action == action.letter() && e.op == op.text());
         found.map_or((0, 0), |e| (e.count, e.bytes))
@@ -200,18 +200,18 @@ struct Kind {
 #[derive(Default)]
 struct Place {
     stat: Option<DeviceStat>,
-    /// Where the last request of each kind ended.
+    /// End of the last request of each type.
     ends: [u64; Op::ALL.len()],
-    /// Blocks that were read, that were written, and both together.
+    /// Blocks read, blocks written, and both together.
     read: RoaringTreemap,
     written: RoaringTreemap,
     touched: RoaringTreemap,
-    /// Places of [`REGION`] blocks that were touched.
+    /// Regions of [`REGION`] blocks touched.
     regions: RoaringTreemap,
 }
 
 impl Place {
-    /// Remembers blocks; how many of them were not known.
+    /// Remembers blocks; returns how many were new.
     fn touch(&mut self, blocks: Range<u64>) -> u64 {
         if !blocks.is_empty() {
             self.regions.insert_range(blocks.start / REGION..blocks.end.div_ceil(REGION));
@@ -236,13 +236,14 @@ struct Counter {
     last: u64,
 }
 
-/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+/// Reads a recording to its end, or up to damage: the error is returned together with the counts up to there.
+/// `progress` receives the number of bytes read so far, at intervals.
 pub fn count(requests: &mut Requests, progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
-    count_beside(requests, |_| {}, progress)
+    count_with(requests, |_| {}, progress)
 }
 
-/// The same, while `beside` sees every request.
-pub fn count_beside(
+/// The same; `beside` also receives every request.
+pub fn count_with(
     requests: &mut Requests,
     mut beside: impl FnMut(&Request),
     mut progress: impl FnMut(u64),
@@ -351,7 +352,7 @@ impl Counter {
                 count: l.count,
                 event: l.action.letter(),
                 why: l.why,
-                said: l.said(),
+                said: l.reason(),
                 passes_on_to: l.passes_on_to.iter().map(ToString::to_string).collect(),
                 counted_twice: l.has_requests() && !requests.is_without(&l.device),
             })
@@ -360,7 +361,7 @@ impl Counter {
         let mut processes: Vec<_> = self.processes.into_iter().collect();
         processes.sort_by_key(|(p, (n, read, written))| (std::cmp::Reverse((read + written, *n)), *p));
         processes.truncate(PROCESSES);
-        let mut others = requests.others().clone();
+        let mut others = requests.other_counts().clone();
         if requests.without_end() > 0 {
             others.insert("requests without an end, whose times are not known".into(), requests.without_end());
         }

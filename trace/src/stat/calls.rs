@@ -1,4 +1,4 @@
-//! What is in a recording of a file system's calls.
+//! What does a recording of file system calls contain?
 
 use std::collections::BTreeMap;
 
@@ -12,44 +12,44 @@ use super::share;
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 
-/// Files that are told of, those that moved most first.
+/// Most files reported, the busiest first.
 const FILES: usize = 20;
-/// Bytes of a block, the unit in which places are remembered.
+/// Bytes per block, the unit of remembered ranges.
 const BLOCK: u64 = 4096;
-/// The longest range of a file that is remembered; no system call moves more.
+/// Longest remembered range of a file; no system call moves more.
 const LONGEST: u64 = 1 << 32;
 
-/// What is moved in one direction.
+/// Reads or writes.
 #[derive(Debug, Clone, Serialize)]
 pub struct Moved {
-    /// Sizes, from so many bytes to less than twice as many: how many.
+    /// Number of calls per size class; a class begins at this size and ends below twice of it.
     pub classes: Vec<(u64, u64)>,
     /// Sizes.
     #[serde(flatten)]
     pub sizes: Sizes,
-    /// Calls that begin where the one before of the same file ended.
+    /// Calls that begin at the end of the previous one of the same file.
     pub continued: u64,
 }
 
 /// A file.
 #[derive(Debug, Clone, Serialize)]
 pub struct FileStat {
-    /// Its path, as it was opened first.
+    /// Its path at the first open.
     pub path: String,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
     pub written: u64,
-    /// Times it was made durable.
+    /// Number of syncs.
     pub syncs: u64,
 }
 
-/// All that is told of a recording.
+/// Statistics of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct CallStat {
     /// Its format.
     pub format: String,
-    /// All calls.
+    /// Number of calls.
     pub calls: u64,
     /// Calls by name.
     pub operations: BTreeMap<&'static str, u64>,
@@ -57,34 +57,34 @@ pub struct CallStat {
     pub failed: u64,
     /// Nanoseconds from the first call to the last.
     pub span_ns: u64,
-    /// Threads.
+    /// Number of threads.
     pub threads: u64,
-    /// What is read.
+    /// Reads.
     pub read: Moved,
-    /// What is written.
+    /// Writes.
     pub written: Moved,
-    /// Bytes written to blocks of files that were written before: updates.
+    /// Bytes written to file blocks that had been written before: updates.
     pub overwritten: u64,
-    /// fsync, fdatasync, and writes to files opened to be durable at once.
+    /// fsync, fdatasync, and writes to files opened for synchronous writing.
     pub fsyncs: u64,
-    /// Bytes of blocks of files that were read or written at least once: the working set.
+    /// Bytes of file blocks read or written at least once: the working set.
     pub touched: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Nanoseconds between one call and the next.
+    /// Nanoseconds between consecutive calls.
     pub between: Option<Spread>,
-    /// When it was read and written.
+    /// Bytes read and written over time.
     pub activity: Activity,
-    /// How long calls took, where the recording tells.
+    /// Latencies, if recorded.
     pub took: Option<Spread>,
-    /// Files that moved most, at most 20.
+    /// The busiest files, at most 20.
     pub busiest: Vec<FileStat>,
-    /// What else was in the recording.
+    /// Other contents of the recording.
     pub others: BTreeMap<String, u64>,
 }
 
 impl CallStat {
-    /// Calls and so on in a second of the recording; 0 if it has no length.
+    /// Converts a count to a rate per second of the recording; 0 if it has no duration.
     pub fn per_second(&self, count: u64) -> f64 {
         if self.span_ns == 0 { 0.0 } else { count as f64 * 1e9 / self.span_ns as f64 }
     }
@@ -118,15 +118,15 @@ pub fn name(op: &Op) -> &'static str {
 struct Open {
     file: usize,
     how: How,
-    /// Where a call without a place begins.
+    /// Position of a call without an offset.
     at: u64,
-    /// Where the last call ended.
+    /// End of the last call.
     end: u64,
 }
 
 struct File {
     path: Vec<u8>,
-    /// Names it has, and how often it is open: with neither, nothing more is asked of it.
+    /// Link count and open count: with neither, the file cannot be used any more.
     names: u32,
     opened: u32,
     length: u64,
@@ -148,7 +148,7 @@ impl File {
     }
 }
 
-/// Leaves those that moved most.
+/// Keeps only the busiest files.
 fn busiest(list: &mut Vec<FileStat>) {
     list.sort_by(|a, b| (b.read + b.written).cmp(&(a.read + a.written)).then_with(|| a.path.cmp(&b.path)));
     list.truncate(FILES);
@@ -165,10 +165,10 @@ struct Counter {
     overwritten: u64,
     fsyncs: u64,
     open: FxHashMap<Handle, Open>,
-    /// Files that can still be asked for something; `None` are free places.
+    /// Files that can still be used; `None` is a free slot.
     files: Vec<Option<File>>,
     free: Vec<usize>,
-    /// Files so far, and what is kept of those that are gone: their blocks, and those that moved most.
+    /// Number of files so far, and data of removed ones: their blocks, and the busiest.
     all: u64,
     touched: u64,
     gone: Vec<FileStat>,
@@ -180,7 +180,8 @@ struct Counter {
     last: u64,
 }
 
-/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+/// Reads a recording to its end, or up to damage: the error is returned together with the counts up to there.
+/// `progress` receives the number of bytes read so far, at intervals.
 pub fn count(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (CallStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
     let whole = loop {
@@ -255,7 +256,7 @@ impl Counter {
                 }
             }
             Op::Rename { from, to } => {
-                // Two names of one file: nothing happens (rename(2)).
+                // Two names of one file: rename(2) does nothing.
                 if self.by_path.get(from) != self.by_path.get(to)
                     && let Some(file) = self.by_path.remove(from)
                 {
@@ -317,7 +318,7 @@ impl Counter {
         self.fold(number);
     }
 
-    /// Keeps of a file without names and users what the result needs.
+    /// Keeps the results of a file without names and opens, and frees its slot.
     fn fold(&mut self, number: usize) {
         let Some(file) = self.files[number].take_if(|f| f.names == 0 && f.opened == 0) else { return };
         self.free.push(number);
@@ -386,7 +387,7 @@ impl Counter {
             activity: self.activity,
             took: self.took.spread(),
             busiest: list,
-            others: calls.others().clone(),
+            others: calls.other_counts().clone(),
         }
     }
 }
@@ -403,7 +404,7 @@ mod tests {
             let (handle, path) = (Handle(n), format!("/t{n}").into_bytes());
             say(n, Op::Open { handle, path: path.clone(), how: How::WRITE | How::CREATE });
             say(n, Op::Write { handle, at: None, bytes: 100 + n });
-            // Removed before it is closed, as temporary files are, or after.
+            // Removed before the close, like temporary files, or after it.
             let (close, unlink) = (Op::Close { handle }, Op::Unlink { path });
             for op in if n % 2 == 0 { [unlink, close] } else { [close, unlink] } {
                 say(n, op);

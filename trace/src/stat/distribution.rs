@@ -1,9 +1,9 @@
-//! How values are spread: quantiles of times, powers of two of sizes.
+//! How are values distributed? Quantiles of times, size classes by powers of two.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Times in nanoseconds, with three significant digits, the sum and extremes exact.
+/// Times in nanoseconds with three significant digits; the sum and the extremes are exact.
 #[derive(Debug, Clone)]
 pub struct Times {
     histogram: Histogram<u64>,
@@ -12,37 +12,37 @@ pub struct Times {
     most: u64,
 }
 
-/// A spread of times, in nanoseconds.
+/// Distribution of times, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Default)]
 pub struct Spread {
-    /// How many.
+    /// Number of times.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean_ns: f64,
-    /// The shortest.
+    /// Minimum.
     pub min_ns: u64,
-    /// Half are no longer.
+    /// Median.
     pub p50_ns: u64,
-    /// 99 of 100 are no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1,000 are no longer.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
 }
 
 impl Default for Times {
     fn default() -> Self {
-        // OK to unwrap: three is a number of digits it takes.
+        // OK to unwrap: three digits are valid.
         let histogram = Histogram::new(3).unwrap();
         Times { histogram, sum: 0, least: u64::MAX, most: 0 }
     }
 }
 
 impl Times {
-    /// One more.
+    /// Adds a time.
     pub fn add(&mut self, nanos: u64) {
-        // It grows as it must, up to 36 years; what is longer is counted as that.
+        // The histogram grows up to 36 years; longer times count as that.
         if self.histogram.record(nanos.min(1 << 60)).is_err() {
             self.histogram.saturating_record(nanos);
         }
@@ -51,16 +51,16 @@ impl Times {
         self.most = self.most.max(nanos);
     }
 
-    /// Others beside these.
+    /// Adds other times.
     pub fn merge(&mut self, others: &Times) {
-        // OK to drop the error: both histograms grow by themselves and have three digits.
+        // OK to drop the error: both histograms resize and have three digits.
         let _ = self.histogram.add(&others.histogram);
         self.sum += others.sum;
         self.least = self.least.min(others.least);
         self.most = self.most.max(others.most);
     }
 
-    /// What they come to; `None` without any.
+    /// The distribution; `None` if empty.
     pub fn spread(&self) -> Option<Spread> {
         let count = self.histogram.len();
         if count == 0 {
@@ -82,21 +82,21 @@ impl Times {
 /// Sizes by power of two.
 #[derive(Debug, Clone, Serialize, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// How many there are of 0 bytes, of 1, of 2 to 3, of 4 to 7, and so on.
+    /// Number of sizes of 0 bytes, 1, 2 to 3, 4 to 7, and so on.
     #[serde(skip)]
     classes: Vec<u64>,
-    /// How many.
+    /// Number of sizes.
     pub count: u64,
-    /// Their sum.
+    /// Sum.
     pub bytes: u64,
-    /// The smallest.
+    /// Minimum.
     pub min: u64,
-    /// The largest.
+    /// Maximum.
     pub max: u64,
 }
 
 impl Sizes {
-    /// One more.
+    /// Adds a size.
     pub fn add(&mut self, bytes: u64) {
         let class = (64 - bytes.leading_zeros()) as usize;
         if self.classes.len() <= class {
@@ -109,12 +109,12 @@ impl Sizes {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The mean; 0 without any.
+    /// The mean; 0 if empty.
     pub fn mean(&self) -> f64 {
         self.bytes as f64 / self.count.max(1) as f64
     }
 
-    /// Classes that are not empty: from so many bytes to less than twice as many, how many.
+    /// Non-empty classes: least size and count; a class ends below twice its least size.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let from = |class: usize| if class == 0 { 0 } else { 1 << (class - 1) };
         self.classes.iter().enumerate().filter(|(_, n)| **n > 0).map(move |(class, n)| (from(class), *n))

@@ -1,8 +1,7 @@
-//! What is in a recording: how much, how large, in which order, how often the same, when?
+//! What does a recording contain: how much, how large, in which order, how often repeated, when?
 //!
-//! The statistics take one pass. They put sizes and times into histograms and places into compressed bitmaps. So
-//! memory grows with the places that are touched and the files that are there at once, not with the recording's
-//! length.
+//! The statistics take one pass, with histograms for sizes and times, and compressed bitmaps for addresses. So memory
+//! grows with the touched addresses and the files that exist at the same time, not with the recording's length.
 
 pub mod activity;
 pub mod blocks;
@@ -12,7 +11,7 @@ pub mod map_cache;
 pub mod power;
 pub mod randomness;
 
-/// So much of `bytes` as `part` is of `all`.
+/// `bytes` times `part` divided by `all`.
 fn share(bytes: u64, part: u64, all: u64) -> u64 {
     (u128::from(bytes) * u128::from(part) / u128::from(all.max(1))) as u64
 }

@@ -1,4 +1,4 @@
-//! What is in a recording of a meter.
+//! What does a recording of a meter contain?
 
 use std::collections::BTreeMap;
 
@@ -12,28 +12,28 @@ use crate::power::{Readings, Value};
 pub struct ChannelStat {
     /// Its name.
     pub name: String,
-    /// Its readings.
+    /// Number of readings.
     pub readings: u64,
-    /// Nanoseconds from its first reading to its last.
+    /// Nanoseconds from the first reading to the last.
     pub span_ns: u64,
-    /// Joules in that time.
+    /// Energy in that time, in joules.
     pub joules: f64,
-    /// Watts in the mean.
+    /// Mean power in watts.
     pub mean_watts: f64,
-    /// The highest reading, in watts; of channels that show energy, between two readings.
+    /// Highest power in watts; for energy channels, between two readings.
     pub max_watts: f64,
 }
 
-/// All that is told of a recording.
+/// Statistics of a recording.
 #[derive(Debug, Clone, Serialize)]
 pub struct PowerStat {
     /// Its format.
     pub format: String,
-    /// Readings of all channels.
+    /// Number of readings of all channels.
     pub readings: u64,
     /// Each channel, in the recording's order.
     pub channels: Vec<ChannelStat>,
-    /// What else was in the recording.
+    /// Other contents of the recording.
     pub others: BTreeMap<String, u64>,
 }
 
@@ -47,7 +47,8 @@ struct Channel {
     most: f64,
 }
 
-/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+/// Reads a recording to its end, or up to damage: the error is returned together with the counts up to there.
+/// `progress` receives the number of bytes read so far, at intervals.
 pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> (PowerStat, Result<(), TraceError>) {
     let mut channels: Vec<Channel> = Vec::new();
     let mut all = 0_u64;
@@ -103,7 +104,7 @@ pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> (Pow
         format: readings.format().to_string(),
         readings: all,
         channels: channels.into_iter().enumerate().map(channel).collect(),
-        others: readings.others().clone(),
+        others: readings.other_counts().clone(),
     };
     (stat, whole)
 }

@@ -1,8 +1,8 @@
-//! Which part of what was read and written is random, by the rule of Mohan et al.?
+//! Which part of reads and writes is random, by the rule of Mohan et al.?
 //!
-//! The rule merges requests that continue each other between two flushes; a merged request below 32 KB is random
-//! (Mohan HotStorage'17, slide 24). A request continues an earlier one of the same direction and device if it begins
-//! where that one ended, whatever came in between.
+//! The rule merges requests that continue each other between two flushes; a merged request below 32 KB is random (Mohan
+//! HotStorage'17, slide 24). A request continues an earlier one of the same direction and device if it begins at that
+//! one's end, whatever came in between.
 
 use std::collections::hash_map::Entry;
 
@@ -12,13 +12,13 @@ use serde::Serialize;
 use crate::block::{DeviceId, Op, SECTOR};
 use crate::requests::Request;
 
-/// Bytes below which merged requests are random.
+/// Merged requests below this size are random.
 pub const RANDOM_BELOW: u64 = 32 << 10;
 
-/// Runs that are kept until a flush; with more of them, all are counted as they are.
+/// Most runs kept until a flush; with more of them, all are counted as they are.
 const MOST: usize = 1 << 20;
 
-/// How much is sequential and how much random, in one direction.
+/// Sequential and random parts of one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Share {
     /// Runs of at least 32 KB.
@@ -41,20 +41,20 @@ impl Share {
         *runs += 1;
         *sum += bytes;
     }
-    /// Random runs of all, from 0 to 1.
+    /// Share of random runs, from 0 to 1.
     pub fn random_of_runs(&self) -> f64 {
         self.random_runs as f64 / (self.random_runs + self.sequential_runs).max(1) as f64
     }
-    /// Random bytes of all, from 0 to 1.
+    /// Share of random bytes, from 0 to 1.
     pub fn random_of_bytes(&self) -> f64 {
         self.random_bytes as f64 / (self.random_bytes + self.sequential_bytes).max(1) as f64
     }
 }
 
-/// Runs since the last flush by their next sector: their bytes. Several may end at one sector.
+/// Bytes of the runs since the last flush, by their next sector. Several may end at one sector.
 type Runs = FxHashMap<u64, Vec<u64>>;
 
-/// What is kept of a device until its next flush.
+/// State of a device until its next flush.
 #[derive(Debug, Default)]
 struct Since {
     reads: Runs,
@@ -62,7 +62,7 @@ struct Since {
     open: usize,
 }
 
-/// Tells random from sequential.
+/// Separates random from sequential requests.
 #[derive(Debug, Default)]
 pub struct Randomness {
     since: FxHashMap<DeviceId, Since>,
@@ -71,7 +71,7 @@ pub struct Randomness {
 }
 
 impl Randomness {
-    /// One more request.
+    /// Adds a request.
     pub fn add(&mut self, request: &Request) {
         let since = self.since.entry(request.device).or_default();
         let runs = match request.op {
@@ -102,7 +102,7 @@ impl Randomness {
         since.open = 0;
     }
 
-    /// What was read and what was written, to the end.
+    /// The final shares of reads and writes.
     pub fn shares(mut self) -> (Share, Share) {
         self.since.values_mut().for_each(|s| Self::count(s, &mut self.read, &mut self.written));
         (self.read, self.written)
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_continues_is_one_run_whatever_comes_between_unless_it_is_a_flush() {
+    fn consecutive_requests_are_one_run_unless_a_flush_comes_between() {
         let w = |n: u64| (Op::Write, n * 8, 8);
         let in_order: Vec<_> =
             (0..8).flat_map(|n| [w(n), (Op::Write, 100_000 + n * 1000, 8), (Op::Read, n, 8)]).collect();

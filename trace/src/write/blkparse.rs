@@ -1,9 +1,9 @@
-//! Events as blkparse prints them, for tools that read its output.
+//! How are events written in blkparse's format, for tools that read it?
 //!
-//! Times keep their nanoseconds and stay where they count from; numbers in the sequence of a processor are counted
-//! here. What an event does not have is not made up: a remap of which the recording does not tell from where is from
-//! device 0,0, and what blkparse has a letter for and an event has not (plugging, bouncing...) has the action `?`. Response times ([`Event::took`]) have no
-//! place in a line and are left out, and so is the name of who was on the processor when something ended.
+//! Times keep their nanoseconds and their origin; sequence numbers per CPU are counted here. Missing data is not
+//! invented: a remap with unknown origin comes from device 0,0, and actions without a counterpart in the recording
+//! (plugging, bouncing...) are `?`. Response times ([`Event::took`]) have no field and are left out, and so is the
+//! process on the CPU at a completion.
 
 use std::io::{self, Write};
 
@@ -17,14 +17,14 @@ use crate::letters;
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    /// The last number in each processor's sequence.
+    /// The last sequence number of each CPU.
     sequences: FxHashMap<u32, u32>,
     letters: Vec<u8>,
     line: Vec<u8>,
 }
 
 impl<W: Write> Writer<W> {
-    /// To `out`, a line at a time.
+    /// Writes to `out`, line by line.
     pub fn new(out: W) -> Self {
         Writer { out, sequences: FxHashMap::default(), letters: Vec::new(), line: Vec::new() }
     }
@@ -32,7 +32,7 @@ impl<W: Write> Writer<W> {
     /// Writes one event; `names` are those of its recording.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn event(&mut self, event: &Event, names: &Names) -> io::Result<()> {
         let sequence = self.sequences.entry(event.cpu).or_default();
         *sequence = sequence.wrapping_add(1);
@@ -57,7 +57,7 @@ impl<W: Write> Writer<W> {
         let (sector, sectors) = (event.sector, event.sectors);
         match event.action {
             Action::Complete | Action::Requeue => {
-                // A negative number, of which 16 bits are printed without a sign.
+                // A negative number, printed as unsigned 16 bits.
                 let error = (event.error.min(0x7fff) as u16).wrapping_neg();
                 match sectors {
                     0 => writeln!(line, " {sector} [{error}]")?,
@@ -83,10 +83,10 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.line)
     }
 
-    /// What was written to, flushed.
+    /// Flushes and returns the output.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)

@@ -1,12 +1,12 @@
-//! Requests as an iolog, for `fio --read_iolog`.
+//! How are requests written as an iolog, for `fio --read_iolog`?
 //!
-//! A device is a file of that log: by the name its recording has for it, or `/dev/block/MAJOR:MINOR` where fio could
-//! not read that name. With `--replay_redirect=FILE` fio does everything on one file, whatever is named.
+//! A device is a file in the log: with its name in the recording, or `/dev/block/MAJOR:MINOR` if fio could not parse
+//! that name. With `--replay_redirect=FILE` fio uses a single file, whatever is named.
 //!
-//! What fio has no word for is said with others or left out, which is [counted](Writer::left_out): a durable write
-//! (FUA) is a write and a `datasync`, a secure erase is a `trim`; zeroes without data and commands passed through are
-//! left out. Times begin at the first request and never go back. Version 2 has milliseconds only, as `wait` lines:
-//! until so many since fio began, which is how fio replays them.
+//! Operations that fio lacks are replaced or [counted as left out](Writer::left_out): a durable write (FUA) becomes a
+//! write and a `datasync`, a secure erase becomes a `trim`; zeroes without data and commands passed through are left
+//! out. Times begin at the first request and never decrease. Version 2 has only milliseconds, as `wait` lines: fio
+//! waits until this many have passed since its start.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use crate::block::{DeviceId, Flags, Op, SECTOR};
 use crate::requests::Request;
 
-/// Which of the two.
+/// Version of the iolog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// For every fio since 1.17.
@@ -23,9 +23,9 @@ pub enum Version {
     V3,
 }
 
-/// The most bytes in a line: fio reads 32 bits.
+/// Most bytes in a line: fio reads 32 bits.
 const PIECE: u64 = 1 << 31;
-/// The longest name that fio reads.
+/// Longest name that fio reads.
 const LONGEST_NAME: usize = 255;
 
 /// Writes lines.
@@ -34,35 +34,34 @@ pub struct Writer<W> {
     out: W,
     version: Version,
     devices: BTreeMap<DeviceId, String>,
-    /// When the first request came, in nanoseconds.
+    /// Arrival of the first request, in nanoseconds.
     first: Option<u64>,
     /// Microseconds since then.
     now: u64,
-    /// Milliseconds that were waited for.
+    /// Milliseconds waited so far.
     waited: u64,
     left_out: u64,
 }
 
 impl<W: Write> Writer<W> {
-    /// To `out`, which gets the first line.
+    /// Writes to `out`, beginning with the first line.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn new(mut out: W, version: Version) -> io::Result<Self> {
         writeln!(out, "fio version {} iolog", if version == Version::V2 { 2 } else { 3 })?;
         Ok(Writer { out, version, devices: BTreeMap::new(), first: None, now: 0, waited: 0, left_out: 0 })
     }
 
-    /// Requests that fio cannot make.
+    /// Number of requests that fio cannot make.
     pub fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Writes one request; `name` is asked once for every device
-    /// ([`Events::device`](crate::block::Events::device)).
+    /// Writes one request; `name` is called once per device ([`Events::device`](crate::block::Events::device)).
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn request(&mut self, request: &Request, name: impl FnOnce(DeviceId) -> Option<String>) -> io::Result<()> {
         let action = match request.op {
             Op::Read => "read",
@@ -81,7 +80,7 @@ impl<W: Write> Writer<W> {
             let fits = |n: &String| {
                 !n.is_empty() && n.len() <= LONGEST_NAME && !n.bytes().any(|b| b.is_ascii_whitespace() || b == 0)
             };
-            // A file that is open is not opened once more.
+            // An open file must not be opened again.
             let free = |n: &String| !self.devices.values().any(|other| other == n);
             let name = name(device).filter(|n| fits(n) && free(n));
             let name = name.unwrap_or_else(|| format!("/dev/block/{}:{}", device.major, device.minor));
@@ -117,10 +116,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Closes the files; returns what was written to, flushed.
+    /// Closes the files; flushes and returns the output.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         for device in self.devices.keys().copied().collect::<Vec<_>>() {
             self.line(device, "close")?;

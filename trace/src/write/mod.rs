@@ -1,4 +1,4 @@
-//! The writers, one file a format: what was read in one format for tools that read another.
+//! Which writers convert a recording for tools that read other formats? One file per format.
 
 pub mod blkparse;
 pub mod fio_iolog;

@@ -1,9 +1,8 @@
-//! What was read as Parquet, for DuckDB, pandas and their like: a row for each event or call, a column for each thing
-//! that is known of it.
+//! How is a recording written as Parquet, for DuckDB, pandas and similar tools? One row per event or call, one column
+//! per property.
 //!
-//! Numbers are unsigned, times are nanoseconds since whatever the recording counts from, and what is not told is null.
-//! Text that is no UTF-8 has `�` where it is none. The file's metadata has `joulefs.format`: which format it was read
-//! from.
+//! Numbers are unsigned, times are nanoseconds since the start of the recording's clock, and unknown values are null.
+//! Invalid UTF-8 is replaced by `�`. The file's metadata has the original format, as `joulefs.format`.
 
 mod blocks;
 mod calls;
@@ -14,7 +13,7 @@ pub use self::calls::Calls;
 pub use self::table::{GROUP, Table};
 use crate::Format;
 
-/// What the file's metadata says of where its rows come from.
+/// The metadata entry for the original format.
 fn origin(format: Format) -> (&'static str, &'static str) {
     ("joulefs.format", format.text())
 }

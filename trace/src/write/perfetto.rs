@@ -1,15 +1,15 @@
-//! Counters beside a Perfetto trace: what its viewer draws as lines above the kernel's events.
+//! How are counters added to a Perfetto trace? The viewer draws them as lines above the kernel's events.
 //!
-//! A trace is packets one after the other, so packets may be written behind those of another recording, and are shown on
-//! the same axis. A line is a track with a unit of its own; tracks of a group lie below one another. Numbers are those of
-//! Perfetto's published protocol (`TracePacket`, `TrackDescriptor`, `CounterDescriptor`, `TrackEvent`); times are of the
-//! clock that a packet has without another, `CLOCK_BOOTTIME`, which is that of the kernel's events.
+//! A trace is a sequence of packets, so packets can be appended to another recording, and are shown on the same axis. A
+//! line is a track with its own unit; tracks of a group are shown one below the other. Field numbers are those of
+//! Perfetto's published protocol (`TracePacket`, `TrackDescriptor`, `CounterDescriptor`, `TrackEvent`); times use a
+//! packet's default clock, `CLOCK_BOOTTIME`, which is that of the kernel's events.
 //!
-//! Left out: slices, flows, interning, anything that is no number over time.
+//! Left out: slices, flows, interning, and everything else that is not a number over time.
 
 use std::io::{self, Write};
 
-/// Numbers of fields.
+/// Field numbers.
 mod field {
     pub const PACKET: u32 = 1;
     pub const TIMESTAMP: u32 = 8;
@@ -28,9 +28,9 @@ mod field {
 
 /// `TrackEvent.TYPE_COUNTER`.
 const TYPE_COUNTER: u64 = 4;
-/// Our sequence of packets: as good as any that the recorder does not use, whose own are small.
+/// Packet sequence of JouleFS: any number that the recorder does not use; its own are small.
 const OUR_SEQUENCE: u64 = 0x4a6f_756c;
-/// Our tracks are numbered from here: others number theirs by hashes or from small numbers.
+/// First track number of JouleFS: other tools use hashes or small numbers.
 const FIRST_TRACK: u64 = 0x4a6f_756c_6546_5300;
 
 /// A track.
@@ -66,20 +66,20 @@ fn bytes(field: u32, value: &[u8], out: &mut Vec<u8>) {
 }
 
 impl<W: Write> Counters<W> {
-    /// Behind what `out` already holds, whole packets.
+    /// Appends to `out`, which must hold complete packets.
     pub fn new(out: W) -> Self {
         Counters { out, tracks: 0, inner: Vec::new(), packet: Vec::new() }
     }
 
-    /// A group, which holds tracks and has no numbers.
+    /// Creates a group, which contains tracks and has no values.
     ///
     /// # Errors
-    /// Those of what it is written to; likewise below.
+    /// Errors of the output; likewise below.
     pub fn group(&mut self, name: &str) -> io::Result<Track> {
         self.describe(name, None, None)
     }
 
-    /// A track in a group, of numbers in `unit`.
+    /// Creates a track in a group, with values in `unit`.
     pub fn track(&mut self, group: Track, name: &str, unit: &str) -> io::Result<Track> {
         self.describe(name, Some(group), Some(unit))
     }
@@ -102,7 +102,7 @@ impl<W: Write> Counters<W> {
         Ok(track)
     }
 
-    /// A track's number from `time` on, in nanoseconds of the clock.
+    /// Sets a track's value from `time` on, in nanoseconds of the clock.
     pub fn value(&mut self, track: Track, time: u64, value: f64) -> io::Result<()> {
         self.inner.clear();
         number(field::EVENT_TYPE, TYPE_COUNTER, &mut self.inner);
@@ -112,7 +112,7 @@ impl<W: Write> Counters<W> {
         self.packet(Some(time), field::TRACK_EVENT)
     }
 
-    /// A packet that holds what is in `inner`.
+    /// Writes a packet that contains `inner`.
     fn packet(&mut self, time: Option<u64>, what: u32) -> io::Result<()> {
         self.packet.clear();
         if let Some(time) = time {
@@ -127,7 +127,7 @@ impl<W: Write> Counters<W> {
         self.out.write_all(&self.packet)
     }
 
-    /// What it was written to, with everything in it.
+    /// Flushes and returns the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -138,8 +138,7 @@ impl<W: Write> Counters<W> {
 mod tests {
     use super::*;
 
-    /// What the classes that Perfetto's makers publish for Python write of the same three packets
-    /// (`Trace.SerializeToString`).
+    /// The same three packets, as written by Perfetto's published Python classes (`Trace.SerializeToString`).
     const THEIRS: &str = "0a1a50eceabdd304e203110880a699aac6adddb74a120577617474730a2750eceabdd304e2031e0881a699aac6add\
         db74a12034350552880a699aac6adddb74a42033201570a2540cb89ec8ff72350eceabdd3045a1648045881a699aac6adddb74ae1020000\
         00000000d03f";

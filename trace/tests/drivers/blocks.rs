@@ -1,4 +1,4 @@
-//! What a fuzzer calls, too: any bytes read as blktrace's records, as blkparse's text, as a write log.
+//! Code shared with a fuzzer: reads any bytes as blktrace's records, as blkparse's text, as a write log.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -7,7 +7,7 @@ use trace::block::{Event, Op};
 use trace::write::blkparse::Writer;
 use trace::{At, Format, Input, Names, Opened, TraceError, open_input};
 
-/// blktrace's records: as they are, and behind one good record of each version and byte order.
+/// blktrace's records: as they are, and after one valid record of each version and byte order.
 pub fn blktrace(bytes: &[u8]) {
     read(bytes);
     for (version, big) in [(7_u8, false), (8, false), (7, true), (8, true)] {
@@ -15,7 +15,7 @@ pub fn blktrace(bytes: &[u8]) {
         if big {
             whole.reverse();
         }
-        // No notes, nothing behind it: a record of zeroes.
+        // A record of zeroes, without notes and data.
         whole.resize(if version == 7 { 48 } else { 64 }, 0);
         whole.extend_from_slice(bytes);
         let (events, format) = read(&whole);
@@ -23,7 +23,7 @@ pub fn blktrace(bytes: &[u8]) {
     }
 }
 
-/// blkparse's text: as it is, and behind one good line. What is read is written and read again as the same.
+/// blkparse's text: as it is, and after one valid line. The events are written and must be read back unchanged.
 pub fn blkparse(bytes: &[u8]) {
     const LINE: &[u8] = b"  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n";
     read(bytes);
@@ -36,7 +36,7 @@ pub fn blkparse(bytes: &[u8]) {
     let (again, _) = read(&writer.finish().expect("memory"));
     assert_eq!(again.len(), events.len());
     for (again, event) in again.iter().zip(&events) {
-        // Who does it is not told here, and a line has no room for a flush of sectors or a split across 2 TiB.
+        // Processes are not compared, and a line has no field for the sectors of a flush or a split across 2 TiB.
         assert_eq!((again.time, again.action, again.device), (event.time, event.action, event.device));
         assert_eq!((again.cpu, again.pid, again.sector), (event.cpu, event.pid, event.sector));
         assert_eq!((again.sectors, again.op, again.flags), (event.sectors, event.op, event.flags));
@@ -44,7 +44,7 @@ pub fn blkparse(bytes: &[u8]) {
     }
 }
 
-/// A write log: as it is, and behind a good first sector that counts many entries.
+/// A write log: as it is, and after a valid first sector that counts many entries.
 pub fn log_writes(bytes: &[u8]) {
     read(bytes);
     let mut whole: Vec<u8> =
@@ -54,7 +54,7 @@ pub fn log_writes(bytes: &[u8]) {
     assert_eq!(read(&whole).1, Some(Format::LogWrites));
 }
 
-/// To the end or first error, whose place must lie inside.
+/// Reads to the end or first error, whose place must be inside.
 fn read(bytes: &[u8]) -> (Vec<Event>, Option<Format>) {
     let place = |error: TraceError| {
         let lines = bytes.split(|b| *b == b'\n').count() as u64;

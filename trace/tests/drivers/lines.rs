@@ -1,11 +1,11 @@
-//! What a fuzzer calls, too: any bytes as a recording in a format of lines.
+//! Code shared with a fuzzer: reads any bytes as a recording in a line-based format.
 
 use std::io::Cursor;
 use std::path::Path;
 
 use trace::{At, Input, Opened, TraceError, open_input};
 
-/// Reads any bytes to an end or an error, which must name a line there is; after that comes nothing.
+/// Reads any bytes to an end or an error, which must name an existing line; nothing may follow.
 pub fn any(bytes: &[u8]) {
     let lines = bytes.iter().filter(|b| **b == b'\n').count() as u64 + 1;
     let opened = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).and_then(open_input);
@@ -33,7 +33,7 @@ pub fn any(bytes: &[u8]) {
             assert!(matches!(r.next(), Ok(None)), "something after the end");
             end
         }
-        // A changed byte can make it a recording of something else.
+        // A changed byte can turn it into another format.
         Ok(Opened::Power(_)) => Ok(()),
     };
     match end {
@@ -43,7 +43,7 @@ pub fn any(bytes: &[u8]) {
             | TraceError::CutShort { at: At::Line(line), .. }
             | TraceError::Unsupported { at: At::Line(line), .. },
         ) if (1..=lines).contains(&line) => {}
-        // Taken for a binary format.
+        // It may be recognised as a binary format.
         Err(
             TraceError::Damaged { at: At::Byte(at), .. }
             | TraceError::CutShort { at: At::Byte(at), .. }
@@ -57,29 +57,29 @@ fn after(good: &[u8], bytes: &[u8]) {
     any(&[good, bytes].concat());
 }
 
-/// Bytes in a mobile block trace.
+/// The bytes in a mobile block trace.
 pub fn mobile_csv(bytes: &[u8]) {
     after(b"proces,device,rw_flag,sector,size,timestamp\n", bytes);
 }
 
-/// Bytes in a trace of Microsoft Research Cambridge, or of SYSTOR'17.
+/// The bytes in a trace of Microsoft Research Cambridge, or of SYSTOR'17.
 pub fn server_csv(bytes: &[u8]) {
     after(b"128166372003061629,usr,0,Read,7014609920,24576,41286\n", bytes);
     after(b"Timestamp,Response,IOType,LUN,Offset,Size\n", bytes);
 }
 
-/// Bytes in an iolog of either version.
+/// The bytes in an iolog of either version.
 pub fn fio_iolog(bytes: &[u8]) {
     after(b"fio version 2 iolog\nf add\nf open\n", bytes);
     after(b"fio version 3 iolog\n1 f add\n2 f open\n", bytes);
 }
 
-/// Bytes in a recording of MobiBench.
+/// The bytes in a recording of MobiBench.
 pub fn mobibench(bytes: &[u8]) {
     after(b"1 0 open \"/a\" O_RDWR|O_CREAT 3\n", bytes);
 }
 
-/// Bytes in what strace wrote.
+/// The bytes in strace's output.
 pub fn strace(bytes: &[u8]) {
     after(b"7 1.0 openat(AT_FDCWD</x>, \"a\", O_RDWR) = 3</x/a> <0.1>\n", bytes);
 }

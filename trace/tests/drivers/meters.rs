@@ -1,4 +1,4 @@
-//! What a fuzzer calls, too: any bytes read as a meter's recording.
+//! Code shared with a fuzzer: reads any bytes as a meter's recording.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use trace::power::Value;
 use trace::{At, Input, Opened, TraceError, open_input};
 
-/// Reads any bytes, as they are and behind each of the headers, to their end or first error. Times must not go
-/// back, numbers be numbers, and what an error names lie inside.
+/// Reads any bytes, as they are and after each of the headers, to their end or first error. Times must not decrease,
+/// values must be numbers, and the place of an error must be inside.
 pub fn meters(bytes: &[u8]) {
     const HEADERS: [&str; 7] = [
         "",

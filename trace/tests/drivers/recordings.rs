@@ -1,11 +1,11 @@
-//! Long recordings out of short ones: once more and once more, each time later.
+//! How are long recordings made from short ones? By repeating them, each time later.
 //!
-//! Made while they are read, so that their length is no matter. What is told again are the same requests; whoever looks for
-//! many different ones makes text.
+//! They are generated while they are read, so their length does not matter. The copies have the same requests; tests
+//! that need many different ones generate text.
 
 use std::io::{self, Read};
 
-/// Bytes that are made piece by piece.
+/// Bytes generated piece by piece.
 struct Made<F> {
     next: F,
     piece: Vec<u8>,
@@ -28,8 +28,8 @@ impl<F: FnMut(&mut Vec<u8>) -> bool> Read for Made<F> {
     }
 }
 
-/// What `next` puts in its buffer, one piece after the other, until it says false.
-pub fn made(next: impl FnMut(&mut Vec<u8>) -> bool + Send) -> impl Read + Send {
+/// Reads what `next` puts into its buffer, piece by piece, until it returns false.
+pub fn generated(next: impl FnMut(&mut Vec<u8>) -> bool + Send) -> impl Read + Send {
     Made { next, piece: Vec::new(), at: 0 }
 }
 
@@ -47,7 +47,7 @@ fn put_varint(mut n: u64, out: &mut Vec<u8>) {
     out.push(n as u8);
 }
 
-/// Copies a message of a Perfetto trace, with the times of kernel events `later`: they are at `path` in it.
+/// Copies a message of a Perfetto trace and adds `later` to the times of kernel events, which are at `path` in it.
 fn perfetto_later(message: &[u8], path: &[u64], later: u64, out: &mut Vec<u8>) {
     let mut rest = message;
     while !rest.is_empty() {
@@ -80,10 +80,10 @@ fn perfetto_later(message: &[u8], path: &[u64], later: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// A Perfetto trace `copies` times, `span` nanoseconds apart.
+/// A Perfetto trace repeated `copies` times, `span` nanoseconds apart.
 pub fn perfetto(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     let mut copy = 0..copies;
-    made(move |out| match copy.next() {
+    generated(move |out| match copy.next() {
         Some(n) => {
             // Trace.packet, TracePacket.ftrace_events, FtraceEventBundle.event, FtraceEvent.timestamp.
             perfetto_later(&once, &[1, 1, 2, 1], n * span, out);
@@ -97,11 +97,10 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// A trace.dat of version 6 from a machine with low bytes first, with every processor's pages `copies` times, `span`
-/// nanoseconds apart.
+/// A little-endian trace.dat of version 6, with every CPU's pages repeated `copies` times, `span` nanoseconds apart.
 ///
 /// # Panics
-/// If it is none.
+/// If it is something else.
 pub fn trace_dat(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     let place = |what: &[u8]| once.windows(what.len()).position(|w| w == what).expect("a trace.dat of version 6");
     assert!(once.starts_with(b"\x17\x08Dtracing6\0\0"), "not of version 6, or not with low bytes first");
@@ -121,7 +120,7 @@ pub fn trace_dat(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     head.resize(begin as usize, 0);
     let mut head = Some(head);
     let mut steps = stretches.into_iter().flat_map(move |pages| (0..copies).map(move |n| (pages.clone(), n)));
-    made(move |out| {
+    generated(move |out| {
         if let Some(head) = head.take() {
             *out = head;
             return true;
@@ -135,13 +134,13 @@ pub fn trace_dat(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     })
 }
 
-/// blktrace's records of version 7 from a machine with low bytes first, `copies` times, `span` nanoseconds apart.
+/// Little-endian blktrace records of version 7, repeated `copies` times, `span` nanoseconds apart.
 pub fn blktrace(once: Vec<u8>, copies: u64, span: u64) -> impl Read + Send {
     let mut copy = 0..copies;
-    made(move |out| {
+    generated(move |out| {
         let Some(n) = copy.next() else { return false };
         let mut rest = &once[..];
-        // Magic, number, time at 8; the length of what follows the 48 bytes at 46.
+        // Magic, number, time at 8; at 46 the length of the data after the 48 bytes.
         while let Some((record, after)) = rest.split_at_checked(48) {
             let behind = usize::from(record[46]) | usize::from(record[47]) << 8;
             out.extend_from_slice(&record[..8]);

@@ -1,4 +1,4 @@
-//! What a fuzzer calls, too: any bytes as the text of tracefs, as a Perfetto trace, as a `trace.dat`.
+//! Code shared with a fuzzer: reads any bytes as the text of tracefs, as a Perfetto trace, as a `trace.dat`.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -7,24 +7,24 @@ use std::sync::OnceLock;
 use trace::block::Event;
 use trace::{At, Format, Input, Kind, Opened, TraceError, open_input, open_input_as};
 
-/// The text of tracefs, behind its header.
+/// The text of tracefs, after its header.
 pub fn ftrace(bytes: &[u8]) {
     let (_, format) = read(&[b"# tracer: nop\n", bytes].concat(), Kind::Blocks);
     assert_eq!(format, Some(Format::Ftrace));
 }
 
-/// A Perfetto trace: as it is, and behind a packet with a time; its block devices and its rails.
+/// A Perfetto trace: as it is, and after a packet with a time; its block devices and its rails.
 pub fn perfetto(bytes: &[u8]) {
     read(bytes, Kind::Blocks);
     let whole = [&[0x0a, 2, 0x40, 1], bytes].concat();
-    // Packets that are whole and have odd fields are none.
+    // Complete packets with unusual fields are not recognised.
     let (events, format) = read(&whole, Kind::Blocks);
     assert!(format.is_none_or(|f| f == Format::Perfetto) && (format.is_some() || events.is_empty()));
     read(&whole, Kind::Power);
 }
 
-/// A `trace.dat`: as it is, behind its mark, and as pages of two processors behind the beginning of `good`, which is
-/// of version 6.
+/// A `trace.dat`: as it is, after its mark, and as pages of two CPUs after the beginning of `good`, which has version
+/// 6.
 pub fn trace_dat(good: &'static [u8], bytes: &[u8]) {
     static BEFORE: OnceLock<(Vec<u8>, usize)> = OnceLock::new();
     read(bytes, Kind::Blocks);
@@ -47,7 +47,7 @@ pub fn trace_dat(good: &'static [u8], bytes: &[u8]) {
     assert_eq!(read(&whole, Kind::Blocks).1, Some(Format::TraceDat));
 }
 
-/// To the end or first error, whose place must lie inside; what was read, and as what.
+/// Reads to the end or first error, whose place must be inside; returns the events and the format.
 fn read(bytes: &[u8], kind: Kind) -> (Vec<Event>, Option<Format>) {
     let place = |error: TraceError| {
         let lines = bytes.split(|b| *b == b'\n').count() as u64;

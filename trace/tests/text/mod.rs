@@ -1,4 +1,4 @@
-//! What tests of text formats share: recordings from strings, and what must hold for every damaged one.
+//! Shared by tests of text formats: recordings from strings, and checks for every damaged one.
 #![allow(dead_code, reason = "every test uses a part of it")]
 
 #[path = "../drivers/lines.rs"]
@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 
 use trace::block::Event;
 use trace::call::Call;
-use trace::{At, Input, Opened, Others, TraceError, open_input};
+use trace::{At, Input, Opened, OtherCounts, TraceError, open_input};
 
-/// A recording to its end or first error.
+/// A recording, read to its end or first error.
 #[derive(Debug)]
 pub struct Seen {
     pub events: Vec<Event>,
     pub names: Vec<String>,
     pub calls: Vec<Call>,
-    pub others: Others,
+    pub others: OtherCounts,
     pub error: Option<TraceError>,
 }
 
@@ -25,9 +25,9 @@ pub fn open(bytes: &[u8]) -> Result<Opened, TraceError> {
     open_input(Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap())
 }
 
-/// Reads everything; what comes after an end or error must be nothing.
+/// Reads everything; nothing may follow an end or error.
 pub fn read(bytes: &[u8]) -> Seen {
-    let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: Others::new(), error: None };
+    let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: OtherCounts::new(), error: None };
     match open(bytes) {
         Err(e) => seen.error = Some(e),
         Ok(Opened::Blocks(mut events)) => {
@@ -45,7 +45,7 @@ pub fn read(bytes: &[u8]) -> Seen {
                 }
             }
             assert!(matches!(events.next(), Ok(None)), "something after the end");
-            seen.others = events.others().clone();
+            seen.others = events.other_counts().clone();
         }
         Ok(Opened::Calls(mut calls)) => {
             loop {
@@ -59,14 +59,14 @@ pub fn read(bytes: &[u8]) -> Seen {
                 }
             }
             assert!(matches!(calls.next(), Ok(None)), "something after the end");
-            seen.others = calls.others().clone();
+            seen.others = calls.other_counts().clone();
         }
         Ok(Opened::Power(_)) => panic!("taken for a meter's recording"),
     }
     seen
 }
 
-/// The error's place, which must be a line of the recording.
+/// The error's line, which must exist in the recording.
 pub fn line_of(seen: &Seen) -> u64 {
     match seen.error.as_ref().expect("an error") {
         TraceError::Damaged { at: At::Line(line), .. }
@@ -76,8 +76,7 @@ pub fn line_of(seen: &Seen) -> u64 {
     }
 }
 
-/// A recording that other people made, if it is here: in the directory that `JOULEFS_TRACES` names, or in
-/// `shared/traces` beside the repository.
+/// A foreign recording, if available: in the directory `JOULEFS_TRACES`, or in `shared/traces` next to the repository.
 pub fn theirs(name: &str) -> Option<PathBuf> {
     let places = std::env::var_os("JOULEFS_TRACES").map(PathBuf::from).into_iter();
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(|p| p.join("shared").join("traces"));
@@ -88,7 +87,7 @@ pub fn theirs(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// A good recording cut anywhere and with single bytes changed: nothing panics.
+/// A valid recording cut anywhere and with single bytes changed: nothing panics.
 pub fn survives_damage(good: &[u8]) {
     let step = good.len() / 150 + 1;
     for cut in (0..good.len()).step_by(step) {
@@ -104,7 +103,7 @@ pub fn survives_damage(good: &[u8]) {
     }
 }
 
-/// What a compressed recording holds.
+/// The contents of a compressed recording.
 pub fn plain(bytes: &[u8]) -> Vec<u8> {
     let mut input = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap();
     input.peek(usize::MAX).unwrap().to_vec()

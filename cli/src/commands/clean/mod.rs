@@ -173,7 +173,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         !stop.came()
     };
     let how = if args.remap { How::Share } else { How::Copy };
-    let prices = Prices::of(&profile);
+    let prices = Prices::from_profile(&profile);
     let mut treatment = Treatment { args, files: &files, how, prices, window, go_on: &go_on, planned: (0, 0) };
     let mut all = Vec::new();
     for found in chosen {
@@ -207,10 +207,10 @@ impl Treatment<'_> {
         let runs = self.files.runs(found)?;
         let planned = |ranges| treatment::plan(&runs, ranges, uses, self.how, &self.prices, self.window);
         let plan = match self.args.parts {
-            None => planned(treatment::torn(&runs)),
+            None => planned(treatment::fragmented(&runs)),
             Some(_) => {
-                treated.instead = Some(planned(treatment::torn(&runs)));
-                planned(treatment::torn_parts(&runs, uses))
+                treated.instead = Some(planned(treatment::fragmented(&runs)));
+                planned(treatment::fragmented_parts(&runs, uses))
             }
         };
         let (ranges, blocks) = (plan.ranges.clone(), plan.blocks);

@@ -69,7 +69,7 @@ impl Known {
             at = at.max(from.saturating_add(count));
         }
         segments.fill(at, blocks);
-        let space = Space::of(&segments, 0);
+        let space = Space::from_sit(&segments, 0);
         Some(Known { segments, space, first: Some(0), now: None, has_logs: false })
     }
 }

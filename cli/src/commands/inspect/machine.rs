@@ -6,7 +6,7 @@ use format::checkpoint::CpFlags;
 use inspect::Volume;
 use inspect::inode::Kind;
 use inspect::price::Cost;
-use inspect::space::{LEVELS, MOST_TORN, Space};
+use inspect::space::{LEVELS, MAX_FRAGMENTATION, Space};
 use inspect::verdict::{Priced, Sum};
 use serde_json::{Map, Value, json};
 
@@ -154,7 +154,7 @@ fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
             "segments": l.segments,
             "full_segments": l.full,
             "valid_blocks": l.valid,
-            "mean_f": mean(l.torn),
+            "mean_f": mean(l.fragmentation),
             "mean_age_s": has_ages.then(|| mean(l.age as f64)),
         })
     });
@@ -163,8 +163,8 @@ fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
         "free_segments": space.free_segments,
         "valid_blocks": space.valid(),
         "partly_valid_segments_by_tenth": space.tenths,
-        "mean_f": space.torn(),
-        "most_f": MOST_TORN,
+        "mean_f": space.mean_fragmentation(),
+        "most_f": MAX_FRAGMENTATION,
         "age_quartiles_s": has_ages.then_some(space.ages),
         "logs": has_logs.then(|| logs.collect::<Vec<_>>()),
         "free_pieces": (0..LEVELS).map(|n| json!({

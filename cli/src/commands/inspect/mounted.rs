@@ -198,7 +198,7 @@ impl Mounted {
         self.files.push(File {
             ino: Ino(u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
             kind: Kind::File,
-            class: Class::of(name),
+            class: Class::from_name(name),
             parent: Ino(0),
             name: name.into(),
             name_is_sure: true,

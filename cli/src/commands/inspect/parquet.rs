@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use inspect::space::{Look, MOST_TORN};
+use inspect::space::{Look, MAX_FRAGMENTATION};
 use trace::write::parquet::Table;
 
 use super::ground::{Ground, Shows};
@@ -133,12 +133,12 @@ fn file(seen: &Seen<'_>, i: usize, out: &mut Out) -> io::Result<()> {
 fn segments(ground: &Ground<'_>, out: &mut Out) -> io::Result<()> {
     for (n, s) in ground.segments.iter() {
         // Where free blocks are not known, nothing is known of runs of them.
-        let look = (ground.shows == Shows::Valid).then(|| Look::at(s));
+        let look = (ground.shows == Shows::Valid).then(|| Look::examine(s));
         out.long(Some(n.0.into()));
         out.long(Some((n.0 / ground.per_section.max(1)).into()));
         out.bytes(s.log.filter(|_| ground.has_logs && s.valid > 0).map(|log| log_name(log).as_bytes()));
         out.long(Some(s.valid.into()));
-        out.real(look.map(|l| l.torn / MOST_TORN));
+        out.real(look.map(|l| l.fragmentation / MAX_FRAGMENTATION));
         for n in [look.map(|l| l.loose), look.map(|l| l.runs), look.map(|l| l.longest)] {
             out.long(n.map(u64::from));
         }

@@ -92,8 +92,8 @@ impl Found {
 impl<'a> Seen<'a> {
     /// Prices what was found. `window` is that of [`inspect::Options`].
     pub fn of(source: String, found: &'a Found, profile: &'a Profile, window: u64) -> Self {
-        let (files, prices) = (found.files(), Prices::of(profile));
-        let verdict = Verdict::of(files, &prices, window);
+        let (files, prices) = (found.files(), Prices::from_profile(profile));
+        let verdict = Verdict::new(files, &prices, window);
         let (is_known, reserving_places) = match found {
             Found::Volume(v) => (v.checkpoint.is_some(), false),
             Found::Mounted(m) => (true, m.file_system != "f2fs"),

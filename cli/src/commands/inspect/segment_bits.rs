@@ -23,7 +23,7 @@ pub fn of(device: u64) -> Option<Known> {
     let first = fs::read_to_string(Path::new("/sys/fs/f2fs").join(name).join("main_blkaddr"));
     let first = first.ok().and_then(|text| number_of(text.trim()));
     let (segments, newest) = parse(&text)?;
-    let space = Space::of(&segments, newest.unwrap_or(0));
+    let space = Space::from_sit(&segments, newest.unwrap_or(0));
     Some(Known { segments, space, first, now: newest, has_logs: true })
 }
 

@@ -5,7 +5,7 @@ use format::checkpoint::CpFlags;
 use format::sit::LogType;
 use inspect::Volume;
 use inspect::advice::Advice;
-use inspect::space::{LEVELS, MOST_TORN, Space};
+use inspect::space::{LEVELS, MAX_FRAGMENTATION, Space};
 use inspect::verdict::{Priced, Sum};
 
 use super::groups;
@@ -239,7 +239,7 @@ fn segments(space: &Space, has_ages: bool, out: &mut Vec<String>) {
             log.segments,
             log.full,
             log.valid as f64 * 100.0 / (n * 512.0),
-            log.torn * 100.0 / (n * MOST_TORN),
+            log.fragmentation * 100.0 / (n * MAX_FRAGMENTATION),
             if has_ages { age(log.age / log.segments) } else { "-".into() }
         ));
     }

@@ -152,7 +152,7 @@ impl Alumet {
     /// Fails if what is there already is no file of Alumet's. A file that is empty still may become one.
     fn begins_as_alumets(&mut self) -> Result<(), Failure> {
         let first = self.followed.first().map_err(|e| format!("--alumet {}: {e}", self.followed.path.display()))?;
-        let columns = first.as_deref().and_then(Columns::of);
+        let columns = first.as_deref().and_then(Columns::parse);
         if first.is_some() && columns.is_none() {
             let path = self.followed.path.display();
             return Err(format!("--alumet {path}: not Alumet CSV (metric;timestamp;value;resource_kind;...)").into());
@@ -192,7 +192,7 @@ impl Alumet {
                 *columns = None;
             }
             let Some(known) = columns else {
-                *columns = Columns::of(line);
+                *columns = Columns::parse(line);
                 return;
             };
             match known.row(line) {

@@ -16,7 +16,7 @@ use trace::requests::{Requests, Seen};
 use trace::stacks::LeftOut;
 use trace::timing::Timing;
 use trace::write::{blkparse, fio_iolog, parquet};
-use trace::{Format, Opened, Others, TraceError};
+use trace::{Format, Opened, OtherCounts, TraceError};
 
 use crate::of_devices::OfArgs;
 use crate::session::{self, UntilArgs};
@@ -88,7 +88,7 @@ struct Written {
     left_out: u64,
     timing: Timing,
     /// What was counted beside what was written.
-    others: Others,
+    others: OtherCounts,
     /// Devices that tell again what others tell: their requests were written.
     twice: Vec<LeftOut>,
 }
@@ -216,7 +216,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         session::said(&written.timing).iter().for_each(|what| output::warn(what));
         of_devices::said(&left_out).iter().for_each(|what| output::warn(what));
         for twice in &written.twice {
-            let (n, device, why) = (twice.count, twice.device, twice.said());
+            let (n, device, why) = (twice.count, twice.device, twice.reason());
             output::warn(&format!(
                 "{n} requests of {device} are written too, although it {why}; read from a file, or select devices with \
                  --of"
@@ -394,7 +394,7 @@ fn convert(
                 let mut requests = Requests::new(events).without(left_out.iter().map(|l| l.device));
                 let done = all_requests(&mut requests, &mut writer, written, moved);
                 written.left_out = writer.left_out();
-                written.others = requests.others().clone();
+                written.others = requests.other_counts().clone();
                 if args.of.typed().is_empty() {
                     let twice = |l: &LeftOut| l.has_requests() && !requests.is_without(&l.device);
                     written.twice = requests.left_out().into_iter().filter(twice).collect();
@@ -425,7 +425,7 @@ fn each(
         }
     };
     written.timing = events.timing();
-    written.others = events.others().clone();
+    written.others = events.other_counts().clone();
     read
 }
 

@@ -118,8 +118,8 @@ impl Counted {
         if let Some(own) = self.own {
             for (row, device) in value["devices"].as_array_mut().into_iter().flatten().zip(&self.stat.devices) {
                 row["at_profile"] = json!({
-                    "before": device.before.at(own),
-                    "after": device.after.as_ref().map(|c| c.at(own)),
+                    "before": device.before.costs_at(own),
+                    "after": device.after.as_ref().map(|c| c.costs_at(own)),
                 });
             }
         }
@@ -165,7 +165,7 @@ impl Counted {
         let heads = [("reads", 11), ("of looks", 9), ("write-backs", 12), ("left changed", 12)];
         let mut table = sizes(&heads);
         for pages in curve.rows(self.own) {
-            let Costs { reads, writes, changed } = curve.at(pages);
+            let Costs { reads, writes, changed } = curve.costs_at(pages);
             let share = percent(reads, curve.touches);
             let numbers = [reads.to_string(), share, writes.to_string(), changed.to_string()];
             table.cells(self.size(pages).into_iter().chain(numbers));
@@ -181,7 +181,7 @@ impl Counted {
         let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
         let longer = if d.before.most_pages > after.most_pages { &d.before } else { after };
         for pages in longer.rows(self.own) {
-            let (a, b) = (d.before.at(pages), after.at(pages));
+            let (a, b) = (d.before.costs_at(pages), after.costs_at(pages));
             let reads = [a.reads.to_string(), b.reads.to_string(), ratio(a.reads, b.reads)];
             let writes = [a.writes.to_string(), b.writes.to_string(), ratio(a.writes, b.writes)];
             table.cells(self.size(pages).into_iter().chain(reads).chain(writes));

@@ -178,7 +178,7 @@ fn once(
     moved: impl FnMut(u64),
 ) -> Result<(Once, Requests), Failure> {
     let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
-    let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
+    let (stat, whole) = blocks::count_with(&mut requests, beside, moved);
     let timing = requests.events().timing();
     let map = asked.map(map_cache::Asked::done).transpose()?;
     Ok((Once { stat, map, timing, damage: whole.err() }, requests))

@@ -1,33 +1,33 @@
-//! One line of Alumet's CSV output, and its header, which says where what is.
+//! How is one line of Alumet's CSV output read, with the columns of the header?
 
-/// The columns that every file begins with.
+/// The first columns of every file.
 const FIRST: [&str; 7] =
     ["metric", "timestamp", "value", "resource_kind", "resource_id", "consumer_kind", "consumer_id"];
-/// The last column: attributes that came after the header was written, as `name=value,name=value`.
+/// The last column: attributes added after the header was written, as `name=value,name=value`.
 const LATE: &str = "__late_attributes";
-/// What stands for the whole machine.
+/// Name of the whole machine.
 const MACHINE: &str = "local_machine";
 
-/// What the header says.
+/// The columns of the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Columns {
     delimiter: char,
-    /// Behind the first seven.
+    /// The columns after the first seven.
     attributes: Vec<String>,
 }
 
-/// What was measured.
+/// A measurement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Of what, with the unit behind it where Alumet is told to write it.
+    /// The metric, followed by the unit if Alumet is configured to write it.
     pub metric: String,
-    /// When: nanoseconds since 1970 by the wall clock.
+    /// Nanoseconds since 1970, wall clock.
     pub time: u64,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// What was measured: a kind, and which of them.
+    /// The resource: kind and identifier.
     pub resource: (String, String),
-    /// Who used it: a kind, and which of them.
+    /// The consumer: kind and identifier.
     pub consumer: (String, String),
     /// Attributes that are not empty, by name.
     pub attributes: Vec<(String, String)>,
@@ -36,13 +36,13 @@ pub struct Row {
 /// A measurement of energy or power.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
-    /// Spent since the measurement before.
+    /// Energy since the previous measurement.
     Joules(f64),
     /// Power.
     Watts(f64),
 }
 
-/// The fields of a line, where a field that holds the delimiter or a quote stands in quotes.
+/// The fields of a line; a field that contains the delimiter or a quote is quoted.
 fn fields(line: &str, delimiter: char) -> Option<Vec<String>> {
     let mut all = Vec::new();
     let mut rest = line;
@@ -82,7 +82,7 @@ fn fields(line: &str, delimiter: char) -> Option<Vec<String>> {
     }
 }
 
-/// Late attributes: a backslash before a comma makes it a part of the value.
+/// Late attributes; a backslash escapes a comma in a value.
 fn late(text: &str) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut part = String::new();
@@ -104,7 +104,7 @@ fn late(text: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar; none of one that is no date.
+/// Days from 1970-01-01 to a Gregorian date; `None` for an invalid date.
 fn days(year: i64, month: u64, day: u64) -> Option<i64> {
     const BEFORE: [u64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let leap = |y: i64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
@@ -113,13 +113,13 @@ fn days(year: i64, month: u64, day: u64) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // Leap years up to the year before this one.
+    // Leap years before this year.
     let leaps = |y: i64| y.div_euclid(4) - y.div_euclid(100) + y.div_euclid(400);
     let of_years = (year - 1970) * 365 + leaps(year - 1) - leaps(1969);
     Some(of_years + (before + day - 1 + u64::from(month > 2 && leap(year))) as i64)
 }
 
-/// Nanoseconds since 1970 of a time as RFC 3339 writes it; none before 1970 and after 2554.
+/// Nanoseconds since 1970 of an RFC 3339 time; `None` before 1970 and after 2554.
 pub fn time(text: &str) -> Option<u64> {
     let number = |range: std::ops::Range<usize>| -> Option<u64> {
         let digits = text.get(range)?;
@@ -157,8 +157,8 @@ pub fn time(text: &str) -> Option<u64> {
 }
 
 impl Columns {
-    /// From the first line; `None` if it is not Alumet's.
-    pub fn of(line: &str) -> Option<Self> {
+    /// Parses the header; `None` if it is not Alumet's.
+    pub fn parse(line: &str) -> Option<Self> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let delimiter = line.strip_prefix(FIRST[0])?.chars().next()?;
         if delimiter.is_alphanumeric() || matches!(delimiter, '"' | '_') {
@@ -169,10 +169,10 @@ impl Columns {
         (first == FIRST).then(|| Columns { delimiter, attributes: attributes.to_vec() })
     }
 
-    /// Reads a line, or says what is wrong with it.
+    /// Parses a line.
     ///
     /// # Errors
-    /// In words.
+    /// What is wrong with it, as text.
     pub fn row(&self, line: &str) -> Result<Row, String> {
         let line = line.strip_suffix('\r').unwrap_or(line);
         let all = fields(line, self.delimiter).ok_or("a quote without end")?;
@@ -199,7 +199,7 @@ impl Columns {
     }
 }
 
-/// How many joules or watts the unit behind a metric's name is; `true` for joules.
+/// The factor to joules or watts of a metric's unit; `true` for joules.
 fn unit(metric: &str) -> Option<(bool, f64)> {
     const SCALES: [(&str, f64); 13] = [
         ("nano", 1e-9),
@@ -229,7 +229,7 @@ fn unit(metric: &str) -> Option<(bool, f64)> {
 }
 
 impl Row {
-    /// What was measured, if it is energy or power. Where Alumet is told to leave out units, what its own plugins call so.
+    /// The energy or power measured. Without a unit, the names in Alumet's own plugins decide.
     pub fn amount(&self) -> Option<Amount> {
         let (is_joules, factor) = match self.metric.as_str() {
             "rapl_consumed_energy" | "estimated_consumed_energy" | "attributed_energy" => (true, 1.0),
@@ -240,12 +240,12 @@ impl Row {
         Some(if is_joules { Amount::Joules(value) } else { Amount::Watts(value) })
     }
 
-    /// The number of the process that used what was measured.
+    /// The process that used the resource.
     pub fn process(&self) -> Option<u32> {
         (self.consumer.0 == "process").then(|| self.consumer.1.parse().ok())?
     }
 
-    /// The name of the channel: the metric, and of what, for whom and which, where that is not the whole machine.
+    /// The channel's name: the metric, then resource, consumer and attributes unless they mean the whole machine.
     pub fn channel(&self) -> String {
         let mut name = self.metric.clone();
         for (kind, id) in [&self.resource, &self.consumer] {
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_what_the_calendar_says() {
+    fn times_follow_the_calendar() {
         assert_eq!(time("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(time("2000-03-01T00:00:00Z"), Some(951_868_800_000_000_000));
         assert_eq!(time("2026-11-24T05:46:09.63960024Z"), Some(1_795_499_169_639_600_240));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_scaled_and_what_is_no_energy_is_none() {
+    fn units_are_scaled_and_other_metrics_are_no_energy() {
         let close = |metric: &str, is: Option<(bool, f64)>| match (unit(metric), is) {
             (Some((a, x)), Some((b, y))) => assert!(a == b && (x / y - 1.0).abs() < 1e-12, "{metric}"),
             (a, b) => assert_eq!(a, b, "{metric}"),
@@ -299,12 +299,12 @@ mod tests {
     fn values_in_quotes_and_late_attributes_are_read() {
         let header =
             "metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,name,__late_attributes";
-        let columns = Columns::of(header).unwrap();
+        let columns = Columns::parse(header).unwrap();
         let line = "x_J,1970-01-01T00:00:01Z,2,local_machine,,cgroup,\"a,\"\"b\"\"\",,\"kind=user,of=c\\,d\"";
         let row = columns.row(line).unwrap();
         assert_eq!((row.time, row.amount(), row.process()), (1_000_000_000, Some(Amount::Joules(2.0)), None));
         assert_eq!(row.channel(), "x_J cgroup:a,\"b\" kind=user of=c,d");
         assert!(columns.row(&line[..line.len() - 1]).is_err() && columns.row("x_J,1").is_err());
-        assert!(Columns::of("metric;value").is_none() && Columns::of("metrics;timestamp").is_none());
+        assert!(Columns::parse("metric;value").is_none() && Columns::parse("metrics;timestamp").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! What does one line say?
+//! How is one line of blkparse read?
 
 use crate::Process;
 use crate::block::{Action, DeviceId, Event, Flags, Op, SECTOR};
@@ -6,17 +6,17 @@ use crate::letters;
 
 /// A line.
 pub(super) enum Line<'a> {
-    /// Something that happened.
+    /// An event.
     Event(Event, Who<'a>),
-    /// A message of the kernel or of a user.
+    /// A message from the kernel or a user.
     Message,
 }
 
-/// Who did it.
+/// The process of an event.
 pub(super) enum Who<'a> {
     /// By name.
     Name(&'a [u8]),
-    /// Only the number is told.
+    /// Only its number is known.
     Untold,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Rest<'a> {
         }
     }
 
-    fn is(&mut self, byte: u8) -> bool {
+    fn skip(&mut self, byte: u8) -> bool {
         let found = self.0.first() == Some(&byte);
         if found {
             self.0 = &self.0[1..];
@@ -38,7 +38,7 @@ impl<'a> Rest<'a> {
         found
     }
 
-    /// Digits; `None` without one, or if they are too many.
+    /// Parses digits; `None` without any, or with too many.
     fn number(&mut self) -> Option<u64> {
         let mut n = 0u64;
         let mut digits = 0;
@@ -48,7 +48,7 @@ impl<'a> Rest<'a> {
                 break;
             }
             digits += 1;
-            // 19 digits fit whatever they are.
+            // 19 digits always fit.
             n = match digits {
                 ..20 => n * 10 + u64::from(digit),
                 _ => n.checked_mul(10)?.checked_add(u64::from(digit))?,
@@ -69,7 +69,7 @@ impl<'a> Rest<'a> {
         word
     }
 
-    /// Passes over `(...)` if that comes next; false if it has no end.
+    /// Skips `(...)` if it comes next; false if it is not closed.
     fn parentheses(&mut self) -> bool {
         self.spaces();
         if self.0.first() != Some(&b'(') {
@@ -81,7 +81,7 @@ impl<'a> Rest<'a> {
         true
     }
 
-    /// What is between this bracket and the last one; what is behind stays.
+    /// The text between this bracket and the last one; the rest stays.
     fn brackets(&mut self) -> Option<&'a [u8]> {
         self.spaces();
         let inside = self.0.strip_prefix(b"[")?;
@@ -91,7 +91,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// The part of a line that all actions have.
+/// The fields common to all actions.
 struct Head<'a> {
     time: u64,
     device: DeviceId,
@@ -101,30 +101,30 @@ struct Head<'a> {
     letters: &'a [u8],
 }
 
-/// True for what begins with device, processor, number and time, whatever follows.
+/// True if a line begins with device, CPU, number and time.
 pub(super) fn looks_like(line: &[u8]) -> bool {
     times_and_places(&mut Rest(line)).is_ok()
 }
 
-/// Device, processor and time.
+/// Parses device, CPU and time.
 #[inline]
 fn times_and_places(rest: &mut Rest) -> Result<(DeviceId, u32, u64), &'static str> {
     rest.spaces();
     let major = rest.small().ok_or("no device's major number")?;
-    if !rest.is(b',') {
+    if !rest.skip(b',') {
         return Err("no comma in a device's numbers");
     }
     let minor = rest.small().ok_or("no device's minor number")?;
     rest.spaces();
     let cpu = rest.small().ok_or("no processor's number")?;
     rest.spaces();
-    // Printed as if it had a sign.
-    rest.is(b'-');
+    // It is printed as a signed number.
+    rest.skip(b'-');
     rest.number().ok_or("no number in the sequence")?;
     rest.spaces();
     let seconds = rest.number().ok_or("no time in seconds")?;
     let before = rest.0.len();
-    if !rest.is(b'.') {
+    if !rest.skip(b'.') {
         return Err("a time without nanoseconds");
     }
     let nanoseconds = rest.number().ok_or("a time without nanoseconds")?;
@@ -151,24 +151,24 @@ fn head<'a>(rest: &mut Rest<'a>) -> Result<Head<'a>, &'static str> {
     Ok(Head { time, device, cpu, pid, action, letters })
 }
 
-/// What an action has.
+/// The fields of an action.
 #[derive(Clone, Copy)]
 enum Form {
-    /// An extent or none, and who.
+    /// An optional extent, and the process.
     Extent,
     /// The same, or the bytes of a command.
     ExtentOrCommand,
-    /// The end of something, with its error.
+    /// A completion, with its error.
     End,
     /// `8 + 8 <- (8,1) 0`.
     Remap,
     /// `8 / 16`.
     Split,
-    /// Who.
+    /// The process.
     Who,
-    /// Who, and a number.
+    /// The process, and a number.
     WhoAndNumber,
-    /// Who, and what there is to say of a zone.
+    /// The process, and data of a zone.
     Zone,
 }
 
@@ -193,7 +193,7 @@ fn form(action: &[u8]) -> Option<(Action, Form)> {
     })
 }
 
-/// Reads a line that begins like one.
+/// Parses a line that [`looks_like`] one.
 pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
     let mut rest = Rest(line);
     let head = head(&mut rest)?;
@@ -244,7 +244,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
     Ok(Line::Event(event, had.who.map_or(Who::Untold, Who::Name)))
 }
 
-/// What follows the letters.
+/// The fields after the letters.
 #[derive(Default)]
 struct Had<'a> {
     sector: u64,
@@ -255,7 +255,7 @@ struct Had<'a> {
     who: Option<&'a [u8]>,
 }
 
-/// `8 + 8`, or one number alone.
+/// `8 + 8`, or a single number.
 enum Place {
     Extent(u64, u64),
     Alone(u64),
@@ -269,7 +269,7 @@ fn place(rest: &mut Rest) -> Result<Place, &'static str> {
     }
     let sector = rest.number().ok_or("a sector past all devices")?;
     rest.spaces();
-    if !rest.is(b'+') {
+    if !rest.skip(b'+') {
         return Ok(Place::Alone(sector));
     }
     rest.spaces();
@@ -299,9 +299,9 @@ fn end<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
         return Err("a parenthesis without end");
     }
     let mut number = Rest(rest.brackets().ok_or("no error in brackets")?);
-    number.is(b'-');
+    number.skip(b'-');
     let error = number.number().filter(|n| number.0.is_empty() && *n <= 0xffff).ok_or("an error that is no number")?;
-    // A negative errno, printed as a number of 16 bits without a sign.
+    // A negative errno, printed as an unsigned 16-bit number.
     let error = u32::from((error as u16 as i16).unsigned_abs());
     Ok(match place {
         Place::Extent(sector, sectors) => Had { sector, sectors, error, ..Had::default() },
@@ -314,23 +314,23 @@ fn remap<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
     const WRONG: &str = "a remap that does not say from where";
     let Place::Extent(sector, sectors) = place(rest)? else { return Err("a remap without an extent") };
     rest.spaces();
-    if !(rest.is(b'<') && rest.is(b'-')) {
+    if !(rest.skip(b'<') && rest.skip(b'-')) {
         return Err(WRONG);
     }
     rest.spaces();
     let from = from(rest).ok_or(WRONG)?;
-    // Older ones say who.
+    // Older versions add the process.
     let who = rest.brackets();
-    // What converted recordings of before have where it is not known.
+    // Converted old recordings have zeroes if it is unknown.
     let from = Some(from).filter(|(device, _)| *device != DeviceId::default());
     Ok(Had { sector, sectors, from, who, ..Had::default() })
 }
 
 /// `(8,1) 0`.
 fn from(rest: &mut Rest) -> Option<(DeviceId, u64)> {
-    let major = rest.is(b'(').then(|| rest.small())??;
-    let minor = rest.is(b',').then(|| rest.small())??;
-    if !rest.is(b')') {
+    let major = rest.skip(b'(').then(|| rest.small())??;
+    let minor = rest.skip(b',').then(|| rest.small())??;
+    if !rest.skip(b')') {
         return None;
     }
     rest.spaces();
@@ -341,13 +341,13 @@ fn split<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
     const WRONG: &str = "a split that does not say where";
     let sector = rest.number().ok_or(WRONG)?;
     rest.spaces();
-    if !rest.is(b'/') {
+    if !rest.skip(b'/') {
         return Err(WRONG);
     }
     rest.spaces();
     let second = rest.number().ok_or(WRONG)?;
     let who = Some(rest.brackets().ok_or(NOBODY)?);
-    // The lower 32 bits of the second are printed.
+    // The lower 32 bits of the second sector are printed.
     let sectors = second.wrapping_sub(sector) & 0xffff_ffff;
     Ok(Had { sector, sectors, who, ..Had::default() })
 }

@@ -1,16 +1,16 @@
-//! Which files are one recording?
+//! Which files belong to one recording?
 //!
-//! `blktrace -d /dev/sda` makes `sda.blktrace.0`, `sda.blktrace.1`... , one a processor. Any of them stands for all,
-//! and so does `sda`, the name blkparse knows them by. Each may be compressed, with `.gz` or `.zst` at the end.
+//! `blktrace -d /dev/sda` creates `sda.blktrace.0`, `sda.blktrace.1`..., one per CPU. Any of them selects all of them,
+//! and so does `sda`, as in blkparse. Each may be compressed and end with `.gz` or `.zst`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use super::open_files;
 use super::record::{Stream, magic};
-use super::several;
 use crate::{Input, Opened, TraceError};
 
-/// The part of a name that is before `.blktrace.`, and the processor.
+/// The part of a name before `.blktrace.`, and the CPU.
 fn parts(name: &OsStr) -> Option<(&str, u32)> {
     let name = name.to_str()?;
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name);
@@ -19,8 +19,7 @@ fn parts(name: &OsStr) -> Option<(&str, u32)> {
     Some((base, processor.parse().ok().filter(|_| digits)?))
 }
 
-/// The files of the recording that `path` is one of or the base of, in the order of their processors; none if it
-/// is neither.
+/// All files of the recording that `path` belongs to or is the base name of, ordered by CPU; empty if it is neither.
 pub(crate) fn of_all_processors(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name() else { return Vec::new() };
     let base = match parts(name) {
@@ -39,12 +38,12 @@ pub(crate) fn of_all_processors(path: &Path) -> Vec<PathBuf> {
         })
         .collect();
     found.sort();
-    // One of a processor: a file and its compressed copy lie side by side.
+    // Keep one per CPU: a file and its compressed copy may both exist.
     found.dedup_by_key(|(processor, _)| *processor);
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Opens the files of a recording; none is anything else. Empty ones are those of processors that did nothing.
+/// Opens the files of a recording; `None` if they are something else. Empty files belong to idle CPUs.
 pub(crate) fn open(paths: &[PathBuf]) -> Result<Option<Opened>, TraceError> {
     let mut streams = Vec::new();
     for path in paths {
@@ -55,5 +54,5 @@ pub(crate) fn open(paths: &[PathBuf]) -> Result<Option<Opened>, TraceError> {
         }
         streams.push(Stream::new(input));
     }
-    Ok(Some(several(streams)))
+    Ok(Some(open_files(streams)))
 }

@@ -1,8 +1,8 @@
-//! The events of several processors in one order, that of their times.
+//! How are the events of several CPUs merged by time?
 //!
-//! Each processor has buffers of its own, in which events are in order. From files, one a processor, always the
-//! earliest event is taken. In one stream buffers follow each other as they were emptied, twenty times a second;
-//! [`WINDOW`] events are held, and the earliest of them is taken.
+//! Each CPU has its own buffers, which are in order. With one file per CPU, the earliest event is always taken next. In
+//! one stream, buffers follow each other as they were emptied, twenty times per second; [`WINDOW`] events are held, and
+//! the earliest of them is taken.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,43 +12,43 @@ use super::record::{Keyed, Stream};
 use crate::TraceError;
 use crate::block::Event;
 
-/// Events of one stream that are held, at least; more, up to [`MOST`], are read at a time.
+/// Least number of held events of one stream; more, up to [`MOST`], are read at a time.
 const WINDOW: usize = 28 << 10;
-/// Events of one stream that are held, at most.
+/// Most held events of one stream.
 const MOST: usize = 32 << 10;
 /// Events read at a time from one of several files.
 const BATCH: usize = 256;
 
-/// What an event is sorted by, and its queue.
+/// Sort key of an event, and its queue.
 type Head = ((u64, u32, u32), u32);
 
 pub(super) struct Order {
     streams: Vec<Stream>,
     ended: Vec<bool>,
-    /// Events read and not given yet: of each processor in the only stream, or of each file.
+    /// Events not returned yet: one queue per CPU of a single stream, or one per file.
     queues: Vec<VecDeque<Keyed>>,
-    /// The first of each queue that is not empty, but for the current one.
+    /// First events of the non-empty queues, without the current queue.
     heads: BinaryHeap<Reverse<Head>>,
-    /// The queue that events are taken from, as long as its first is before all of `heads`.
+    /// The queue to take from while its first event precedes all of `heads`.
     current: usize,
     /// Events in all queues.
     held: usize,
-    /// What ended a stream, told when everything that could be read was given.
+    /// The error that ended a stream, returned after all readable events.
     failed: Option<TraceError>,
 }
 
 impl Order {
     pub(super) fn of_stream(stream: Stream) -> Self {
-        Order::of(vec![stream])
+        Order::new(vec![stream])
     }
 
     pub(super) fn of_files(streams: Vec<Stream>) -> Self {
-        let mut order = Order::of(streams);
+        let mut order = Order::new(streams);
         order.queues.resize_with(order.streams.len(), VecDeque::new);
         order
     }
 
-    fn of(streams: Vec<Stream>) -> Self {
+    fn new(streams: Vec<Stream>) -> Self {
         Order {
             ended: vec![false; streams.len()],
             streams,
@@ -96,7 +96,7 @@ impl Order {
         Ok(Some(keyed.event))
     }
 
-    /// Goes to the queue whose first event is before all others'.
+    /// Switches to the queue with the earliest event.
     fn take_first(&mut self) {
         if let Some(Reverse((_, queue))) = self.heads.pop() {
             self.current = queue as usize;
@@ -142,7 +142,7 @@ impl Order {
                 }
                 end => {
                     self.ended[file] = true;
-                    // The first is told; one is enough to know that the recording is not whole.
+                    // Keep the first error; one is enough to show that the recording is incomplete.
                     self.failed = self.failed.take().or(end.err());
                 }
             }

@@ -1,4 +1,4 @@
-//! One record after the other.
+//! How is one record after the other read?
 
 use rustc_hash::FxHashMap;
 
@@ -10,10 +10,10 @@ use crate::{Format, Input, Process, TraceError};
 
 /// The upper three bytes of the first word; the lowest is the version.
 const MAGIC: u32 = 0x6561_7400;
-/// More processors and devices than a recording has.
+/// Limit on CPUs and devices, above any real recording.
 const MOST_LANES: usize = 1 << 16;
 
-// The upper half of an action, from bit 16 on: what it is about.
+// The upper half of an action, from bit 16 on: categories.
 const WRITE: u64 = 1 << 1;
 const FLUSH: u64 = 1 << 2;
 const SYNC: u64 = 1 << 3;
@@ -24,16 +24,16 @@ const META: u64 = 1 << 12;
 const DISCARD: u64 = 1 << 13;
 const DRIVER: u64 = 1 << 14;
 const FUA: u64 = 1 << 15;
-// These only in version 8.
+// Only in version 8.
 const ZONE_APPEND: u64 = 1 << 16;
 /// Resetting one or all, finishing, opening, closing.
 const ZONES: u64 = 0b11111 << 17;
 const WRITE_ZEROES: u64 = 1 << 22;
 
-/// In the lower half of an action: eight bytes that name a cgroup lie before the data.
+/// In the lower half of an action: an eight-byte cgroup number precedes the data.
 const CGROUP: u64 = 1 << 8;
 
-/// Byte order and version of what begins so: true for the highest byte first.
+/// Byte order (true for big-endian) and version of a record.
 pub(super) fn magic(head: &[u8]) -> Option<(bool, u8)> {
     match *head {
         [version, b't', b'a', b'e', ..] if version < 32 => Some((false, version)),
@@ -43,25 +43,25 @@ pub(super) fn magic(head: &[u8]) -> Option<(bool, u8)> {
     }
 }
 
-/// An event, and what it is sorted by beside its time.
+/// An event with its sort key.
 #[derive(Clone, Copy)]
 pub(super) struct Keyed {
     pub(super) event: Event,
-    /// As the kernel numbers it.
+    /// The kernel's number of the device.
     pub(super) device: u32,
     pub(super) sequence: u32,
-    /// Which of the processors (and devices) in the stream.
+    /// Index of the CPU and device in the stream.
     pub(super) lane: u32,
 }
 
 impl Keyed {
-    /// What blkparse sorts by.
+    /// The sort key of blkparse.
     pub(super) fn key(&self) -> (u64, u32, u32) {
         (self.event.time, self.device, self.sequence)
     }
 }
 
-/// The fields of both versions.
+/// The fields common to both versions.
 struct Record {
     sequence: u32,
     time: u64,
@@ -126,16 +126,16 @@ fn half<const BIG: bool>(b: [u8; 2]) -> u16 {
     if BIG { u16::from_be_bytes(b) } else { u16::from_le_bytes(b) }
 }
 
-/// A file, or what comes through a pipe.
+/// A file or a pipe.
 pub(super) struct Stream {
     pub(super) input: Input,
     /// Byte order of the first record, and so of all.
     big: Option<bool>,
-    /// The number in `lanes_seen` of each device and processor.
+    /// Lane of each device and CPU.
     lanes: FxHashMap<(u32, u32), u32>,
-    /// The last event's device, processor and lane.
+    /// The last event's device, CPU and lane.
     last: Option<(u32, u32, u32)>,
-    /// The last number in the sequence of each.
+    /// The last sequence number of each lane.
     sequences: Vec<u32>,
 }
 
@@ -144,7 +144,7 @@ impl Stream {
         Stream { input, big: None, lanes: FxHashMap::default(), last: None, sequences: Vec::new() }
     }
 
-    /// How many devices and processors there were so far.
+    /// Number of lanes so far.
     pub(super) fn lanes(&self) -> usize {
         self.sequences.len()
     }
@@ -157,7 +157,7 @@ impl Stream {
         self.input.cut_short(Format::Blktrace, self.input.at_byte())
     }
 
-    /// The next event; names are learned and others counted on the way.
+    /// The next event; other records are counted, names are learned.
     pub(super) fn next(&mut self, known: &mut Named) -> Result<Option<Keyed>, TraceError> {
         loop {
             let Some((record, length)) = self.record()? else { return Ok(None) };
@@ -179,7 +179,7 @@ impl Stream {
                 }
                 let data = &whole[length..];
                 let data = if record.action & CGROUP != 0 { data.get(8..).unwrap_or_default() } else { data };
-                // From which device, to which; the highest byte first on every machine.
+                // From one device to another; big-endian on every machine.
                 if let (15, [a, b, c, d, e, f, g, h, rest @ ..]) = (record.action & 0xff, data) {
                     device = u32::from_be_bytes([*e, *f, *g, *h]);
                     let sector = rest.first_chunk().map_or(0, |eight| u64::from_be_bytes(*eight));
@@ -193,7 +193,7 @@ impl Stream {
         }
     }
 
-    /// The next record's fields and length, without its data. It is not taken.
+    /// The next record's fields and length, without its data. It is not consumed.
     fn record(&mut self) -> Result<Option<(Record, usize)>, TraceError> {
         let head = self.input.peek(64)?;
         if head.is_empty() {
@@ -225,8 +225,8 @@ impl Stream {
         }
     }
 
-    /// What begins with no magic: less than a word, the zeroes of a file that was made longer before it was
-    /// filled (what an interrupted blktrace leaves), or damage.
+    /// The error for bytes without the magic number: less than a word, zeroes of a preallocated file (as an interrupted
+    /// blktrace leaves it), or damage.
     fn strange(&mut self) -> TraceError {
         let (cut, at) = (self.cut_short(), self.input.at_byte());
         let head = match self.input.peek(48) {
@@ -251,7 +251,7 @@ impl Stream {
         self.input.damaged(Format::Blktrace, at, format!("a record begins with the bytes {}", hex.join(" ")))
     }
 
-    /// The lane of a record, whose number in the sequence is looked at.
+    /// The lane of a record; checks its sequence number.
     fn lane(&mut self, record: &Record, known: &mut Named) -> Result<u32, TraceError> {
         let lane = match self.last {
             Some((device, cpu, lane)) if (device, cpu) == (record.device, record.cpu) => lane,
@@ -282,12 +282,12 @@ impl Stream {
     }
 }
 
-/// A device's numbers, as the kernel keeps them.
+/// Decodes the kernel's device number.
 fn numbers(device: u32) -> DeviceId {
     DeviceId { major: device >> 20, minor: device & 0xf_ffff }
 }
 
-/// What is no event.
+/// Handles records that are not events.
 fn noted(record: &Record, data: &[u8], known: &mut Named) {
     let what = record.action & 0xff;
     let data = if record.action & CGROUP != 0 { data.get(8..).unwrap_or_default() } else { data };
@@ -319,8 +319,8 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         12 => Action::Insert,
         13 => Action::Split,
         15 => Action::Remap,
-        // Sleeping, plugging, unplugging by its end and by a timer, bouncing, aborting, data of a driver, plugging
-        // and unplugging a zone.
+        // Sleeping, plugging, unplugging by its end and by a timer, bouncing, aborting, data of a driver, plugging and
+        // unplugging a zone.
         5 | 9..=11 | 14 | 16..=19 => Action::Other,
         _ => {
             count(&mut known.others, "events of an unknown kind");
@@ -353,7 +353,7 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         action,
         op,
         flags,
-        // Nothing is nowhere: what stands there is whatever the request held.
+        // Without sectors the address is meaningless.
         sector: if sectors == 0 { 0 } else { record.sector },
         sectors,
         device: numbers(device),

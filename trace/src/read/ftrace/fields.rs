@@ -1,12 +1,12 @@
-//! What an event's text says after its name, by every kernel's way of saying it.
+//! How is an event's text after its name parsed, for every kernel version?
 //!
 //! ```text
 //! 254,0 WS 4096 () 8208 + 8 [dd]            a request: bytes, command, sectors
 //! 254,0 WS 4096 () 8208 + 8 be,0,4 [dd]     with its priority (6.4 and later)
-//! 254,0 WS () 8208 + 8 [0]                  it is done: error
+//! 254,0 WS () 8208 + 8 [0]                  a completion: error
 //! 254,0 WS 8208 + 8 [dd]                    a bio
-//! 254,0 WS 8208 / 8216 [dd]                 a bio divided: where the rest begins
-//! 254,0 WS 8208 + 8 <- (254,1) 16           a bio of a partition: where it was before
+//! 254,0 WS 8208 / 8216 [dd]                 a split bio: start of the rest
+//! 254,0 WS 8208 + 8 <- (254,1) 16           a bio of a partition: original location
 //! bdi 254:0: ino=12 index=0                 a page of an inode became dirty
 //! bdi 254:0: ino=12 state=I_DIRTY_PAGES ... an inode is written
 //! dev 254,1 ino 12 dirtied 4294937513 ...   an inode became dirty
@@ -17,7 +17,7 @@ use crate::letters;
 use crate::read::decimal::number;
 use crate::read::tracepoint::{Layer, Ufs, first_sector, ufs_action};
 
-/// Text that is taken word by word.
+/// Text parsed word by word.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {
@@ -26,7 +26,7 @@ impl<'a> Words<'a> {
         Some(())
     }
 
-    /// Up to the next space, which is taken too.
+    /// The text up to the next space, which is consumed too.
     fn word(&mut self) -> Option<&'a [u8]> {
         let space = memchr::memchr(b' ', self.0)?;
         let word = &self.0[..space];
@@ -41,7 +41,7 @@ impl<'a> Words<'a> {
         Some(n)
     }
 
-    /// ` <- (254,1) 16`: a device and a sector; what follows stays.
+    /// ` <- (254,1) 16`: a device and a sector; the rest stays.
     fn from(&mut self) -> Option<(DeviceId, u64)> {
         self.literal(b" <- (")?;
         let major = u32::try_from(self.number()?).ok()?;
@@ -60,7 +60,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Fills in device, operation and extent of `event`, whose action is known; gives who did it, if that is told.
+/// Fills in device, operation and extent of `event`, whose action is known; returns the process if present.
 pub(super) fn extent<'a>(text: &'a [u8], layer: Layer, event: &mut Event) -> Option<Option<&'a [u8]>> {
     let mut rest = Words(text);
     let major = u32::try_from(rest.number()?).ok()?;
@@ -114,16 +114,16 @@ pub(super) fn extent<'a>(text: &'a [u8], layer: Layer, event: &mut Event) -> Opt
     Some(Some(last))
 }
 
-/// Where an inode is.
+/// Place of an inode.
 pub(super) enum Place<'a> {
     Named(&'a [u8]),
     Device((u32, u32)),
 }
 
-/// Of which inode something is told, and whether pages of it are dirty.
+/// The inode of an event, and whether pages of it are dirty.
 pub(super) fn inode(text: &[u8]) -> Option<(Place<'_>, u64, bool)> {
     if let Some(rest) = text.strip_prefix(b"bdi ") {
-        // A name may be anything.
+        // A name may contain anything.
         let end = memchr::memmem::find(rest, b": ino=")?;
         let mut words = Words(&rest[end + 6..]);
         let ino = words.number()?;
@@ -139,7 +139,7 @@ pub(super) fn inode(text: &[u8]) -> Option<(Place<'_>, u64, bool)> {
     Some((Place::Device((major, minor)), words.number()?, false))
 }
 
-/// `[dd]`, `[dd] 2`: who.
+/// `[dd]`, `[dd] 2`: the process.
 pub(super) fn plug(text: &[u8]) -> Option<&[u8]> {
     let inner = text.strip_prefix(b"[")?;
     let end = memchr::memrchr(b']', inner)?;
@@ -147,8 +147,7 @@ pub(super) fn plug(text: &[u8]) -> Option<&[u8]> {
     (rest.is_empty() || number(rest.strip_prefix(b" ")?).is_some()).then_some(&inner[..end])
 }
 
-/// Fills in what a UFS controller is asked; false if that concerns no contents. Labels differ in number and
-/// order from kernel to kernel.
+/// Fills in a UFS command; false if it transfers no contents. Labels differ in number and order between kernels.
 pub(super) fn ufs(text: &[u8], event: &mut Event) -> Option<bool> {
     let value = |label: &[u8]| {
         let at = memchr::memmem::find(text, label)? + label.len();
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_kernels_say_the_same() {
+    fn texts_of_old_and_new_kernels_give_the_same_events() {
         let expected = Event {
             action: Action::Issue,
             op: Op::Write,
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_what_happened_is_not_what_happened() {
+    fn an_incomplete_event_is_refused() {
         let whole = "254,3 WS 4096 () 8208 + 8 be,0,4 [dd]";
         for end in 0..whole.len() {
             assert_eq!(read(Action::Issue, Layer::Block, &whole[..end]), None, "{}", &whole[..end]);
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn who_plugs_is_told_with_or_without_a_number() {
+    fn the_process_of_a_plug_is_read_with_or_without_a_number() {
         assert_eq!(plug(b"[dd]"), Some(&b"dd"[..]));
         assert_eq!(plug(b"[a [b]] 2"), Some(&b"a [b]"[..]));
         assert_eq!(plug(b"[dd"), None);

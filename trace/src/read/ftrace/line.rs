@@ -1,10 +1,10 @@
-//! The columns of a line, up to what happened.
+//! How are the columns of a line parsed, up to the event?
 //!
 //! ```text
 //!           mount-113     (    113) [001] d.h1.     5.793116: block_bio_queue: 254,0 R 0 + 8 [mount]
 //! ```
 //!
-//! Process, thread group (if recorded), processor, state of interrupts (if shown), seconds, the event's name.
+//! Process, thread group (if recorded), CPU, interrupt state (if shown), seconds, the event's name.
 
 use crate::read::decimal::{nanoseconds, number, wrong};
 
@@ -16,15 +16,15 @@ pub(super) struct Line<'a> {
     pub(super) cpu: u32,
     /// Nanoseconds.
     pub(super) time: u64,
-    /// `None`: a call of a function.
+    /// `None`: a function call.
     pub(super) name: Option<&'a [u8]>,
     pub(super) arguments: &'a [u8],
 }
 
-/// Splits a line; says what is wrong with one that is none.
+/// Splits a line; an error describes what is wrong.
 pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
     let mut from = 0;
-    // A process may be called anything: its end is where everything up to the processor fits.
+    // A process name may contain anything: it ends where everything up to the CPU fits.
     let (process, pid, cpu, rest) = loop {
         let Some(bracket) = memchr::memchr(b'[', &text[from..]).map(|at| from + at) else {
             return Err("no processor like `[001]`".into());
@@ -55,19 +55,19 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
     Ok(Line { process, pid, cpu, time, name, arguments })
 }
 
-/// Up to the first space.
+/// The text up to the first space.
 fn first(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(b' ', text).unwrap_or(text.len())]
 }
 
-/// `[001] `, and what follows.
+/// `[001] `, and the rest.
 fn processor(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text[1..].iter().take(7).position(|b| !b.is_ascii_digit())?;
     let rest = text[1 + digits..].strip_prefix(b"] ")?;
     Some((u32::try_from(number(&text[1..=digits])?).ok()?, rest))
 }
 
-/// `name-pid`, and `(thread group)` behind it.
+/// `name-pid`, with an optional `(thread group)`.
 fn process(text: &[u8]) -> Option<(&[u8], u32)> {
     let mut text = text.trim_ascii_end();
     if let Some(open) = text.strip_suffix(b")").and_then(|t| t.iter().rposition(|b| *b == b'(')) {
@@ -85,7 +85,7 @@ fn process(text: &[u8]) -> Option<(&[u8], u32)> {
 mod tests {
     use super::*;
 
-    fn said(text: &str) -> (String, u32, u32, u64, String, String) {
+    fn parsed(text: &str) -> (String, u32, u32, u64, String, String) {
         let l = line(text.as_bytes()).unwrap();
         let string = |b: &[u8]| String::from_utf8(b.to_vec()).unwrap();
         (string(l.process), l.pid, l.cpu, l.time, string(l.name.unwrap_or_default()), string(l.arguments))
@@ -112,12 +112,12 @@ mod tests {
             ("<...>-7 [000] 0.1: block_plug: [dd]", expected("<...>", 7, 0, 100_000_000)),
             ("kworker/u4:1 (x)-7 [000] 0.1: block_plug: [dd]", expected("kworker/u4:1 (x)", 7, 0, 100_000_000)),
         ] {
-            assert_eq!(said(text), e, "{text}");
+            assert_eq!(parsed(text), e, "{text}");
         }
     }
 
     #[test]
-    fn a_line_that_is_none_says_why() {
+    fn an_invalid_line_is_refused_with_the_reason() {
         for (text, why) in [
             ("", "processor"),
             ("8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]", "processor"),

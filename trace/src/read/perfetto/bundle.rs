@@ -1,6 +1,6 @@
-//! What a bundle of kernel events (`FtraceEventBundle`) says of block devices.
+//! Which block device events does a bundle of kernel events (`FtraceEventBundle`) contain?
 //!
-//! Numbers of fields are those of protos/perfetto/trace/ftrace/*.proto of Perfetto.
+//! Field numbers are those of protos/perfetto/trace/ftrace/*.proto of Perfetto.
 
 use rustc_hash::FxHashMap;
 
@@ -11,31 +11,31 @@ use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::names::{count, count_many};
 use crate::read::tracepoint::{self, Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
-use crate::{Names, Others, Process};
+use crate::{Names, OtherCounts, Process};
 
-/// `GenericFtraceEvent`: an event by its name.
+/// `GenericFtraceEvent`: an event with its name.
 const GENERIC: u32 = 327;
 /// `UfshcdCommandFtraceEvent`.
 const UFS: u32 = 406;
-/// Fields of a remap that say from where.
+/// Fields of a remap's origin.
 const OLD_DEVICE: u32 = 4;
 const OLD_SECTOR: u32 = 5;
 /// Events with lower numbers are counted in a table.
 const TABLE: usize = 1024;
-/// Processes whose names are remembered, and kinds of events that only a trace itself names.
+/// Most remembered process names, and most event types named by the trace itself.
 const MOST: usize = 1 << 16;
 
-/// Which fields of an event say what; 0 where it does not. Device and sector are always 1 and 2.
+/// Field numbers of an event; 0 if absent. Device and sector are always 1 and 2.
 struct Layout {
     point: Point,
-    /// Sectors; of a divided bio, where the rest begins.
+    /// Sectors; for a split bio, the start of the rest.
     sectors: u32,
     letters: u32,
     process: u32,
     errors: [u32; 2],
 }
 
-/// The layout of an event of a block device; the command of a UFS controller has none.
+/// The layout of a block device event; UFS commands have none.
 fn layout(number: u32) -> Option<Layout> {
     let (letters, process, errors) = match number {
         // block_rq_issue, block_rq_insert.
@@ -60,8 +60,7 @@ fn layout(number: u32) -> Option<Layout> {
     Some(Layout { point, sectors: 3, letters, process, errors })
 }
 
-/// The numbers of a device as programs get them from the kernel (`st_dev`): 8 low bits of minor, 12 of major, the
-/// rest of minor above.
+/// Decodes a device number in user-space encoding (`st_dev`): low 8 bits of minor, 12 of major, then the rest of minor.
 fn device(dev: u64) -> DeviceId {
     DeviceId {
         major: ((dev >> 8) & 0xfff | (dev >> 32) & 0xffff_f000) as u32,
@@ -69,29 +68,29 @@ fn device(dev: u64) -> DeviceId {
     }
 }
 
-/// An error as the kernel tells it, negative or not.
+/// An errno, negative or not.
 fn errno(value: u64) -> u32 {
     u32::try_from((value as i64).unsigned_abs()).unwrap_or(u32::MAX)
 }
 
-/// Bundles, one after the other.
+/// Reads bundles one after the other.
 pub(super) struct Bundles {
     pub(super) names: Names,
-    pub(super) others: Others,
+    pub(super) others: OtherCounts,
     pub(super) order: Order<Heard>,
-    /// Events of block devices so far.
+    /// Number of block device events so far.
     pub(super) heard: u64,
     /// By number.
     layouts: Vec<Option<Layout>>,
     processes: Processes,
-    /// Events that are none of block devices, by number, and those of the numbers that are not 0.
+    /// Counts of other events by number, and the numbers with a count.
     counts: Vec<u64>,
     counted: Vec<u32>,
-    /// Names of events that the trace itself gives.
+    /// Event names given by the trace itself.
     given: FxHashMap<u32, String>,
 }
 
-/// An event as it lies there.
+/// An undecoded event.
 struct Lying<'a> {
     time: u64,
     pid: u32,
@@ -103,7 +102,7 @@ impl Bundles {
     pub(super) fn new() -> Self {
         Bundles {
             names: Names::default(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             order: Order::new(),
             heard: 0,
             layouts: (0..TABLE as u32).map(layout).collect(),
@@ -114,7 +113,7 @@ impl Bundles {
         }
     }
 
-    /// Reads one; an error says what is wrong in it.
+    /// Reads a bundle; an error describes what is wrong in it.
     pub(super) fn read(&mut self, bundle: &[u8]) -> Result<(), String> {
         let mut fields = Fields(bundle);
         let mut cpu = 0;
@@ -124,7 +123,7 @@ impl Bundles {
                     cpu = u32::try_from(n).map_err(|_| format!("processor {n}"))?;
                     break;
                 }
-                // Names for what follows.
+                // Names for later events.
                 (11, Value::Bytes(described)) => self.describe(described)?,
                 _ => {}
             }
@@ -144,7 +143,7 @@ impl Bundles {
         Ok(())
     }
 
-    /// Adds what was counted to the others.
+    /// Adds the counts to the others.
     pub(super) fn tell(&mut self) {
         for number in self.counted.drain(..) {
             let seen = std::mem::take(&mut self.counts[number as usize]);
@@ -155,7 +154,7 @@ impl Bundles {
         }
     }
 
-    /// `GenericEventDescriptor`: the name of an event that has none in the proto files.
+    /// `GenericEventDescriptor`: the name of an event that the proto files lack.
     fn describe(&mut self, described: &[u8]) -> Result<(), String> {
         let mut fields = Fields(described);
         let (mut id, mut name) = (None, None);
@@ -188,7 +187,7 @@ impl Bundles {
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
                 (1, Value::Number(n)) => lying.time = n,
-                // A kernel's number of a thread is positive and fits.
+                // A kernel's thread number is positive and fits.
                 (2, Value::Number(n)) => lying.pid = n as u32,
                 (_, Value::Bytes(fields)) => (lying.number, lying.fields) = (number, fields),
                 _ => {}
@@ -198,13 +197,13 @@ impl Bundles {
         if let Some(Some(layout)) = self.layouts.get(lying.number as usize) {
             let (layer, event) = extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?;
             self.heard += 1;
-            self.order.push(Heard::of(layer, event));
+            self.order.push(Heard::new(layer, event));
         } else if lying.number == UFS
             && let Some(mut event) = ufs(&lying, cpu)?
         {
-            event.process = self.processes.of(lying.pid);
+            event.process = self.processes.lookup(lying.pid);
             self.heard += 1;
-            self.order.push(Heard::of(Layer::Controller, event));
+            self.order.push(Heard::new(Layer::Controller, event));
         } else {
             if lying.number == GENERIC {
                 self.inode(cpu, &lying)?;
@@ -214,14 +213,14 @@ impl Bundles {
         Ok(())
     }
 
-    /// What an event that is told by names says of an inode, if it does.
+    /// Reads the inode of an event with named fields, if it has one.
     fn inode(&mut self, cpu: u32, lying: &Lying<'_>) -> Result<(), String> {
         let mut fields = Fields(lying.fields);
-        let (mut told, mut place, mut ino) = (None, None, None);
+        let (mut inode_event, mut place, mut ino) = (None, None, None);
         while let Some((number, value)) = fields.next()? {
             match (number, value) {
                 (1, Value::Bytes(name)) => match point(name) {
-                    Some(Point::Inode(what)) => told = Some(what),
+                    Some(Point::Inode(what)) => inode_event = Some(what),
                     _ => return Ok(()),
                 },
                 (2, Value::Bytes(field)) => match generic(field)? {
@@ -236,10 +235,10 @@ impl Bundles {
                 _ => {}
             }
         }
-        if let (Some(told), Some(place), Some(ino)) = (told, place, ino) {
-            let event = blank(lying.time, cpu, lying.pid, self.processes.of(lying.pid));
-            // Which bit of an inode's state stands for dirty pages is not in the trace.
-            let notice = Some(told.notice(place, ino, false));
+        if let (Some(inode_event), Some(place), Some(ino)) = (inode_event, place, ino) {
+            let event = blank(lying.time, cpu, lying.pid, self.processes.lookup(lying.pid));
+            // The trace does not define the bit for dirty pages in an inode's state.
+            let notice = Some(inode_event.notice(place, ino, false));
             self.order.push(Heard { layer: Layer::Writeback, event, notice });
         }
         Ok(())
@@ -265,7 +264,7 @@ impl Bundles {
     }
 }
 
-/// A value of an event that is told by names.
+/// A value of an event with named fields.
 enum Said<'a> {
     Text(&'a [u8]),
     Number(u64),
@@ -286,22 +285,22 @@ fn generic(field: &[u8]) -> Result<(&[u8], Said<'_>), String> {
     Ok((name, said))
 }
 
-/// Who has which number, from the events that tell it.
+/// Names of process numbers, from the events that have them.
 struct Processes {
     known: FxHashMap<u32, Process>,
-    /// Those of lately, each in the place that follows from its number.
+    /// A cache of recent lookups, indexed by number.
     recent: [(u32, Process); 64],
 }
 
 impl Default for Processes {
     fn default() -> Self {
-        // Nobody has the number 0 in any other place than the first, and there no name.
+        // Number 0 is valid only in the first entry, where it has no name.
         Processes { known: FxHashMap::default(), recent: [(0, Process::default()); 64] }
     }
 }
 
 impl Processes {
-    /// Its name is told; it is remembered for the thread's other events.
+    /// Remembers a name for the thread's other events.
     #[inline]
     fn learn(&mut self, pid: u32, process: Process) {
         let recent = &mut self.recent[pid as usize % 64];
@@ -319,7 +318,7 @@ impl Processes {
     }
 
     #[inline]
-    fn of(&self, pid: u32) -> Process {
+    fn lookup(&self, pid: u32) -> Process {
         match self.recent[pid as usize % 64] {
             (known, process) if known == pid => process,
             _ => self.known.get(&pid).copied().unwrap_or_default(),
@@ -362,7 +361,7 @@ fn extent(
             processes.learn(lying.pid, process);
             process
         }
-        None => processes.of(lying.pid),
+        None => processes.lookup(lying.pid),
     };
     let blank = blank(lying.time, cpu, lying.pid, process);
     let Point::Extent(layer, action) = layout.point else {
@@ -387,7 +386,7 @@ fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Event>, String> {
             (5, Value::Number(n)) => command.opcode = n,
             (6, Value::Bytes(text)) => action = ufs_action(text),
             (8, Value::Number(n)) => command.length = u64::try_from(n as i64).unwrap_or(0),
-            // Newer kernels number what older ones write.
+            // Newer kernels use numbers, older ones text.
             (10, Value::Number(0)) => action = Some(Action::Issue),
             (10, Value::Number(1)) => action = Some(Action::Complete),
             _ => {}
@@ -402,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_what_programs_get() {
+    fn a_device_number_has_the_user_space_encoding() {
         // Of a phone with eMMC, and of one with UFS.
         assert_eq!(device(45824), DeviceId { major: 179, minor: 0 });
         assert_eq!(device(259 << 8 | 5), DeviceId { major: 259, minor: 5 });

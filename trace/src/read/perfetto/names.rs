@@ -1,6 +1,6 @@
-//! What are the kernel's events called? By their numbers in `FtraceEvent`
-//! (protos/perfetto/trace/ftrace/ftrace_event.proto of Perfetto): those of block devices, file systems and flash,
-//! and the most frequent others.
+//! What are the names of the kernel's events? By their numbers in `FtraceEvent`
+//! (protos/perfetto/trace/ftrace/ftrace_event.proto of Perfetto): those of block devices, file systems and flash, and
+//! the most frequent others.
 
 const NAMES: &[(u32, &str)] = &[
     (3, "print"),
@@ -191,7 +191,7 @@ const NAMES: &[(u32, &str)] = &[
     (603, "f2fs_lock_elapsed_time"),
 ];
 
-/// The name of an event; `None` for one that is not in the list.
+/// The name of an event; `None` if it is not in the list.
 pub(super) fn name(number: u32) -> Option<&'static str> {
     NAMES.binary_search_by_key(&number, |known| known.0).ok().map(|at| NAMES[at].1)
 }

@@ -1,11 +1,11 @@
-//! Events of several processors, in order of time.
+//! How are events of several CPUs sorted by time?
 //!
-//! Perfetto empties the kernel's buffers in rounds, one processor after the other. What a round finds happened
-//! after the round before it had begun, so what is older than everything of some rounds ago can be given away.
-//! Where the recorder fell behind, or a recording is of one processor only, a limited number of events is held.
+//! Perfetto empties the kernel's buffers in rounds, one CPU after the other. The events of a round happened after the
+//! previous round had begun, so events older than everything in the last few rounds can be returned. If the recorder
+//! fell behind, or only one CPU is recorded, the number of held events is limited.
 //!
-//! What one processor tells is in order already: the processors' events are merged, and sorted only where they are not.
-//! Of one moment, what came first is given first.
+//! Events of one CPU are already in order: the CPUs are merged, and sorted only if necessary. Events with equal times
+//! keep their order.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -13,11 +13,11 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::read::tracepoint::Heard;
 
-/// Rounds that are held; two would do if every round emptied every buffer.
+/// Rounds held; two would suffice if every round emptied every buffer.
 const ROUNDS: usize = 4;
-/// Events that are held when there are too many of them to wait for a round's end, and when those are given away.
+/// Most events held; when there are more, some are returned before the end of a round.
 const MOST: usize = 1 << 17;
-/// Processors that have a queue of their own; more of them share.
+/// CPUs with their own queue; further ones share.
 const QUEUES: usize = 256;
 
 /// Something with a time.
@@ -32,23 +32,23 @@ impl Timed for Heard {
     }
 }
 
-/// What one processor told and is not given away yet, with the number of the bundle it came in.
+/// Events of one CPU that are not returned yet, with the number of their bundle.
 #[derive(Debug)]
 struct Queue<T> {
     held: Vec<(T, u64)>,
-    /// How many of them are given away already.
+    /// How many of them have been returned.
     gone: usize,
     sorted: bool,
 }
 
 impl<T: Timed> Queue<T> {
-    /// Its first, if it has one: the time, and the bundle.
+    /// Time and bundle of its first event, if any.
     #[inline]
     fn head(&self) -> Option<(u64, u64)> {
         self.held.get(self.gone).map(|(event, bundle)| (event.time(), *bundle))
     }
 
-    /// Makes room of what is given away, once it is the greater part.
+    /// Frees returned events when they are the larger part.
     fn clear(&mut self) {
         if self.gone >= self.held.len() / 2 {
             self.held.drain(..std::mem::take(&mut self.gone));
@@ -59,24 +59,24 @@ impl<T: Timed> Queue<T> {
 #[derive(Debug)]
 pub(super) struct Order<T> {
     queues: Vec<Queue<T>>,
-    /// The queue of this bundle, and its number.
+    /// Queue and number of the current bundle.
     at: usize,
     bundle: u64,
-    /// In all queues.
+    /// Total in all queues.
     held: usize,
-    /// Time, bundle and queue of the first of each queue, if it `is_known`.
+    /// Time, bundle and queue of the first event of each queue, if `is_known`.
     heads: BinaryHeap<Reverse<(u64, u64, usize)>>,
     is_known: bool,
-    /// Nothing that comes is older: what is can be given away.
+    /// No event older than this will arrive: earlier ones can be returned.
     until: Option<u64>,
-    /// Too many are held.
+    /// Too many events are held.
     crowded: bool,
-    /// The processor of the last bundle, and the latest time of this round.
+    /// CPU of the last bundle, and latest time of this round.
     last: Option<u32>,
     latest: u64,
-    /// The latest times of rounds before.
+    /// Latest times of earlier rounds.
     rounds: VecDeque<u64>,
-    /// The latest time given away.
+    /// Latest time returned.
     given: u64,
     late: u64,
 }
@@ -100,7 +100,7 @@ impl<T: Timed + Copy> Order<T> {
         }
     }
 
-    /// A processor's bundle begins.
+    /// Begins a CPU's bundle.
     pub(super) fn bundle(&mut self, processor: u32) {
         if self.last.replace(processor).is_some_and(|last| processor < last) {
             self.rounds.push_back(std::mem::take(&mut self.latest));
@@ -116,13 +116,13 @@ impl<T: Timed + Copy> Order<T> {
         self.bundle += 1;
     }
 
-    /// Something of this round, wanted or not, happened at that time.
+    /// Notes the time of any event of this round, used or not.
     #[inline]
     pub(super) fn seen(&mut self, time: u64) {
         self.latest = self.latest.max(time);
     }
 
-    /// An event of this bundle; before the first, of who has none.
+    /// Adds an event to this bundle; before the first bundle, to no CPU.
     #[inline(always)]
     pub(super) fn push(&mut self, event: T) {
         let queue = &mut self.queues[self.at];
@@ -137,12 +137,12 @@ impl<T: Timed + Copy> Order<T> {
         self.crowded |= self.held >= MOST;
     }
 
-    /// There is no more.
+    /// Ends the input.
     pub(super) fn end(&mut self) {
         self.until = Some(u64::MAX);
     }
 
-    /// Finds the first of every queue.
+    /// Finds the first event of every queue.
     fn look(&mut self) {
         self.heads.clear();
         for (at, queue) in self.queues.iter_mut().enumerate() {
@@ -155,7 +155,7 @@ impl<T: Timed + Copy> Order<T> {
         self.is_known = true;
     }
 
-    /// The next in order, of those that can be given away.
+    /// The next event in order that can be returned.
     #[inline(always)]
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.until.is_none() && !self.crowded {
@@ -187,7 +187,7 @@ impl<T: Timed + Copy> Order<T> {
         Some(event)
     }
 
-    /// Events that came when later ones had been given away already.
+    /// Number of events that arrived after later ones had been returned.
     pub(super) fn late(&mut self) -> u64 {
         std::mem::take(&mut self.late)
     }
@@ -212,7 +212,7 @@ mod tests {
         for round in 0..100_u64 {
             for processor in 0..4_u32 {
                 order.bundle(processor);
-                // A processor is read a little later than the one before, so its events end later.
+                // Each CPU is read a little later than the previous one, so its events end later.
                 for n in 0..50 {
                     let time = round * 1000 + u64::from(processor) * 100 + n * 20;
                     order.seen(time);
@@ -228,9 +228,9 @@ mod tests {
         assert!(out.is_sorted_by_key(|e| e.0));
     }
 
-    /// Rounds of many processors, with moments in which several tell something, and some processors out of order.
+    /// Rounds of many CPUs, with several events at the same time, and some CPUs out of order.
     #[test]
-    fn merging_gives_what_sorting_all_would_give_moments_in_common_and_all() {
+    fn merging_equals_sorting_even_with_equal_times() {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let processors = 1 + rng.below(300) as u32;
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_fills_no_memory_and_what_comes_late_is_counted() {
+    fn one_cpu_fills_no_memory_and_late_events_are_counted() {
         for bundles in [true, false] {
             let mut order = Order::new();
             for n in 0..500_000 {

@@ -1,4 +1,4 @@
-//! The packets of a trace, one after the other, out of compressed ones too.
+//! How are the packets of a trace read, including compressed ones?
 
 use std::io::{self, Read};
 
@@ -6,29 +6,29 @@ use super::wire::{Fields, Value, Wrong, varint};
 use crate::input::LONGEST;
 use crate::{At, Format, Input, TraceError};
 
-/// `Trace.packet`, of bytes.
+/// Tag of `Trace.packet`, a bytes field.
 const PACKET: u8 = 0x0a;
-/// `TracePacket.compressed_packets`, by zlib.
+/// `TracePacket.compressed_packets`, with zlib.
 const ZLIB: u32 = 50;
 /// `TracePacket.zstd_compressed_packets`.
 const ZSTD: u32 = 133;
-/// The longest beginning of a packet: its tag and length.
+/// Longest header of a packet: its tag and length.
 const HEADER: usize = 11;
 
 pub(super) struct Packets {
     input: Input,
     format: Format,
-    /// Bytes of the input that the packet given last has there.
+    /// Input bytes of the last returned packet.
     given: usize,
-    /// Packets out of a compressed one, and how far they were given.
+    /// Packets from a compressed one, and the position in them.
     inflated: Vec<u8>,
     at: usize,
 }
 
-/// A packet, and what follows it.
+/// A packet, and the rest.
 pub(super) type Split<'a> = (&'a [u8], &'a [u8]);
 
-/// Splits a packet from what follows; `None` if it is not whole.
+/// Splits off the first packet; `None` if it is incomplete.
 pub(super) fn first(bytes: &[u8]) -> Result<Option<Split<'_>>, Wrong> {
     match bytes.first() {
         None => return Ok(None),
@@ -42,7 +42,7 @@ pub(super) fn first(bytes: &[u8]) -> Result<Option<Split<'_>>, Wrong> {
     }
 }
 
-/// What a compressed packet is compressed by, and its bytes.
+/// Compression method and bytes of a compressed packet.
 fn compressed(packet: &[u8]) -> Result<Option<(u32, &[u8])>, Wrong> {
     let mut fields = Fields(packet);
     while let Some((number, value)) = fields.next()? {
@@ -72,17 +72,17 @@ impl Packets {
         Packets { input, format, given: 0, inflated: Vec::new(), at: 0 }
     }
 
-    /// Where the packet given last is, or the compressed one it was in.
+    /// Place of the last returned packet, or of the compressed one around it.
     pub(super) fn place(&self) -> At {
         self.input.at_byte()
     }
 
-    /// An error about the packet given last.
+    /// An error in the last returned packet.
     pub(super) fn damaged(&self, what: impl Into<String>) -> TraceError {
         self.input.damaged(self.format, self.place(), what)
     }
 
-    /// An error about all of it.
+    /// An error about the whole trace.
     pub(super) fn unsupported(&self, what: impl Into<String>) -> TraceError {
         self.input.unsupported(self.format, self.place(), what)
     }
@@ -103,7 +103,7 @@ impl Packets {
                 self.at = from + skipped + length;
                 return Ok(Some(&self.inflated[from + skipped..self.at]));
             }
-            // By its whole name: everything that can be read has another `take`.
+            // The full name, because every reader also has a `take`.
             Input::take(&mut self.input, std::mem::take(&mut self.given));
             let Some((header, length)) = self.header()? else { return Ok(None) };
             let whole = header + length;

@@ -1,8 +1,8 @@
-//! The power rails of a trace: energy of each since the phone was switched on.
+//! How much energy have the power rails of a trace used since boot?
 //!
-//! Numbers of fields are those of protos/perfetto/trace/power/power_rails.proto and clock_snapshot.proto of Perfetto.
-//! Times are those of `CLOCK_BOOTTIME`. Rails are read a few times a second, and not all at one moment: readings
-//! are put into the order of time over a limited number of them.
+//! Field numbers are those of protos/perfetto/trace/power/power_rails.proto and clock_snapshot.proto of Perfetto. Times
+//! are those of `CLOCK_BOOTTIME`. Rails are read a few times per second, and not all at the same moment: readings are
+//! sorted by time within a limited window.
 
 use rustc_hash::FxHashMap;
 
@@ -11,13 +11,13 @@ use super::packets::Packets;
 use super::wire::{Fields, Value};
 use crate::names::count;
 use crate::power::{Reading, Readings, Value as Shown};
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// `BUILTIN_CLOCK_BOOTTIME`.
 const BOOT_TIME: u64 = 6;
-/// Clocks with these numbers are another one in every sequence of packets.
+/// Clocks with these numbers differ between packet sequences.
 const OF_SEQUENCE: std::ops::Range<u64> = 64..128;
-/// Rails and clocks that are remembered.
+/// Most remembered rails and clocks.
 const MOST: usize = 1 << 14;
 
 impl Timed for Reading {
@@ -30,33 +30,33 @@ impl Timed for Reading {
 pub(super) struct Rails {
     packets: Packets,
     known: Known,
-    others: Others,
+    others: OtherCounts,
     ended: bool,
 }
 
-/// What packets have told.
+/// State from earlier packets.
 struct Known {
     order: Order<Reading>,
     channels: Vec<String>,
-    /// Rails by session and index: their channel.
+    /// Channel of a rail, by session and index.
     rails: FxHashMap<(u64, u64), u16>,
     /// Rails described and not read yet.
     described: FxHashMap<(u64, u64), String>,
-    /// What to add to a sequence's clock's time for that of `CLOCK_BOOTTIME`.
+    /// Offset from a sequence's clock to `CLOCK_BOOTTIME`.
     clocks: FxHashMap<(u64, u64), u64>,
-    /// The clock of a sequence's packets that name none.
+    /// Default clock of a sequence's packets.
     defaults: FxHashMap<u64, u64>,
 }
 
-/// What a packet is to us.
-enum Told {
-    /// Readings, names, or how clocks run.
+/// Relevance of a packet.
+enum Content {
+    /// Readings, names, or clock offsets.
     Rails,
     Nothing,
     OfAnotherMachine,
 }
 
-/// What a packet says of its time.
+/// Timestamp of a packet.
 #[derive(Default)]
 struct Stamp {
     time: Option<u64>,
@@ -74,13 +74,13 @@ impl Rails {
             clocks: FxHashMap::default(),
             defaults: FxHashMap::default(),
         };
-        Rails { packets, known, others: Others::new(), ended: false }
+        Rails { packets, known, others: OtherCounts::new(), ended: false }
     }
 }
 
 impl Known {
     /// Reads a packet.
-    fn packet(&mut self, packet: &[u8]) -> Result<Told, String> {
+    fn packet(&mut self, packet: &[u8]) -> Result<Content, String> {
         let mut stamp = Stamp::default();
         let (mut rails, mut snapshot) = (None, None);
         let mut fields = Fields(packet);
@@ -91,7 +91,7 @@ impl Known {
                 (10, Value::Number(n)) => stamp.sequence = n,
                 (40, Value::Bytes(b)) => rails = Some(b),
                 (58, Value::Number(n)) => stamp.clock = Some(n),
-                (98, Value::Number(1..)) => return Ok(Told::OfAnotherMachine),
+                (98, Value::Number(1..)) => return Ok(Content::OfAnotherMachine),
                 (59, Value::Bytes(b)) => {
                     let mut defaults = Fields(b);
                     while let Some((number, value)) = defaults.next()? {
@@ -109,13 +109,13 @@ impl Known {
             self.snapshot(snapshot, stamp.sequence)?;
         }
         match rails {
-            Some(rails) => self.rails(rails, &stamp).map(|()| Told::Rails),
-            None if snapshot.is_some() => Ok(Told::Rails),
-            None => Ok(Told::Nothing),
+            Some(rails) => self.rails(rails, &stamp).map(|()| Content::Rails),
+            None if snapshot.is_some() => Ok(Content::Rails),
+            None => Ok(Content::Nothing),
         }
     }
 
-    /// `ClockSnapshot`: times of clocks at one moment.
+    /// `ClockSnapshot`: times of several clocks at one moment.
     fn snapshot(&mut self, snapshot: &[u8], sequence: u64) -> Result<(), String> {
         let (mut seen, mut boot) = (Vec::new(), None);
         let mut fields = Fields(snapshot);
@@ -127,7 +127,7 @@ impl Known {
                 match (number, value) {
                     (1, Value::Number(n)) => id = n,
                     (2, Value::Number(n)) => time = n,
-                    // Differences, or another unit than nanoseconds.
+                    // Incremental times, or a unit other than nanoseconds.
                     (3, Value::Number(n)) => plain &= n == 0,
                     (4, Value::Number(n)) => plain &= n <= 1,
                     _ => {}
@@ -143,20 +143,20 @@ impl Known {
             if let Some(boot) = boot
                 && self.clocks.len() < MOST
             {
-                self.clocks.insert((of(id, sequence), id), boot.wrapping_sub(time));
+                self.clocks.insert((clock_owner(id, sequence), id), boot.wrapping_sub(time));
             }
         }
         Ok(())
     }
 
-    /// Nanoseconds of `CLOCK_BOOTTIME`.
+    /// Converts to nanoseconds of `CLOCK_BOOTTIME`.
     fn time(&self, stamp: &Stamp) -> Result<u64, String> {
         let time = stamp.time.ok_or("readings of rails without a time")?;
         let clock = stamp.clock.or_else(|| self.defaults.get(&stamp.sequence).copied()).unwrap_or(BOOT_TIME);
         if clock == BOOT_TIME {
             return Ok(time);
         }
-        match self.clocks.get(&(of(clock, stamp.sequence), clock)) {
+        match self.clocks.get(&(clock_owner(clock, stamp.sequence), clock)) {
             Some(difference) => Ok(time.wrapping_add(*difference)),
             None => Err(format!("readings of rails by clock {clock}, which nothing says how it runs")),
         }
@@ -223,8 +223,8 @@ impl Known {
     }
 }
 
-/// Whose clock it is: a sequence's, or everybody's.
-fn of(clock: u64, sequence: u64) -> u64 {
+/// Owner of a clock: a sequence, or 0 for all.
+fn clock_owner(clock: u64, sequence: u64) -> u64 {
     if OF_SEQUENCE.contains(&clock) { sequence } else { 0 }
 }
 
@@ -238,15 +238,15 @@ impl Readings for Rails {
             if let Some(reading) = self.known.order.pop() {
                 return Ok(Some(reading));
             }
-            // Whatever goes wrong below, nothing comes after it.
+            // After an error below, nothing follows.
             if std::mem::replace(&mut self.ended, true) {
                 return Ok(None);
             }
             match self.packets.next()? {
                 Some(packet) => match self.known.packet(packet) {
-                    Ok(Told::Rails) => {}
-                    Ok(Told::OfAnotherMachine) => count(&mut self.others, super::OTHER_MACHINES),
-                    Ok(Told::Nothing) => count(&mut self.others, "packets of other kinds"),
+                    Ok(Content::Rails) => {}
+                    Ok(Content::OfAnotherMachine) => count(&mut self.others, super::OTHER_MACHINES),
+                    Ok(Content::Nothing) => count(&mut self.others, "packets of other kinds"),
                     Err(what) => return Err(self.packets.damaged(what)),
                 },
                 None if self.known.channels.is_empty() => {
@@ -265,7 +265,7 @@ impl Readings for Rails {
         &self.known.channels
     }
 
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
 

@@ -1,19 +1,18 @@
-//! The wire format of protocol buffers: fields with numbers, one after the other.
+//! How is the wire format of protocol buffers read: numbered fields, one after the other?
 //!
-//! Read here and not by a library: a trace is some hundred kinds of messages of which a few fields of a few are
-//! wanted, as they lie there, and of the others how many there are. Groups, which nobody writes any more, are
-//! damage.
+//! Without a library: of some hundred kinds of messages, only a few fields of a few are needed, without copying, and
+//! the number of the others. Groups, which are obsolete, are treated as damage.
 
-/// What is in a field.
+/// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Value<'a> {
-    /// Integers, booleans, enumerations; also fixed ones.
+    /// Integers, booleans, enumerations; also fixed-size ones.
     Number(u64),
     /// Strings, bytes, messages, packed numbers.
     Bytes(&'a [u8]),
 }
 
-/// Bytes that are no fields.
+/// Invalid bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wrong;
 
@@ -23,13 +22,13 @@ impl From<Wrong> for String {
     }
 }
 
-/// A number of at most ten bytes; also what follows.
+/// A number of at most ten bytes, and the rest.
 #[inline(always)]
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     if let [first @ 0..0x80, rest @ ..] = bytes {
         return Some((u64::from(*first), rest));
     }
-    // The bytes that have 7 bits each, closed up by pairs, by fours, by eights.
+    // Join the 7-bit groups of the bytes: pairs, fours, eights.
     let eight = first_eight(bytes);
     let last = !eight & 0x8080_8080_8080_8080;
     if last == 0 {
@@ -42,7 +41,7 @@ pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     Some((fours & 0x0fff_ffff | (fours & 0x0fff_ffff_0000_0000) >> 4, rest))
 }
 
-/// The first eight bytes as a number, the first one lowest; zeroes for those that are not there.
+/// The first eight bytes as a little-endian number; missing bytes are 0.
 #[inline(always)]
 fn first_eight(bytes: &[u8]) -> u64 {
     if let Some(eight) = bytes.first_chunk() {
@@ -55,7 +54,7 @@ fn first_eight(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
 }
 
-/// One of more than eight bytes.
+/// A number with more than eight bytes.
 #[cold]
 fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut n = 0;
@@ -68,7 +67,7 @@ fn long_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// A number of 8 or 4 bytes.
+/// A fixed-size number of 8 or 4 bytes.
 #[cold]
 fn fixed(tag: u64, rest: &[u8]) -> Result<(Value<'_>, &[u8]), Wrong> {
     match tag & 7 {
@@ -89,7 +88,7 @@ fn fixed(tag: u64, rest: &[u8]) -> Result<(Value<'_>, &[u8]), Wrong> {
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next one.
+    /// The next field.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Wrong> {
         if self.0.is_empty() {
@@ -97,7 +96,7 @@ impl<'a> Fields<'a> {
         }
         let (tag, rest) = varint(self.0).ok_or(Wrong)?;
         let number = u32::try_from(tag >> 3).ok().filter(|n| *n != 0).ok_or(Wrong)?;
-        // One after the other: these two are nearly all, and a jump by table is foreseen worse.
+        // Tested one after the other: these two are almost all, and a jump table would be predicted worse.
         let (value, rest) = if tag & 7 == 0 {
             let (n, rest) = varint(rest).ok_or(Wrong)?;
             (Value::Number(n), rest)

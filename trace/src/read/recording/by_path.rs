@@ -1,8 +1,8 @@
 //! How do calls by inode become calls by path?
 //!
-//! Names are followed from the root: what a call found or made is known by the last name it got. A file that is open
-//! several times is one handle for each time, and the last one opened is read and written. Calls without a counterpart
-//! among system calls that are counted (`forget`, attributes, `tick`) are counted as others. Contents are left out.
+//! Names are tracked from the root: a file that a call found or created has its latest name. A file that is open
+//! several times has one handle per open; reads and writes go to the last one. Calls without a counterpart among
+//! counted system calls (`forget`, attributes, `tick`) are counted as others. Contents are left out.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -15,26 +15,26 @@ use super::damage;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::input::Consumption;
 use crate::names::count;
-use crate::{Format, Others, TraceError};
+use crate::{Format, OtherCounts, TraceError};
 
 /// A recording of calls, by path.
 pub(super) struct ByPath {
     events: Events,
     path: PathBuf,
     consumed: Consumption,
-    others: Others,
-    /// The directory and the name in it, of every inode that has been found.
+    others: OtherCounts,
+    /// Directory and name of every inode found.
     names: FxHashMap<u64, (u64, Vec<u8>)>,
-    /// Which inode a directory has under a name.
+    /// The inode of each directory entry.
     entries: FxHashMap<(u64, Vec<u8>), u64>,
-    /// Handles of inodes, the last one opened last.
+    /// Handles of inodes, the last opened last.
     open: FxHashMap<u64, Vec<Handle>>,
     next: u64,
-    /// Calls that one event stands for, still to be given.
+    /// Calls derived from one event and not returned yet.
     waiting: VecDeque<Call>,
 }
 
-/// Directories below each other that are followed; a recording that has more goes in a circle.
+/// Deepest path, in directories; a deeper one is a cycle.
 const DEEPEST: usize = 4096;
 
 impl ByPath {
@@ -43,7 +43,7 @@ impl ByPath {
             events,
             path,
             consumed,
-            others: Others::new(),
+            others: OtherCounts::new(),
             names: FxHashMap::default(),
             entries: FxHashMap::default(),
             open: FxHashMap::default(),
@@ -52,7 +52,7 @@ impl ByPath {
         }
     }
 
-    /// Where an inode is; those that no call has found are told by their numbers.
+    /// The path of an inode; inodes that no call has found are named by number.
     fn path_of(&self, ino: Ino) -> Vec<u8> {
         let (mut parts, mut at) = (Vec::new(), ino.0);
         while at != self.events.root().0 && parts.len() < DEEPEST {
@@ -97,7 +97,8 @@ impl ByPath {
         handle
     }
 
-    /// The handle of an inode; one more if it has none, as the kernel's writes from its cache after a close.
+    /// The handle of an inode; a new one if it has none, for example when the kernel writes from its cache after a
+    /// close.
     fn handle(&mut self, ino: Ino, before: &mut Vec<Op>) -> Handle {
         if let Some(handle) = self.open.get(&ino.0).and_then(|all| all.last()) {
             return *handle;
@@ -112,7 +113,7 @@ impl ByPath {
         count(&mut self.others, name);
     }
 
-    /// The system calls that an event stands for.
+    /// The system calls for an event.
     fn ops(&mut self, event: &Event) -> Vec<Op> {
         let mut ops = Vec::new();
         let answer = event.answer.ok();
@@ -140,15 +141,15 @@ impl ByPath {
             }
             Asked::Mkdir { parent, name, .. } => {
                 ops.push(Op::MakeDir { path: self.below(*parent, name) });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Symlink { parent, name, target, .. } => {
                 ops.push(Op::Symlink { path: self.below(*parent, name), target: target.clone() });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Link { ino, parent, name } => {
                 ops.push(Op::Link { from: self.path_of(*ino), to: self.below(*parent, name) });
-                self.made(*parent, name, answer);
+                self.created(*parent, name, answer);
             }
             Asked::Unlink { parent, name } => {
                 ops.push(Op::Unlink { path: self.below(*parent, name) });
@@ -233,7 +234,7 @@ impl ByPath {
         ops
     }
 
-    fn made(&mut self, parent: Ino, name: &[u8], answer: Option<u64>) {
+    fn created(&mut self, parent: Ino, name: &[u8], answer: Option<u64>) {
         if let Some(ino) = answer {
             self.named(parent, name.to_vec(), ino);
         }
@@ -262,7 +263,7 @@ impl Calls for ByPath {
             let ops = self.ops(&event);
             let last = ops.len().saturating_sub(1);
             for (n, op) in ops.into_iter().enumerate() {
-                // What comes with it takes no time of its own and does not fail. The event is the last, or an open.
+                // Additional calls take no time and do not fail. The event itself is the last, or an open.
                 let is_it = n == last || matches!(event.call, Asked::Mknod { .. }) && n == 0;
                 self.waiting.push_back(Call {
                     time: event.arrival,
@@ -274,7 +275,7 @@ impl Calls for ByPath {
             }
         }
     }
-    fn others(&self) -> &Others {
+    fn other_counts(&self) -> &OtherCounts {
         &self.others
     }
     fn consumed(&self) -> u64 {

@@ -1,16 +1,15 @@
-//! What was a call given, and what did it return?
+//! What are a call's arguments and result?
 //!
-//! Arguments are cut at the commas that are not inside of a string, a structure, a comment or what `-y` says of
-//! a descriptor.
+//! Arguments are split at commas outside of strings, structures, comments and the descriptor annotations of `-y`.
 
 use std::borrow::Cow;
 
 use crate::read::decimal::number;
 
-/// Arguments that are looked at; no call that matters has more.
+/// Most arguments parsed; no relevant call has more.
 const MOST: usize = 8;
 
-/// A whole call.
+/// A complete call.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) name: &'a [u8],
@@ -20,18 +19,18 @@ pub(super) struct Call<'a> {
     pub(super) took: Option<u64>,
 }
 
-/// What it returned.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Returned<'a> {
-    /// Well: the number, and what is written behind it.
+    /// Success: the number, and the text after it.
     Value(i64, &'a [u8]),
     /// -1: the name of the error.
     Failed(&'a [u8]),
-    /// It did not, or will be called again.
+    /// It did not return, or will be restarted.
     Nothing,
 }
 
-/// A descriptor, and the path or other name that `-y` gives it.
+/// A descriptor, with the path or other name shown by `-y`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor<'a> {
     /// `None` is `AT_FDCWD`.
@@ -39,7 +38,7 @@ pub(super) struct Descriptor<'a> {
     pub(super) shown: Option<&'a [u8]>,
 }
 
-/// Where a string that begins at `text[at]` (its first quotation mark) ends: the place behind the last one.
+/// The end of a string whose opening quotation mark is at `text[at]`: the position after the closing one.
 fn string_end(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -51,7 +50,7 @@ fn string_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where what `-y` says ends that begins with `<` at `text[at]`; `None` if that is something else.
+/// The end of an annotation of `-y` that begins with `<` at `text[at]`; `None` if it is something else.
 fn shown_end(text: &[u8], at: usize) -> Option<usize> {
     if !text[..at].last().is_some_and(|b| b.is_ascii_alphanumeric())
         || matches!(text.get(at + 1), Some(b'<' | b' ' | b'='))
@@ -67,8 +66,7 @@ fn shown_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// What stands between the commas of a list or structure, given without its brackets. `None` if a bracket or string has no
-/// end.
+/// Splits a list or structure, without its brackets, at its commas. `None` if a bracket or string is not closed.
 pub(super) fn parts(text: &[u8]) -> Option<Vec<&[u8]>> {
     let (mut all, mut at, mut from, mut depth) = (Vec::new(), 0, 0, 0_u32);
     while let Some(b) = text.get(at) {
@@ -99,7 +97,7 @@ pub(super) fn parts(text: &[u8]) -> Option<Vec<&[u8]>> {
     (depth == 0).then_some(all)
 }
 
-/// A field of a structure that was cut into its parts.
+/// A field of a split structure.
 pub(super) fn field<'a>(parts: &[&'a [u8]], name: &[u8]) -> Option<&'a [u8]> {
     parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix(b"="))
 }
@@ -109,7 +107,7 @@ pub(super) fn name(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(b'(', text).unwrap_or(text.len())]
 }
 
-/// Cuts a call, from its name on, into its parts. `None` if it has no end.
+/// Splits a call, from its name on. `None` if it is incomplete.
 pub(super) fn call(text: &[u8]) -> Option<Call<'_>> {
     let name = name(text);
     let mut at = name.len() + 1;
@@ -173,7 +171,7 @@ fn result(rest: &[u8]) -> Option<(Returned<'_>, Option<u64>)> {
         let end = error.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).unwrap_or(error.len());
         Returned::Failed(&error[..end])
     } else if let Some(hex) = value.strip_prefix(b"0x") {
-        // Addresses; nobody looks at their value.
+        // An address; its value is not used.
         Returned::Value(i64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).unwrap_or(i64::MAX), behind)
     } else if let Some(below) = value.strip_prefix(b"-") {
         number(below)?;
@@ -185,32 +183,32 @@ fn result(rest: &[u8]) -> Option<(Returned<'_>, Option<u64>)> {
 }
 
 impl<'a> Call<'a> {
-    /// An argument as it stands; empty if there is none.
+    /// An argument's text; empty if missing.
     pub(super) fn text(&self, n: usize) -> &'a [u8] {
         self.list.get(n).copied().unwrap_or_default()
     }
 
-    /// An argument that is a number.
+    /// An argument as a number.
     pub(super) fn number(&self, n: usize) -> Option<u64> {
         number(self.text(n))
     }
 
-    /// An argument that is a descriptor.
+    /// An argument as a descriptor.
     pub(super) fn descriptor(&self, n: usize) -> Option<Descriptor<'a>> {
         descriptor(self.text(n))
     }
 
-    /// An argument that is a string, as it was in memory.
+    /// An argument as a string, as it was in memory.
     pub(super) fn string(&self, n: usize) -> Option<Cow<'a, [u8]>> {
         string(self.text(n))
     }
 
-    /// True if one of the flags of an argument is this.
+    /// True if an argument has this flag.
     pub(super) fn has(&self, n: usize, flag: &[u8]) -> bool {
         self.text(n).split(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).any(|f| f == flag)
     }
 
-    /// Where a pointer to a number pointed, before the call: `[8192]`, `[0] => [4096]`; `None` for `NULL`.
+    /// The number behind a pointer before the call: `[8192]`, `[0] => [4096]`; `None` for `NULL`.
     pub(super) fn pointed(&self, n: usize) -> Option<u64> {
         let inner = self.text(n).strip_prefix(b"[")?;
         number(&inner[..memchr::memchr(b']', inner)?])
@@ -238,7 +236,7 @@ pub(super) fn descriptor(text: &[u8]) -> Option<Descriptor<'_>> {
     Some(Descriptor { number, shown })
 }
 
-/// A string as it was in memory; what strace left out (`"abc"...`) is left out here.
+/// A string as it was in memory; text that strace left out (`"abc"...`) is missing.
 pub(super) fn string(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     if text.first() != Some(&b'"') {
         return None;
@@ -247,7 +245,7 @@ pub(super) fn string(text: &[u8]) -> Option<Cow<'_, [u8]>> {
     Some(unescaped(&text[1..end - 1]))
 }
 
-/// Without C's escapes: letters, one to three octal digits, `x` and two digits.
+/// Undoes C escapes: letters, one to three octal digits, `x` and two digits.
 pub(super) fn unescaped(text: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', text).is_none() {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! What does a call do to files, and to who has which of them open?
+//! What does a call do to files, and to the processes' descriptors?
 
 mod asynchronous;
 mod by_name;
@@ -9,37 +9,37 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::arguments::{Call as Made, Descriptor, Returned};
 use super::processes::{Processes, Slot, What};
-use crate::Others;
+use crate::OtherCounts;
 use crate::call::{Call, Handle, How, Op};
 use crate::names::count;
 use crate::read::paths::{is_special, normal};
 
-/// Why a call cannot be read: its name is one that is followed, and what it was given makes no sense.
+/// A tracked call whose arguments make no sense.
 #[derive(Debug)]
 pub(super) struct Senseless;
 
-/// Who called, and when.
+/// The caller, and the time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who {
     pub(super) pid: u32,
     pub(super) time: u64,
 }
 
-/// What a descriptor is to who reads and writes.
+/// Meaning of a descriptor for reads and writes.
 enum Fd {
     File(Handle),
     Other,
     Unknown,
 }
 
-/// What the calls so far led to.
+/// The effects of the calls so far.
 pub(super) struct Effects {
     pub(super) processes: Processes,
-    /// Calls that were not taken yet.
+    /// Calls not returned yet.
     pub(super) out: VecDeque<Call>,
-    pub(super) others: Others,
+    pub(super) others: OtherCounts,
     handles: u64,
-    /// Pipes, sockets and devices that have a path.
+    /// Paths of pipes, sockets and devices.
     special: BTreeSet<Vec<u8>>,
 }
 
@@ -51,7 +51,7 @@ impl Effects {
         Effects {
             processes: Processes::new(directory),
             out: VecDeque::new(),
-            others: Others::new(),
+            others: OtherCounts::new(),
             handles: 0,
             special: BTreeSet::new(),
         }
@@ -81,7 +81,7 @@ impl Effects {
         self.out.push_back(Call { time: who.time, thread: who.pid, op, took: call.took, failed });
     }
 
-    /// Files that no process has open any more are closed.
+    /// Closes files that no process has open any more.
     pub(super) fn closed(&mut self, who: Who, gone: impl IntoIterator<Item = Handle>) {
         for handle in gone {
             let op = Op::Close { handle };
@@ -89,7 +89,7 @@ impl Effects {
         }
     }
 
-    /// A task's end.
+    /// Handles the end of a task.
     pub(super) fn exit(&mut self, who: Who) {
         let gone = self.processes.exit(who.pid);
         self.closed(who, gone);
@@ -100,7 +100,7 @@ impl Effects {
         self.closed(who, gone);
     }
 
-    /// Where a path leads; `None` if that is not told.
+    /// Resolves a path; `None` if that is unknown.
     fn path(&mut self, who: Who, directory: Option<Descriptor<'_>>, path: &[u8]) -> Option<Vec<u8>> {
         if path.starts_with(b"/") {
             return Some(normal(b"/", path));
@@ -117,8 +117,8 @@ impl Effects {
         is_special(path) || self.special.contains(path)
     }
 
-    /// The path in arguments `n` and, if it may be relative to a directory, `of`. `Ok(None)`: it is not one of a
-    /// file, or nobody knows; that was counted.
+    /// The path in arguments `n` and, if it may be relative to a directory, `of`. `Ok(None)`: it is not a file's, or
+    /// unknown; that was counted.
     fn file_path(
         &mut self,
         who: Who,
@@ -145,7 +145,7 @@ impl Effects {
         Ok(None)
     }
 
-    /// What a descriptor is. One that `-y` shows to be a file is opened where it is seen first.
+    /// The meaning of a descriptor. A file shown by `-y` is opened at its first appearance.
     fn fd(&mut self, who: Who, fd: Descriptor<'_>, how: How) -> Fd {
         let Some(number) = fd.number else { return Fd::Unknown };
         match self.processes.slot(who.pid, number).map(|s| s.what.clone()) {
@@ -173,10 +173,10 @@ impl Effects {
         }
     }
 
-    /// The file in an argument; `Ok(None)` if it is none, which was counted.
+    /// The file in an argument; `Ok(None)` if there is none, which was counted.
     fn file(&mut self, who: Who, call: &Made<'_>, n: usize, how: How) -> Result<Option<Handle>, Senseless> {
         let Some(fd) = call.descriptor(n) else {
-            // `fsync(-1)`, for instance.
+            // For example `fsync(-1)`.
             return if matches!(call.result, Returned::Failed(_)) {
                 self.count(UNKNOWN);
                 Ok(None)
@@ -192,13 +192,13 @@ impl Effects {
         Ok(None)
     }
 
-    /// What `close` begins with: the descriptor is free for others before the call returns.
+    /// The start of a `close`: the descriptor can be reused before the call returns.
     pub(super) fn closing(&mut self, who: Who, fd: Descriptor<'_>) -> Option<What> {
         fd.number.and_then(|fd| self.processes.take(who.pid, fd))
     }
 }
 
-/// True if one of these flags is `flag`.
+/// True if the flags include `flag`.
 fn has(flags: &[u8], flag: &[u8]) -> bool {
     flags.split(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).any(|f| f == flag)
 }

@@ -1,46 +1,46 @@
 //! What is in one line of strace's output?
 //!
-//! `[PID] TIME NAME(ARGUMENTS) = RESULT <TOOK>`, where PID stands bare or as `[pid N]` or not at all, and TIME
-//! is seconds (`-ttt`) or the time of day (`-t`, `-tt`), maybe with what passed since the line before behind it, or that alone (`-r`).
-//! That has six places before its point, and where fewer are needed, which is up to a day, spaces show that it is no `-ttt`. A call that another thread's line interrupts has two
-//! lines, `<unfinished ...>` and `<... NAME resumed>`.
+//! `[PID] TIME NAME(ARGUMENTS) = RESULT <TOOK>`. PID is bare, or `[pid N]`, or missing. TIME is seconds (`-ttt`) or the
+//! time of day (`-t`, `-tt`), optionally followed by the time since the previous line, or only the latter (`-r`). With
+//! `-r` the part before the point has six places, so below a day there are leading spaces, which distinguish it from
+//! `-ttt`. A call interrupted by another thread's line has two lines, `<unfinished ...>` and `<... NAME resumed>`.
 
 use crate::read::decimal::{nanoseconds, number, wrong};
 
 /// A line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {
-    /// The thread, if the line tells.
+    /// The thread, if the line has it.
     pub(super) pid: Option<u32>,
     /// Nanoseconds since 1970, or since midnight.
     pub(super) time: u64,
     /// True if `time` is since midnight.
     pub(super) of_day: bool,
-    /// True if `time` is since the line before: it is written as `-r` writes it.
+    /// True if `time` is since the previous line, in the format of `-r`.
     pub(super) relative: bool,
     pub(super) what: What<'a>,
 }
 
-/// What happened.
+/// Type of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum What<'a> {
-    /// A whole call: from its name to its result.
+    /// A complete call: from its name to its result.
     Call(&'a [u8]),
     /// The beginning of a call.
     Unfinished(&'a [u8]),
-    /// The name of one that is continued, and the rest of it.
+    /// The name of a resumed call, and the rest of it.
     Resumed(&'a [u8], &'a [u8]),
     /// A signal.
     Signal,
-    /// The thread is no more.
+    /// The thread has ended.
     Exit,
-    /// The thread goes on as what this one was: it called `execve`.
+    /// The thread continues as this one, which called `execve`.
     Superseded(u32),
 }
 
 const UNFINISHED: &[u8] = b"<unfinished ...>";
 
-/// A word and what comes behind the spaces after it.
+/// A word, and the text after the spaces that follow it.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', text) {
         Some(at) => (&text[..at], text[at..].trim_ascii_start()),
@@ -59,17 +59,17 @@ fn time(text: &[u8]) -> Option<(u64, bool)> {
         let passed = nanoseconds(seconds)?;
         return (whole < 24 * 60 && passed < 61_000_000_000).then(|| (whole * 60_000_000_000 + passed, true));
     }
-    // Something that is no bare number: those are processes.
+    // Bare numbers are processes.
     memchr::memchr(b'.', text)?;
     Some((nanoseconds(text)?, false))
 }
 
-/// What a line says, or why it says nothing.
+/// Parses a line; an error describes what is wrong.
 pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
     let mut rest = text.trim_ascii_start();
     let mut pid = None;
     let as_pid = |text: &[u8]| number(text).and_then(|n| u32::try_from(n).ok());
-    // Where the time begins if it is not moved to the right.
+    // Column of a time that is not right-aligned.
     let mut left = 0;
     if let Some(inner) = rest.strip_prefix(b"[pid") {
         let end = memchr::memchr(b']', inner).ok_or_else(|| wrong("the process", rest))?;
@@ -91,7 +91,7 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
             "it has no time (-ttt)".into()
         }
     })?;
-    // `(+     0.000123)`: besides.
+    // `(+     0.000123)`: an additional relative time.
     if let Some(since) = rest.strip_prefix(b"(+ ") {
         let end = memchr::memchr(b')', since).ok_or_else(|| wrong("the time", rest))?;
         rest = since[end + 1..].trim_ascii_start();

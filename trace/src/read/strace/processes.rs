@@ -1,7 +1,7 @@
-//! Who has which file open, and where does a relative path begin?
+//! Which process has which files open, and where does a relative path begin?
 //!
-//! Threads share descriptors and directory, a fork copies them, `execve` closes some, and a file is closed when
-//! nobody has it any more.
+//! Threads share descriptors and directory, a fork copies them, `execve` closes some, and a file is closed with its
+//! last descriptor.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::call::Handle;
 
-/// What a descriptor stands for.
+/// Meaning of a descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum What {
-    /// A file or directory that was opened.
+    /// An open file or directory.
     Open(Handle),
-    /// None: a socket, a pipe, a device; or one by its path alone (`O_PATH`).
+    /// Another object: a socket, a pipe, a device; or a path opened with `O_PATH`.
     Other(Option<Vec<u8>>),
 }
 
@@ -22,18 +22,18 @@ pub(super) enum What {
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     pub(super) what: What,
-    /// `execve` closes it.
+    /// True if `execve` closes it.
     pub(super) until_exec: bool,
 }
 
-/// An open file, which several processes may share.
+/// An open file, possibly shared by several processes.
 #[derive(Debug)]
 pub(super) struct File {
     slots: u32,
     pub(super) path: Vec<u8>,
-    /// Its directory is being listed.
+    /// True while its directory is being listed.
     pub(super) listing: bool,
-    /// It was seen to be a device, a pipe or a socket.
+    /// True if it turned out to be a device, a pipe or a socket.
     pub(super) is_other: bool,
 }
 
@@ -62,13 +62,13 @@ pub(super) struct Processes {
     tables: FxHashMap<u64, Table>,
     directories: FxHashMap<u64, Directory>,
     files: FxHashMap<Handle, File>,
-    /// The first task's, which tasks that nobody made have too.
+    /// The first task, shared by tasks without a known parent.
     first: Task,
     numbers: u64,
 }
 
 impl Processes {
-    /// None yet; the first begins in `directory`.
+    /// No processes; the first one begins in `directory`.
     pub(super) fn new(directory: Vec<u8>) -> Self {
         let first = Task { table: 0, directory: 0 };
         Processes {
@@ -90,13 +90,13 @@ impl Processes {
         self.tasks.contains_key(&pid)
     }
 
-    /// All of them, if it is one.
+    /// The only task, if there is exactly one.
     pub(super) fn only(&self) -> Option<u32> {
         let mut all = self.tasks.keys();
         all.next().copied().filter(|_| all.next().is_none())
     }
 
-    /// A task that was there before the recording began: what there is of such is taken for one process.
+    /// Adds a task from before the recording; all of these count as one process.
     pub(super) fn found(&mut self, pid: u32) {
         let task = self.first;
         self.tables.entry(task.table).or_default().tasks += 1;
@@ -106,7 +106,7 @@ impl Processes {
         }
     }
 
-    /// A task is known by another number from now on.
+    /// Changes the number of a task.
     pub(super) fn rename(&mut self, from: u32, to: u32) -> Vec<Handle> {
         let Some(task) = self.tasks.remove(&from) else { return Vec::new() };
         match self.tasks.insert(to, task) {
@@ -115,7 +115,7 @@ impl Processes {
         }
     }
 
-    /// A task makes another, which shares its descriptors or gets a copy, and its directory likewise.
+    /// Creates a task that shares its parent's descriptors and directory, or gets copies of them.
     pub(super) fn fork(&mut self, parent: u32, child: u32, share_files: bool, share_directory: bool) {
         if self.tasks.contains_key(&child) || child == parent {
             return;
@@ -159,7 +159,7 @@ impl Processes {
         number
     }
 
-    /// A task does not share any more what it shared (`unshare`, `execve`).
+    /// Stops sharing (`unshare`, `execve`).
     pub(super) fn unshare(&mut self, pid: u32, files: bool, directory: bool) {
         let Some(mut task) = self.tasks.get(&pid).copied() else { return };
         if files && self.tables.get(&task.table).is_some_and(|t| t.tasks > 1) {
@@ -183,7 +183,7 @@ impl Processes {
         self.tasks.insert(pid, task);
     }
 
-    /// A task begins another program; returns the files that no process has open any more.
+    /// A task starts another program; returns the files that no process has open any more.
     pub(super) fn exec(&mut self, pid: u32) -> Vec<Handle> {
         self.unshare(pid, true, false);
         let Some(table) = self.tasks.get(&pid).and_then(|t| self.tables.get_mut(&t.table)) else { return Vec::new() };
@@ -192,7 +192,7 @@ impl Processes {
         closed.into_iter().filter_map(|what| self.let_go(&what)).collect()
     }
 
-    /// A task is no more; returns the files that no process has open any more.
+    /// A task ends; returns the files that no process has open any more.
     pub(super) fn exit(&mut self, pid: u32) -> Vec<Handle> {
         self.tasks.remove(&pid).map(|task| self.leave(task)).unwrap_or_default()
     }
@@ -216,7 +216,7 @@ impl Processes {
         slots.into_values().filter_map(|slot| self.let_go(&slot.what)).collect()
     }
 
-    /// One descriptor fewer for a file; returns it if that was the last.
+    /// Removes one descriptor of a file; returns the file if that was the last one.
     pub(super) fn let_go(&mut self, what: &What) -> Option<Handle> {
         let What::Open(handle) = what else { return None };
         let file = self.files.get_mut(handle)?;
@@ -227,7 +227,7 @@ impl Processes {
         self.files.remove(handle).filter(|file| !file.is_other).map(|_| *handle)
     }
 
-    /// A file was opened; no descriptor stands for it yet.
+    /// Adds an open file, without a descriptor yet.
     pub(super) fn opened(&mut self, handle: Handle, path: Vec<u8>) {
         self.files.insert(handle, File { slots: 0, path, listing: false, is_other: false });
     }
@@ -245,7 +245,7 @@ impl Processes {
         self.table(pid)?.slots.get_mut(&fd)
     }
 
-    /// All descriptors of a task in a range, the last included.
+    /// All descriptors of a task in an inclusive range.
     pub(super) fn range(&mut self, pid: u32, first: i32, last: i32) -> Vec<i32> {
         if first > last {
             return Vec::new();
@@ -253,7 +253,7 @@ impl Processes {
         self.table(pid).map(|t| t.slots.range(first..=last).map(|(fd, _)| *fd).collect()).unwrap_or_default()
     }
 
-    /// A descriptor stands for something else from now on; returns the file that no process has open any more.
+    /// Assigns a descriptor; returns the file that no process has open any more.
     pub(super) fn set(&mut self, pid: u32, fd: i32, slot: Slot) -> Option<Handle> {
         if let What::Open(handle) = slot.what
             && let Some(file) = self.files.get_mut(&handle)
@@ -264,12 +264,12 @@ impl Processes {
         self.let_go(&before.what)
     }
 
-    /// A descriptor stands for nothing any more; the file is still to be [let go](Self::let_go).
+    /// Removes a descriptor; the file must still be [let go](Self::let_go).
     pub(super) fn take(&mut self, pid: u32, fd: i32) -> Option<What> {
         self.table(pid)?.slots.remove(&fd).map(|slot| slot.what)
     }
 
-    /// Where a descriptor's relative paths begin, if it is one of a directory.
+    /// The directory for a descriptor's relative paths, if it is a directory.
     pub(super) fn path(&mut self, pid: u32, fd: i32) -> Option<Vec<u8>> {
         match self.slot(pid, fd)?.what.clone() {
             What::Open(handle) => self.files.get(&handle).map(|f| f.path.clone()),
@@ -277,7 +277,7 @@ impl Processes {
         }
     }
 
-    /// A task's directory.
+    /// A task's current directory.
     pub(super) fn directory(&self, pid: u32) -> &[u8] {
         self.tasks.get(&pid).and_then(|t| self.directories.get(&t.directory)).map_or(b"/", |d| &d.path)
     }
@@ -288,7 +288,7 @@ impl Processes {
         }
     }
 
-    /// What was below `from` is below `to` now.
+    /// Renames everything below `from`.
     pub(super) fn moved(&mut self, from: &[u8], to: &[u8]) {
         let moved = |path: &mut Vec<u8>| {
             if let Some(rest) = path.strip_prefix(from)
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_has_what_is_not_closed_on_its_way() {
+    fn exec_keeps_descriptors_without_cloexec() {
         let mut all = with_open();
         all.fork(1, 2, true, true);
         assert_eq!(all.exec(2), [], "the other thread has it still");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_directory_moves_with_it() {
+    fn the_contents_of_a_directory_move_with_it() {
         let mut all = with_open();
         all.opened(Handle(5), b"/home/x".to_vec());
         all.moved(b"/home", b"/root");

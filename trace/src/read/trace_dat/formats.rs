@@ -1,4 +1,4 @@
-//! Where in an event's bytes is what? By the format files of the kernel that was recorded.
+//! Where in an event's bytes is each field? By the format files of the recorded kernel.
 
 use rustc_hash::FxHashMap;
 use tracepoint_decode::{PerfEventFormat, PerfFieldFormat};
@@ -8,15 +8,15 @@ use crate::block::{Action, Event};
 use crate::letters;
 use crate::names::{count, count_many};
 use crate::read::decimal::wrong;
-use crate::read::tracepoint::{Heard, Layer, Point, Told, Ufs, blank, device, first_sector, point, ufs_action};
-use crate::{Names, Others, Process};
+use crate::read::tracepoint::{Heard, InodeEvent, Layer, Point, Ufs, blank, device, first_sector, point, ufs_action};
+use crate::{Names, OtherCounts, Process};
 
 /// A field.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     offset: usize,
     size: usize,
-    /// The bytes are elsewhere: the field says where.
+    /// True if the field holds the position of the data.
     elsewhere: bool,
 }
 
@@ -29,7 +29,7 @@ struct Places {
     letters: Option<Place>,
     process: Option<Place>,
     error: Option<Place>,
-    /// From where, of a remap.
+    /// Origin of a remap.
     old_dev: Option<Place>,
     old_sector: Option<Place>,
     lba: Option<Place>,
@@ -40,33 +40,33 @@ struct Places {
     name: Option<Place>,
     ino: Option<Place>,
     state: Option<Place>,
-    /// In the state, that pages are dirty.
+    /// The bit for dirty pages in the state.
     dirty_pages: u64,
 }
 
 enum What {
     Point(Point, Box<Places>, String),
-    /// The name of something else.
+    /// The name of another event.
     Other(String),
 }
 
-/// Every event's format, by its number.
+/// All event formats, by number.
 #[derive(Default)]
 pub(crate) struct Formats {
     events: Vec<Option<What>>,
     counts: Vec<u64>,
-    /// Numbers with a count since the last [`tell`](Self::tell).
+    /// Numbers counted since the last [`tell`](Self::tell).
     counted: Vec<u16>,
-    /// Where every event has the number of its thread.
+    /// Offset of the thread number in every event.
     pid: usize,
     /// A `long` has 8 bytes.
     pub(crate) long_is_64_bits: bool,
     pub(super) big: bool,
-    /// Names of processes by number, as the kernel remembered them.
+    /// Names of processes by number, from the kernel's cache.
     pub(super) processes: FxHashMap<u32, String>,
 }
 
-/// Text as the kernel writes it, and as the parser of formats must have it.
+/// The kernel's text, which the parser of formats requires to be ASCII.
 pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii())
 }
@@ -92,13 +92,13 @@ impl Place {
         }
     }
 
-    /// A number with a sign, without it.
+    /// Absolute value of a signed number.
     fn magnitude(self, data: &[u8], big: bool) -> Option<u64> {
         let n = self.number(data, big)?;
         Some(if self.size == 4 { u64::from((n as u32 as i32).unsigned_abs()) } else { (n as i64).unsigned_abs() })
     }
 
-    /// Text, up to its zero.
+    /// Text up to its terminating zero.
     #[inline(always)]
     fn text(self, data: &[u8], big: bool) -> Option<&[u8]> {
         let bytes = if self.elsewhere {
@@ -108,7 +108,7 @@ impl Place {
         } else {
             data.get(self.offset..self.offset + self.size)?
         };
-        // These are a few bytes.
+        // Only a few bytes.
         Some(&bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())])
     }
 }
@@ -118,7 +118,7 @@ impl Formats {
         Formats { long_is_64_bits, big, ..Formats::default() }
     }
 
-    /// Learns a format file; says what is wrong with it.
+    /// Learns a format file; an error describes what is wrong.
     pub(crate) fn add(&mut self, system: &str, text: &[u8]) -> Result<(), String> {
         let text = ascii(text).ok_or("a format file that is no text")?;
         let format =
@@ -135,7 +135,7 @@ impl Formats {
         let what = match point(format.name().as_bytes()) {
             Some(point) => match places(point, &format) {
                 Ok(places) => What::Point(point, Box::new(places), format.name().to_owned()),
-                // A kernel that says it otherwise tells nothing of files, and of its requests all the same.
+                // If a kernel uses another form, only the files are unknown, not the requests.
                 Err(_) if matches!(point, Point::Inode(_)) => What::Other(format.name().to_owned()),
                 Err(what) => return Err(what),
             },
@@ -150,7 +150,7 @@ impl Formats {
         Ok(())
     }
 
-    /// The event that lies in `data`; `None` if it is none of a block device, which is counted.
+    /// The event in `data`; `None` if it is not of a block device, which is counted.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -158,7 +158,7 @@ impl Formats {
         cpu: u32,
         data: &[u8],
         names: &mut Names,
-        others: &mut Others,
+        others: &mut OtherCounts,
     ) -> Result<Option<Heard>, String> {
         let big = self.big;
         let id = u16_at(data, 0, big).ok_or("an event without a number")?;
@@ -167,11 +167,11 @@ impl Formats {
         let heard = match self.events.get(usize::from(id)) {
             Some(Some(What::Point(point, places, _))) => match point {
                 Point::Extent(layer, action) => Some(extent(*layer, *action, places, data, big, event)?),
-                Point::Plug => Some(Heard::of(Layer::Block, event)),
+                Point::Plug => Some(Heard::new(Layer::Block, event)),
                 Point::Ufs => ufs(places, data, big, event)?,
-                Point::Inode(told) => {
+                Point::Inode(inode_event) => {
                     note(&mut self.counts, &mut self.counted, id);
-                    Some(inode(*told, places, data, big, event, names)?)
+                    Some(inode(*inode_event, places, data, big, event, names)?)
                 }
             }
             .map(|mut heard| {
@@ -195,8 +195,8 @@ impl Formats {
         Ok(heard)
     }
 
-    /// Adds what was counted.
-    pub(super) fn tell(&mut self, others: &mut Others) {
+    /// Adds the counts to the others.
+    pub(super) fn tell(&mut self, others: &mut OtherCounts) {
         for id in self.counted.drain(..) {
             let n = std::mem::take(&mut self.counts[usize::from(id)]);
             let name = match &self.events[usize::from(id)] {
@@ -208,7 +208,7 @@ impl Formats {
     }
 }
 
-/// Counts an event that is none of a block device.
+/// Counts another event.
 fn note(counts: &mut [u64], counted: &mut Vec<u16>, id: u16) {
     let counter = &mut counts[usize::from(id)];
     if *counter == 0 {
@@ -294,11 +294,11 @@ fn extent(
     if let (Some(dev), Some(sector)) = (places.old_dev, places.old_sector) {
         event.from = Some((device(number(Some(dev))?), number(Some(sector))?));
     }
-    Ok(Heard::of(layer, event))
+    Ok(Heard::new(layer, event))
 }
 
 fn inode(
-    told: Told,
+    inode_event: InodeEvent,
     places: &Places,
     data: &[u8],
     big: bool,
@@ -315,7 +315,7 @@ fn inode(
         }
     };
     let left = places.state.is_some() && number(places.state)? & places.dirty_pages != 0;
-    Ok(Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) })
+    Ok(Heard { layer: Layer::Writeback, event, notice: Some(inode_event.notice(place, ino, left)) })
 }
 
 fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Option<Heard>, String> {
@@ -333,5 +333,5 @@ fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Opti
     };
     let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
     (event.action, event.op, event.sector, event.sectors) = (action, op, sector, sectors);
-    Ok(Some(Heard::of(Layer::Controller, event)))
+    Ok(Some(Heard::new(Layer::Controller, event)))
 }

@@ -1,6 +1,6 @@
-//! What the file says before and beside the events: formats, processes, where each processor's pages are.
+//! What does the file contain besides events: formats, processes, the location of each CPU's pages?
 //!
-//! Version 6 has its parts one after the other; version 7 has sections at places that options name.
+//! Version 6 has its parts one after the other; version 7 has sections, whose locations are given by options.
 
 use tracepoint_decode::PerfFieldFormat;
 
@@ -9,18 +9,18 @@ use super::pages::{Compression, Stretch};
 use super::ring::Layout;
 use super::store::{Bytes, Store, Taker};
 use crate::names::count;
-use crate::{Others, TraceError};
+use crate::{OtherCounts, TraceError};
 
-/// What every file begins with.
+/// First bytes of every file.
 pub(super) const MARK: &[u8] = b"\x17\x08Dtracing";
-/// Pages are of so many bytes.
+/// Valid page sizes.
 const PAGES: std::ops::RangeInclusive<u32> = 64..=16 << 20;
-/// Formats, systems, processors: more are damage.
+/// Most formats, systems, CPUs: more are damage.
 const MOST: u32 = 1 << 16;
-/// Sections of options: likewise.
+/// Most option sections: likewise.
 const SECTIONS: u32 = 256;
 
-/// Numbers of options (and of the sections they name).
+/// Numbers of options and of their sections.
 mod option {
     pub(super) const DONE: u16 = 0;
     pub(super) const BUFFER: u16 = 3;
@@ -32,15 +32,15 @@ mod option {
     pub(super) const TEXT: u16 = 22;
 }
 
-/// What a file says.
+/// The contents of the header.
 pub(super) struct Header {
     pub(super) formats: Formats,
     pub(super) stretches: Vec<Stretch>,
     pub(super) layout: Layout,
 }
 
-/// Reads it.
-pub(super) fn read(store: &mut Store, others: &mut Others) -> Result<Header, TraceError> {
+/// Reads the header.
+pub(super) fn read(store: &mut Store, others: &mut OtherCounts) -> Result<Header, TraceError> {
     let mut taker = Taker::new(Bytes::File(store), MARK.len() as u64);
     let version = taker.string()?;
     let big = taker.bytes(1)?[0];
@@ -69,11 +69,11 @@ pub(super) fn read(store: &mut Store, others: &mut Others) -> Result<Header, Tra
     Ok(header)
 }
 
-fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others) -> Result<(), TraceError> {
+fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut OtherCounts) -> Result<(), TraceError> {
     pages(&mut taker, header)?;
     own_events(&mut taker, &mut header.formats)?;
     events(&mut taker, &mut header.formats)?;
-    // Addresses of functions, and of formats of messages.
+    // Skip addresses of functions, and message formats.
     for _ in 0..2 {
         let length = taker.u32()?;
         taker.skip(u64::from(length))?;
@@ -85,15 +85,15 @@ fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others
     let store = taker.into_store();
     for place in places {
         let mut taker = Taker::new(Bytes::File(store), place);
-        // They have none of their own.
+        // Nested instances do not exist.
         instances.push(stretches(&mut taker, processors, page, &mut Vec::new())?);
     }
     choose(instances, header, others);
     Ok(())
 }
 
-/// Of instances, the first that recorded anything is read: others may tell of the same requests.
-fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut Others) {
+/// Selects the first instance with data: others may contain the same requests.
+fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut OtherCounts) {
     let mut recorded = instances.into_iter().filter(|stretches| stretches.iter().any(|s| s.length > 0));
     header.stretches = recorded.next().unwrap_or_default();
     for _ in recorded {
@@ -101,7 +101,7 @@ fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut Others
     }
 }
 
-/// Where the pages of one instance are in a file of version 6, and where further instances are.
+/// Location of an instance's pages in a version 6 file, and of further instances.
 fn stretches(
     taker: &mut Taker<'_>,
     processors: u32,
@@ -141,7 +141,7 @@ fn stretches(
     Ok(out)
 }
 
-fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Result<(), TraceError> {
+fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut OtherCounts) -> Result<(), TraceError> {
     let (name, _version) = (taker.string()?, taker.string()?);
     let compression = match name.as_str() {
         "none" => None,
@@ -186,7 +186,7 @@ fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Resu
             break;
         }
     }
-    // Formats are read by what the page's header says of a `long`.
+    // The page header must come first, because formats depend on its size of a `long`.
     sections.sort_by_key(|section| section.0);
     for (id, at) in sections {
         let mut taker = section(store, at, id, compression)?;
@@ -205,7 +205,7 @@ fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Resu
     Ok(())
 }
 
-/// A section's contents.
+/// Reads a section.
 fn section(
     store: &mut Store,
     at: u64,
@@ -234,7 +234,7 @@ fn section(
     Ok(Taker::new(Bytes::Part(head.into_store(), bytes, at), 0))
 }
 
-/// Where the pages of one instance are.
+/// Location of an instance's pages.
 fn buffer(mut taker: Taker<'_>, compression: Option<Compression>) -> Result<Vec<Stretch>, TraceError> {
     let at = taker.u64()?;
     let _name = taker.string()?;
@@ -249,7 +249,7 @@ fn buffer(mut taker: Taker<'_>, compression: Option<Compression>) -> Result<Vec<
         let (processor, at, length) = (taker.u32()?, taker.u64()?, taker.u64()?);
         stretches.push(Stretch { processor, at, length, page: page as usize, compression });
     }
-    // Whether its pages are compressed is said in its section.
+    // The section's own header tells whether its pages are compressed.
     let mut head = Taker::new(Bytes::File(taker.into_store()), at);
     let (id, flags) = (head.u16()?, head.u16()?);
     if id != option::BUFFER {
@@ -259,7 +259,7 @@ fn buffer(mut taker: Taker<'_>, compression: Option<Compression>) -> Result<Vec<
     Ok(stretches.into_iter().map(|s| Stretch { compression, ..s }).collect())
 }
 
-/// How pages begin, by the text of `header_page`; nothing if in no known way.
+/// The page layout from the text of `header_page`; `None` if unknown.
 pub(crate) fn layout(text: &str, long_is_64_bits: bool) -> Option<Layout> {
     let fields: Vec<PerfFieldFormat> =
         text.lines().filter_map(|line| PerfFieldFormat::parse(long_is_64_bits, line)).collect();
@@ -271,7 +271,7 @@ pub(crate) fn layout(text: &str, long_is_64_bits: bool) -> Option<Layout> {
     known.then(|| Layout { header: usize::from(data.offset()), long: usize::from(commit.size()) })
 }
 
-/// `header_page` and `header_event`.
+/// Reads `header_page` and `header_event`.
 fn pages(taker: &mut Taker<'_>, header: &mut Header) -> Result<(), TraceError> {
     taker.literal("header_page")?;
     let length = taker.u64()?;
@@ -279,7 +279,7 @@ fn pages(taker: &mut Taker<'_>, header: &mut Header) -> Result<(), TraceError> {
     let text = ascii(&text).ok_or_else(|| taker.damaged("a page's format that is no text"))?;
     header.layout = layout(text, header.formats.long_is_64_bits)
         .ok_or_else(|| taker.damaged("pages that begin in no known way"))?;
-    // The kernel's `long` may be longer than that of the program that recorded.
+    // The kernel's `long` may be longer than the recording program's.
     header.formats.long_is_64_bits = header.layout.long == 8;
     taker.literal("header_event")?;
     let length = taker.u64()?;
@@ -337,7 +337,7 @@ fn processes(taker: &mut Taker<'_>, formats: &mut Formats) -> Result<(), TraceEr
     Ok(())
 }
 
-/// The clock that the file `trace_clock` has in brackets.
+/// The clock in brackets in the file `trace_clock`.
 fn chosen(clocks: &[u8]) -> String {
     let text = String::from_utf8_lossy(clocks);
     let inner = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(name, _)| name.to_owned());

@@ -1,4 +1,4 @@
-//! The pages of one processor, as they lie in the file or out of compressed chunks.
+//! How are the pages of one CPU read, directly or from compressed chunks?
 
 use std::io::Read;
 
@@ -6,10 +6,10 @@ use super::store::{Store, u32_at};
 use crate::TraceError;
 use crate::input::LONGEST;
 
-/// Bytes read at a time, at least a page.
+/// Bytes per read, at least a page.
 const STEP: u64 = 256 << 10;
 
-/// How parts of a file are compressed.
+/// Compression of parts of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compression {
     Zstd,
@@ -17,7 +17,7 @@ pub(super) enum Compression {
 }
 
 impl Compression {
-    /// By the name in the file; `None` for one that is not known.
+    /// By its name in the file; `None` if unknown.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "zstd" => Some(Compression::Zstd),
@@ -26,7 +26,7 @@ impl Compression {
         }
     }
 
-    /// What `bytes` were, which the file says were `length` bytes.
+    /// Decompresses `bytes` to `length` bytes, as given in the file.
     pub(super) fn undo(self, bytes: &[u8], length: u32, out: &mut Vec<u8>) -> Result<(), String> {
         out.clear();
         let length = length as usize;
@@ -48,7 +48,7 @@ impl Compression {
     }
 }
 
-/// Where a processor's pages are.
+/// Location of a CPU's pages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
     pub(super) processor: u32,
@@ -58,18 +58,18 @@ pub(super) struct Stretch {
     pub(super) compression: Option<Compression>,
 }
 
-/// Pages, one after the other.
+/// Reads pages one after the other.
 pub(super) struct Pages {
     stretch: Stretch,
-    /// The next byte to read in the file, and where it ends.
+    /// Next offset to read in the file, and the end.
     next: u64,
     end: u64,
-    /// Chunks that are left.
+    /// Chunks left.
     chunks: u32,
     held: Vec<u8>,
-    /// The first byte of the next page in `held`.
+    /// Start of the current page in `held`.
     from: usize,
-    /// Where `held` is in the file.
+    /// Offset of `held` in the file.
     place: u64,
     raw: Vec<u8>,
 }
@@ -94,13 +94,13 @@ impl Pages {
             let count = store.bytes(stretch.at, 4)?;
             pages.chunks = u32_at(&count, 0, store.big).unwrap_or_default();
             pages.next += 4;
-            // The length is that of the chunks, without their number.
+            // The length counts the chunks without their number.
             pages.end = pages.end.saturating_add(4);
         }
         Ok(pages)
     }
 
-    /// Makes the next page the current one; false if there is none.
+    /// Advances to the next page; false at the end.
     pub(super) fn advance(&mut self, store: &mut Store) -> Result<bool, TraceError> {
         self.from += self.stretch.page;
         while self.from >= self.held.len() {
@@ -115,7 +115,7 @@ impl Pages {
                     let page = self.stretch.page as u64;
                     let there = store.after(self.next);
                     let step = STEP.max(page).next_multiple_of(page).min(self.end - self.next);
-                    // Of a file that ends too early, the pages that are whole.
+                    // If the file ends early, use its complete pages.
                     let step = if step > there { there / page * page } else { step };
                     if step == 0 {
                         return Err(store.cut_short(self.next));
@@ -156,7 +156,7 @@ impl Pages {
         &self.held[self.from..self.from + self.stretch.page]
     }
 
-    /// Where it is in the file; of a compressed one, the chunk.
+    /// Its offset in the file; if compressed, that of its chunk.
     pub(super) fn place(&self) -> u64 {
         if self.stretch.compression.is_some() { self.place } else { self.place + self.from as u64 }
     }

@@ -1,61 +1,61 @@
-//! The events in the kernel's ring-buffer pages of one processor.
+//! How are the events in the kernel's ring-buffer pages of one CPU read?
 //!
-//! A page begins with its time and how many bytes of it are used, with two bits about events that were lost
-//! before it. Every event begins with 5 bits of kind or length and 27 bits of nanoseconds since the one before.
+//! A page begins with its time and the number of bytes used, with two bits about events lost before it. Every event
+//! begins with 5 bits of type or length and 27 bits of nanoseconds since the previous one.
 
 use super::pages::Pages;
 use super::store::{Store, u32_at, u64_at};
 use crate::names::{count, count_many};
-use crate::{Others, TraceError};
+use crate::{OtherCounts, TraceError};
 
-/// Nothing more on this page, or an event that was taken back.
+/// End of the page, or a discarded event.
 const PADDING: u32 = 29;
-/// More time than 27 bits hold.
+/// A time difference above 27 bits.
 const TIME_EXTEND: u32 = 30;
-/// A time that does not count from the event before.
+/// An absolute time.
 const TIME_STAMP: u32 = 31;
 /// Bits of a [`TIME_STAMP`].
 const ABSOLUTE: u64 = (1 << 59) - 1;
 /// Events were lost before this page.
 const LOST: u64 = 1 << 31;
-/// How many is told behind the page's events.
+/// Their number follows the page's events.
 const LOST_TOLD: u64 = 1 << 30;
-/// Bytes of the page in use.
+/// Bytes used in the page.
 const USED: u64 = (1 << 27) - 1;
 
-/// How the kernel lays out its pages (`events/header_page`).
+/// The kernel's page layout (`events/header_page`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Bytes of the page's first numbers, and of a `long`.
+    /// Size of the page header, and of a `long`.
     pub(crate) header: usize,
     pub(crate) long: usize,
 }
 
-/// Where a reader is in a page.
+/// Position of a reader in a page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct InPage {
-    /// What is used of the page; nothing before the first.
+    /// Next event and end of the data; 0 before the first page.
     at: usize,
     end: usize,
     page_time: u64,
     pub(crate) time: u64,
-    /// The current event, in the page.
+    /// The current event's range in the page.
     from: usize,
     to: usize,
 }
 
-/// Events that were lost before a page.
+/// Events lost before a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
     None,
-    /// So many.
+    /// Their number.
     Some(u64),
-    /// How many is not known.
+    /// An unknown number.
     Unknown,
 }
 
 impl InPage {
-    /// Begins a page; an error says what is wrong with it.
+    /// Begins a page; an error describes what is wrong.
     pub(crate) fn begin(&mut self, page: &[u8], layout: Layout, big: bool) -> Result<Lost, String> {
         let long = |at: usize| match layout.long {
             8 => u64_at(page, at, big),
@@ -85,7 +85,7 @@ impl InPage {
         &page[self.from..self.to]
     }
 
-    /// Goes to the page's next event; false if there is none.
+    /// Advances to the page's next event; false at the end.
     #[inline]
     pub(crate) fn advance(&mut self, page: &[u8], big: bool) -> Result<bool, &'static str> {
         while self.at < self.end {
@@ -116,7 +116,7 @@ impl InPage {
                         _ => {}
                     }
                     self.time = self.time.wrapping_add(delta);
-                    // The length counts the word that has it.
+                    // The length includes this word.
                     let length = word as usize;
                     let next = first.saturating_add(length.next_multiple_of(4));
                     if length < 4 || next > page.len() {
@@ -144,7 +144,7 @@ impl InPage {
     }
 }
 
-/// The events of one processor.
+/// The events of one CPU.
 pub(super) struct Ring {
     pages: Pages,
     layout: Layout,
@@ -166,7 +166,7 @@ impl Ring {
         self.place.time
     }
 
-    /// The page's place in the file.
+    /// Offset of the page in the file.
     pub(super) fn place(&self) -> u64 {
         self.pages.place()
     }
@@ -177,8 +177,8 @@ impl Ring {
         self.place.event(self.pages.page())
     }
 
-    /// Goes to the next page; false if there is none.
-    fn turn(&mut self, store: &mut Store, others: &mut Others) -> Result<bool, TraceError> {
+    /// Advances to the next page; false at the end.
+    fn turn(&mut self, store: &mut Store, others: &mut OtherCounts) -> Result<bool, TraceError> {
         if !self.pages.advance(store)? {
             return Ok(false);
         }
@@ -191,11 +191,11 @@ impl Ring {
         Ok(true)
     }
 
-    /// Goes to the next event; false if there is none.
+    /// Advances to the next event; false at the end.
     #[inline]
-    pub(super) fn advance(&mut self, store: &mut Store, others: &mut Others) -> Result<bool, TraceError> {
+    pub(super) fn advance(&mut self, store: &mut Store, others: &mut OtherCounts) -> Result<bool, TraceError> {
         loop {
-            // There is no page before the first.
+            // Before the first event there is no page.
             let there = self.place.end > 0 && {
                 let advanced = self.place.advance(self.pages.page(), store.big);
                 advanced.map_err(|what| store.damaged(self.pages.place(), what))?

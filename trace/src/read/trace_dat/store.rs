@@ -1,4 +1,4 @@
-//! The file's bytes, by their places and in its order of bytes.
+//! How are the file's bytes read, by offset and in its byte order?
 
 use std::io::{self, SeekFrom};
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ pub(super) struct Store {
     path: PathBuf,
     inner: Box<dyn Anywhere>,
     length: u64,
-    /// Bytes read.
+    /// Bytes read so far.
     pub(super) read: u64,
-    /// Numbers have their high bytes first.
+    /// True if numbers are big-endian.
     pub(super) big: bool,
 }
 
-/// Numbers at the beginning of bytes, in one order or the other.
+/// The number at an offset, in either byte order.
 #[inline]
 pub(super) fn u16_at(bytes: &[u8], at: usize, big: bool) -> Option<u16> {
     let b = bytes.get(at..)?.first_chunk()?;
@@ -55,18 +55,18 @@ impl Store {
         TraceError::Unsupported { path: self.path.clone(), format: FORMAT, at: At::Byte(at), what: what.into() }
     }
 
-    /// The file ends before something that begins at `at`, or within it.
+    /// An error: the file ends before or within something that begins at `at`.
     pub(super) fn cut_short(&self, at: u64) -> TraceError {
         let at = at.min(self.length);
         TraceError::CutShort { path: self.path.clone(), format: FORMAT, at: At::Byte(at) }
     }
 
-    /// Bytes from a place to the end.
+    /// Bytes from an offset to the end.
     pub(super) fn after(&self, at: u64) -> u64 {
         self.length.saturating_sub(at)
     }
 
-    /// Fills `out` with what lies at `at`.
+    /// Fills `out` with the bytes at `at`.
     pub(super) fn fill(&mut self, at: u64, out: &mut [u8]) -> Result<(), TraceError> {
         if at.checked_add(out.len() as u64).is_none_or(|end| end > self.length) {
             return Err(self.cut_short(at));
@@ -77,13 +77,13 @@ impl Store {
                 self.read += out.len() as u64;
                 Ok(())
             }
-            // It became shorter.
+            // The file has been truncated.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(self.cut_short(at)),
             Err(source) => Err(TraceError::Io { path: self.path.clone(), source }),
         }
     }
 
-    /// `length` bytes at `at`, of which there are not too many to hold.
+    /// Reads `length` bytes at `at`; the caller limits the length.
     pub(super) fn bytes(&mut self, at: u64, length: u64) -> Result<Vec<u8>, TraceError> {
         if at.checked_add(length).is_none_or(|end| end > self.length) {
             return Err(self.cut_short(at));
@@ -98,14 +98,14 @@ impl Store {
     }
 }
 
-/// Bytes that are taken one thing after the other: the file, or a part of it that was compressed.
+/// Bytes to parse in order: the file, or a decompressed part of it.
 pub(super) enum Bytes<'a> {
     File(&'a mut Store),
-    /// A part, and where it is in the file.
+    /// A part, and its offset in the file.
     Part(&'a mut Store, Vec<u8>, u64),
 }
 
-/// Takes things out of [`Bytes`].
+/// Parses values from [`Bytes`].
 pub(super) struct Taker<'a> {
     bytes: Bytes<'a>,
     pub(super) at: u64,
@@ -122,7 +122,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// The place that errors name.
+    /// The offset for errors.
     pub(super) fn place(&self) -> u64 {
         match &self.bytes {
             Bytes::File(_) => self.at,
@@ -138,14 +138,14 @@ impl<'a> Taker<'a> {
         self.store().unsupported(self.place(), what)
     }
 
-    /// The file.
+    /// Returns the file.
     pub(super) fn into_store(self) -> &'a mut Store {
         match self.bytes {
             Bytes::File(store) | Bytes::Part(store, ..) => store,
         }
     }
 
-    /// True if nothing is left of a part.
+    /// True at the end of a part.
     pub(super) fn is_empty(&self) -> bool {
         match &self.bytes {
             Bytes::File(store) => self.at >= store.length,
@@ -190,12 +190,12 @@ impl<'a> Taker<'a> {
         Ok(u64_at(&self.bytes(8)?, 0, big).unwrap_or_default())
     }
 
-    /// The number of 8 bytes at the beginning of an option.
+    /// The 8-byte number at the beginning of an option.
     pub(super) fn number_in(&self, bytes: &[u8]) -> Option<u64> {
         u64_at(bytes, 0, self.store().big)
     }
 
-    /// A string and the zero after it.
+    /// Parses a zero-terminated string.
     pub(super) fn string(&mut self) -> Result<String, TraceError> {
         let mut out = Vec::new();
         loop {
@@ -209,7 +209,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// That string and the zero after it, which must be there.
+    /// Parses this zero-terminated string, which must be present.
     pub(super) fn literal(&mut self, text: &str) -> Result<(), TraceError> {
         let found = self.bytes(text.len() as u64 + 1)?;
         if found.strip_suffix(b"\0") == Some(text.as_bytes()) {

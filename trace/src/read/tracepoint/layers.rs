@@ -1,7 +1,7 @@
-//! Of several layers that tell of the same requests, one is listened to.
+//! Which of several layers that record the same requests is used?
 //!
-//! Which is decided at the first event of a lower layer, by looking ahead for one of the block layer that gives
-//! a request to a device or says that it is done: that one is preferred. What the other layers say is counted.
+//! This is decided at the first event of a lower layer, by looking ahead for an issue or completion of the block layer,
+//! which is preferred. Events of other layers are counted.
 
 use std::collections::VecDeque;
 
@@ -11,27 +11,27 @@ use super::{Heard, Layer};
 use crate::block::{Action, DeviceId, Event, Events};
 use crate::names::count;
 use crate::writeback::Writings;
-use crate::{Format, Names, Others, TraceError};
+use crate::{Format, Names, OtherCounts, TraceError};
 
-/// Events that are looked at ahead.
+/// Most events to look ahead.
 const LOOK: usize = 1 << 16;
-/// Requests under way whose sizes are remembered.
+/// Most requests in progress whose sizes are remembered.
 const UNDER_WAY: usize = 1 << 16;
 
-/// A recording of tracepoints, all layers in its order.
+/// A recording of tracepoints with all layers.
 pub(crate) trait Source: Send {
-    /// What is read.
+    /// The format.
     fn format(&self) -> Format;
     /// The next event; `None` at a complete end.
     fn pull(&mut self) -> Result<Option<Heard>, TraceError>;
     /// Names of processes so far.
     fn names(&self) -> &Names;
-    /// To name more.
+    /// The names, mutable.
     fn names_mut(&mut self) -> &mut Names;
-    /// What was counted so far.
-    fn others(&self) -> &Others;
-    /// To count more.
-    fn others_mut(&mut self) -> &mut Others;
+    /// Counts so far.
+    fn other_counts(&self) -> &OtherCounts;
+    /// The counts, mutable.
+    fn other_counts_mut(&mut self) -> &mut OtherCounts;
     /// Bytes of the file read so far.
     fn consumed(&self) -> u64;
 }
@@ -42,12 +42,12 @@ pub(crate) struct Layered<S> {
     chosen: Option<Layer>,
     ahead: VecDeque<Heard>,
     failed: Option<TraceError>,
-    /// What threads write back.
+    /// Inodes that threads write back.
     writings: Writings,
-    /// Sectors of requests whose end is told without them (`block_io_done`).
+    /// Sectors of requests whose completion lacks them (`block_io_done`).
     sizes: FxHashMap<(DeviceId, u64), u64>,
     ended: bool,
-    /// The block layer is listened to, and nothing is left of the look ahead.
+    /// True if the block layer was chosen and no looked-ahead events are left.
     settled: bool,
 }
 
@@ -56,7 +56,7 @@ fn decides(heard: &Heard) -> bool {
     matches!(heard.event.action, Action::Issue | Action::Complete)
 }
 
-/// What an event that is not listened to is counted as.
+/// Name under which an ignored event is counted.
 fn name(heard: &Heard) -> &'static str {
     match (heard.layer, heard.event.action) {
         (Layer::Block, Action::Issue) => "block_rq_issue",
@@ -64,7 +64,7 @@ fn name(heard: &Heard) -> &'static str {
         (Layer::Accounting, Action::Issue) => "block_io_start",
         (Layer::Accounting, _) => "block_io_done",
         (Layer::Controller, _) => "ufshcd_command",
-        // Nobody decides for it.
+        // It never decides.
         (Layer::Writeback, _) => "writeback",
     }
 }
@@ -83,7 +83,7 @@ impl<S: Source> Layered<S> {
         }
     }
 
-    /// Looks ahead until it is clear which layer to listen to; the recording's next event is `first`.
+    /// Looks ahead until a layer can be chosen; `first` is the next event.
     fn choose(&mut self, first: Heard) -> Layer {
         let mut best = first.layer;
         self.ahead.push_back(first);
@@ -105,15 +105,15 @@ impl<S: Source> Layered<S> {
         best
     }
 
-    /// The event, if its layer is listened to.
+    /// Returns the event if its layer was chosen.
     fn listen(&mut self, chosen: Layer, heard: Heard) -> Option<Event> {
         if decides(&heard) && heard.layer != chosen {
-            count(self.source.others_mut(), name(&heard));
+            count(self.source.other_counts_mut(), name(&heard));
             return None;
         }
         let mut event = heard.event;
         if let Some(notice) = heard.notice {
-            self.writings.hear(notice, (event.time, event.pid, event.process), self.source.names());
+            self.writings.add(notice, (event.time, event.pid, event.process), self.source.names());
             return None;
         }
         if event.action == Action::Queue {
@@ -143,7 +143,7 @@ impl<S: Source> Events for Layered<S> {
 
     #[inline]
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
-        // As it is nearly always: nothing is decided or remembered any more.
+        // The usual case: nothing to decide or remember.
         while self.settled {
             match self.source.pull() {
                 Ok(Some(heard)) if heard.layer == Layer::Block && heard.event.action != Action::Queue => {
@@ -160,7 +160,7 @@ impl<S: Source> Events for Layered<S> {
                 }
             }
         }
-        // Whatever goes wrong below, nothing comes after it.
+        // After an error below, nothing follows.
         while !std::mem::replace(&mut self.ended, true) {
             let heard = match self.ahead.pop_front() {
                 Some(heard) => heard,
@@ -193,8 +193,8 @@ impl<S: Source> Events for Layered<S> {
         self.source.names()
     }
 
-    fn others(&self) -> &Others {
-        self.source.others()
+    fn other_counts(&self) -> &OtherCounts {
+        self.source.other_counts()
     }
 
     fn consumed(&self) -> u64 {

@@ -1,22 +1,22 @@
-//! Where did defragmentation or cleaning move blocks, and where would a request that was recorded before find them?
+//! Where did defragmentation or cleaning move blocks, and where would an earlier recorded request find them?
 //!
-//! A migration log is text: a line for each run of blocks that moved, in the order in which they did:
+//! A migration log is text, with a line for each run of moved blocks, in order:
 //!
 //! ```text
 //! from,to,blocks
 //! 81920,4096,512
 //! ```
 //!
-//! Numbers are blocks of 4 KiB from the beginning of the volume. Empty lines and those that begin with `#` are skipped.
+//! Numbers are blocks of 4 KiB from the beginning of the volume. Empty lines and lines that begin with `#` are skipped.
 //!
-//! The log is read as what became of the data that lay somewhere when the recording ended. So data that moves twice is
-//! found at its last place; data that came to a place only later, and moves from there, is none that was recorded.
+//! The log describes the data as of the end of the recording. So data that moves twice is found at its last place; data
+//! that arrived at a place only later and moves from there was not recorded.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// A migration log that cannot be read.
+/// Why a migration log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// The file cannot be read.
@@ -24,30 +24,30 @@ pub enum MigrationError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// A line is no move.
+    /// A line is not a valid move.
     #[error("{}: line {line}: {what}; each line is from,to,blocks in blocks of 4 KiB", path.display())]
     Line {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, from 1.
         line: u64,
-        /// What is wrong.
+        /// The error.
         what: String,
     },
 }
 
-/// Bytes of a line at most: three numbers.
+/// Longest line: three numbers.
 const LINE: u64 = 128;
 
-/// Disjoint runs by their first block: where each lies in another space, and how long it is.
+/// Disjoint runs by first block: new location and length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Runs(BTreeMap<u64, (u64, u64)>);
 
 impl Runs {
-    /// The parts of a range, in order: first block, blocks, and where it lies if a run has it.
+    /// The parts of a range, in order: first block, length, and new location if in a run.
     fn parts(&self, first: u64, blocks: u64) -> Vec<(u64, u64, Option<u64>)> {
         let (mut at, end) = (first, first.saturating_add(blocks));
         let mut out = Vec::new();
@@ -69,7 +69,7 @@ impl Runs {
         out
     }
 
-    /// Forgets a range; runs that reach out of it keep the rest.
+    /// Removes a range; runs that extend beyond it keep the rest.
     fn clear(&mut self, first: u64, blocks: u64) {
         let end = first + blocks;
         let before = self.0.range(..first).next_back().map(|(f, _)| *f).unwrap_or(first);
@@ -94,19 +94,19 @@ impl Runs {
     }
 }
 
-/// Where blocks went.
+/// Where blocks moved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Migration {
-    /// From where data lay at first to where it lies.
+    /// From the original location to the current one.
     now: Runs,
     /// And back.
     origin: Runs,
-    /// Blocks that moved, each as often as it did.
+    /// Number of block moves.
     moved: u64,
 }
 
 impl Migration {
-    /// A run of blocks moves. Runs that reach beyond 2^63 blocks are cut there.
+    /// Adds a move. Runs beyond 2^63 blocks are cut off there.
     pub fn add(&mut self, from: u64, to: u64, blocks: u64) {
         const END: u64 = 1 << 63;
         let blocks = blocks.min(END.saturating_sub(from)).min(END.saturating_sub(to));
@@ -118,7 +118,7 @@ impl Migration {
         for (at, n, first) in self.origin.parts(from, blocks) {
             match first {
                 Some(first) => moves.push((first, to + (at - from), n)),
-                // What lay there at first, unless it has left.
+                // The original data, unless it has moved away.
                 None => moves.extend(
                     self.now
                         .parts(at, n)
@@ -129,7 +129,7 @@ impl Migration {
             }
         }
         self.origin.clear(from, blocks);
-        // What came to these places before is overwritten, and what lay there at first: it moves no more.
+        // The move overwrites data that arrived here, and original data, which is then gone.
         self.origin.clear(to, blocks);
         for (at, n, gone) in self.now.parts(to, blocks) {
             if gone.is_none() {
@@ -142,7 +142,7 @@ impl Migration {
         }
     }
 
-    /// From a log. `start` is the block of the traced device at which the volume begins.
+    /// Reads a log. `start` is the block of the traced device at which the volume begins.
     pub fn read(path: &Path, start: u64) -> Result<Self, MigrationError> {
         let io = |source| MigrationError::Io { path: path.into(), source };
         let mut input = BufReader::new(std::fs::File::open(path).map_err(io)?);
@@ -169,12 +169,12 @@ impl Migration {
         Ok(migration)
     }
 
-    /// Blocks that moved, each as often as it did.
+    /// Number of block moves.
     pub fn moved(&self) -> u64 {
         self.moved
     }
 
-    /// Where a run of blocks lies now: runs of first block and blocks, in the order of the data.
+    /// The current location of a run of blocks: runs of first block and length, in the order of the data.
     pub fn translate(&self, first: u64, blocks: u64) -> Vec<(u64, u64)> {
         let mut out: Vec<(u64, u64)> = Vec::new();
         for (at, n, to) in self.now.parts(first, blocks) {
@@ -198,9 +198,9 @@ mod tests {
         m.add(10, 100, 5);
         m.add(102, 200, 2);
         assert_eq!(m.translate(8, 10), [(8, 2), (100, 2), (200, 2), (104, 1), (15, 3)]);
-        // What lay at 102 at first did not move, although something moved from there.
+        // The original data at 102 did not move, although other data moved from there.
         assert_eq!(m.translate(102, 2), [(102, 2)]);
-        // What came to 10 later was not recorded.
+        // Data that arrived at 10 later was not recorded.
         m.add(10, 300, 5);
         assert_eq!(m.translate(10, 1), [(100, 1)]);
         assert_eq!(m.moved(), 12);
@@ -215,7 +215,7 @@ mod tests {
         };
         for _ in 0..200 {
             let mut m = Migration::default();
-            // What lies where: the block it was at first.
+            // Original block of the data at each location.
             let mut lies: BTreeMap<u64, u64> = (0..64).map(|b| (b, b)).collect();
             let mut now: BTreeMap<u64, u64> = BTreeMap::new();
             for _ in 0..random(12) {

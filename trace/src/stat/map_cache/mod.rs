@@ -1,15 +1,15 @@
-//! What would the mapping cache of a flash device read and write for these requests, for every size it could have?
+//! What would a flash device's map cache of any size read and write for these requests?
 //!
-//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: the map lies on flash in translation pages, a request needs
-//! those of its blocks, and the cache fetches and evicts a page at a time, the least recently used first. One pass gives
-//! translation reads and write-backs of caches of every size ([`Curve`]), as long as the recording is read; with a
-//! [`Migration`] the same requests are translated through it and counted once more, as if blocks had moved before.
+//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: the map is stored on flash in translation pages, a
+//! request needs those of its blocks, and the cache fetches and evicts single pages, the least recently used first. One
+//! pass over the recording gives translation reads and write-backs for caches of every size ([`Curve`]). With a
+//! [`Migration`] the same requests are also translated and counted as if blocks had moved before.
 //!
-//! Memory grows with the pages of the map that are touched, 4 MiB of the device each as published, not with the
+//! Memory grows with the number of map pages touched (each covers 4 MiB of the device in the paper), not with the
 //! recording's length.
 //!
-//! Left out: the device's write buffer, which answers some requests without the map and joins others (the simulated device
-//! in the crate `device` has one, and cleans), and where translation pages lie.
+//! Left out: the device's write buffer, which answers some requests without the map and merges others (the simulated
+//! device in the crate `device` has one, and cleans), and the location of translation pages.
 
 mod curve;
 mod migration;
@@ -29,21 +29,21 @@ use crate::block::{DeviceId, Op};
 use crate::replay::extent::blocks;
 use crate::requests::Request;
 
-/// Bytes of a block.
+/// Bytes per block.
 const BLOCK: u64 = 4096;
-/// The longest request whose pages are looked at one by one, in blocks: 4 GiB, which no Linux request reaches.
+/// Longest request whose pages are counted individually, in blocks: 4 GiB, above any Linux request.
 const LONGEST: u64 = 1 << 20;
-/// The most that a page of the map may cover, in bytes: 1 TiB.
+/// Largest range covered by a map page, in bytes: 1 TiB.
 const MOST: u64 = 1 << 40;
 
-/// How the map of a device is divided.
+/// Layout of a device's map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Geometry {
-    /// Bytes of a page of the map, the unit of fetching and evicting.
+    /// Size of a map page, the unit of fetching and evicting.
     pub page_bytes: u64,
-    /// Size of a map entry.
+    /// Size of an entry.
     pub entry_bytes: u64,
-    /// Bytes of the device that one entry maps.
+    /// Device bytes mapped by an entry.
     pub unit_bytes: u64,
 }
 
@@ -55,7 +55,7 @@ impl Default for Geometry {
 }
 
 impl Geometry {
-    /// What is wrong with it, if anything is.
+    /// An error if it is invalid.
     pub fn check(&self) -> Result<(), String> {
         let Geometry { page_bytes, entry_bytes, unit_bytes } = *self;
         if entry_bytes == 0 || page_bytes < entry_bytes {
@@ -70,23 +70,23 @@ impl Geometry {
         }
     }
 
-    /// Bytes of the device that a page of the map covers.
+    /// Device bytes covered by a map page.
     pub fn covers(&self) -> u64 {
         (self.page_bytes / self.entry_bytes.max(1)).saturating_mul(self.unit_bytes)
     }
 }
 
-/// The map of a device at one time of its life.
+/// A device's map, before or after the migration.
 #[derive(Debug, Default)]
 struct Map {
     stack: Stack,
-    /// Pages of which everything was discarded, and that were not used since.
+    /// Fully discarded pages that were not used since.
     gone: RoaringTreemap,
 }
 
 impl Map {
     fn touch(&mut self, page: u64, change: bool, mapped: bool) {
-        // Whoever reads there leaves nothing mapped: the page is still not on flash.
+        // A read there maps nothing: the page is still not on flash.
         let stored = mapped && !self.gone.contains(page);
         self.stack.touch(page, change, stored);
         if change {
@@ -94,13 +94,13 @@ impl Map {
         }
     }
 
-    /// Discards blocks; `each` is the number of them that a page covers.
+    /// Discards blocks; a page covers `each` blocks.
     fn discard(&mut self, run: Range<u64>, each: u64, mapped: bool) {
         let (first, last) = (run.start / each, (run.end - 1) / each);
         let whole = run.start.div_ceil(each)..run.end / each;
         for page in [first, last].into_iter().take(if first == last { 1 } else { 2 }) {
             let maps = self.stack.maps(page).unwrap_or(mapped && !self.gone.contains(page));
-            // Of a page that maps nothing there is nothing to forget.
+            // A page that maps nothing has nothing to forget.
             if maps && !whole.contains(&page) {
                 self.touch(page, true, mapped);
             }
@@ -110,7 +110,7 @@ impl Map {
         }
         if whole.end - whole.start > self.stack.len() as u64 {
             let held: Vec<u64> = self.stack.held().filter(|p| whole.contains(p)).collect();
-            // In no order, which does not matter: each leaves a hole where it was.
+            // The order does not matter: each leaves a hole at its place.
             held.into_iter().for_each(|p| self.stack.drop(p));
         } else {
             whole.clone().for_each(|p| self.stack.drop(p));
@@ -118,7 +118,7 @@ impl Map {
         self.gone.insert_range(whole);
     }
 
-    /// `each` is the number of blocks that a page covers.
+    /// Applies a request; a page covers `each` blocks.
     fn ask(&mut self, op: Op, run: Range<u64>, each: u64, mapped: bool) {
         if run.is_empty() {
             return;
@@ -133,11 +133,11 @@ impl Map {
     }
 }
 
-/// Looks into the maps of a recording's devices.
+/// The maps of a recording's devices.
 #[derive(Debug)]
 pub struct Maps {
     geometry: Geometry,
-    /// False if nothing was ever written to a device before the recording: then nothing of the map is on flash.
+    /// False if the devices had never been written before the recording: then no map page is on flash.
     mapped: bool,
     of: Option<DeviceId>,
     migration: Option<Migration>,
@@ -145,42 +145,42 @@ pub struct Maps {
     too_long: u64,
 }
 
-/// What the caches of one device's map did.
+/// Accesses of map caches of one device.
 #[derive(Debug, Clone, Serialize)]
 pub struct DeviceMaps {
-    /// Its numbers, major and minor.
+    /// Major and minor number.
     pub device: String,
     /// As recorded.
     pub before: Curve,
-    /// As if blocks had moved before, if it is known where to.
+    /// As if blocks had moved before, with a migration.
     pub after: Option<Curve>,
 }
 
-/// What the caches did.
+/// Accesses of map caches.
 #[derive(Debug, Clone, Serialize)]
 pub struct MapStat {
-    /// How maps are divided.
+    /// Layout of the maps.
     #[serde(flatten)]
     pub geometry: Geometry,
-    /// Bytes of a device that a page of its map covers.
+    /// Device bytes covered by a map page.
     pub covers_bytes: u64,
-    /// Whether maps were on flash when the recording began.
+    /// True if maps were on flash when the recording began.
     pub mapped: bool,
-    /// Blocks of 4 KiB that moved, each as often as it did.
+    /// Number of moves of 4 KiB blocks.
     pub moved_blocks: Option<u64>,
-    /// Requests of more than 4 GiB, left out.
+    /// Requests of more than 4 GiB, skipped.
     pub too_long: u64,
-    /// By device, that with most looks into its map first.
+    /// By device, the one with most lookups first.
     pub devices: Vec<DeviceMaps>,
 }
 
 impl Maps {
-    /// Of all devices, or of one.
+    /// Maps for all devices, or for one.
     pub fn new(geometry: Geometry, mapped: bool, of: Option<DeviceId>, migration: Option<Migration>) -> Self {
         Maps { geometry, mapped, of, migration, devices: BTreeMap::new(), too_long: 0 }
     }
 
-    /// One more request.
+    /// Adds a request.
     pub fn add(&mut self, request: &Request) {
         if request.sectors == 0 || self.of.is_some_and(|of| of != request.device) {
             return;
@@ -201,7 +201,7 @@ impl Maps {
         }
     }
 
-    /// What the caches did.
+    /// The result.
     pub fn done(self) -> MapStat {
         let migration = self.migration;
         let mut devices: Vec<DeviceMaps> = self

@@ -1,19 +1,20 @@
-//! How deep in the order of last use is what is asked for, and from which size on does a cache still hold it changed?
+//! How deep in LRU order is a requested page, and from which size on does a cache still hold it changed?
 //!
-//! LRU is a stack algorithm (Mattson et al., IBM Systems Journal 1970): a cache of `c` pages holds the `c` last used. So a
-//! page that is asked for at depth `d` is missing in every cache below `d` pages and in no other, and one pass counts for
-//! all sizes. Depths come from a Fenwick tree over the order of use: marks above a page's own are the pages used since.
+//! LRU is a stack algorithm (Mattson et al., IBM Systems Journal 1970): a cache of `c` pages holds the `c` most
+//! recently used. So a page requested at depth `d` is missing exactly in caches below `d` pages, and one pass counts
+//! for all sizes. Depths come from a Fenwick tree over the order of use: marks above a page's own are the pages used
+//! since.
 //!
-//! *Written back.* A page that was changed leaves a cache of `c` pages when its depth comes to exceed `c`, and is written
-//! then, once for each change or several. Between two uses depth only grows. So with the greatest depth `m` it had at any
-//! use since it was changed (1 at the change itself), it is still changed in caches of `m` pages or more, and asked for at
-//! depth `d` it was written back since its last use by those of `m` to `d - 1` (Thompson and Smith, ACM TOCS 1989, call `m`
-//! the dirty level).
+//! *Write-back.* A changed page leaves a cache of `c` pages when its depth exceeds `c`, and is then written once, for
+//! one change or several. Between two uses, depth only grows. Let `m` be the greatest depth at any use since the change
+//! (1 at the change itself). Then the page is still changed in caches of at least `m` pages, and if it is requested at
+//! depth `d`, caches of `m` to `d - 1` pages have written it since its last use (Thompson and Smith, ACM TOCS 1989,
+//! call `m` the dirty level).
 //!
-//! *Dropped.* What is discarded leaves every cache and leaves a hole where it was: caches that reach below it have room for
-//! one more. A page that comes from below the topmost hole, or from outside, fills it in the caches between the hole and
-//! its own place, which evict nothing; those that held the page have as much room as before. So the hole goes to where the
-//! page was (or ends, if it was nowhere).
+//! *Discard.* A discarded page leaves every cache and leaves a hole at its place: caches that reach below it have room
+//! for one more page. A page that comes from below the topmost hole, or from outside, fills the hole in the caches
+//! between the hole and its own old place, which evict nothing; caches that held the page have as much room as before.
+//! So the hole moves to the page's old place (or disappears, if it had none).
 //!
 //! Left out: which pages a request needs, and what a page covers.
 
@@ -25,38 +26,38 @@ use super::curve::Curve;
 
 /// No cache holds it changed.
 const CLEAN: usize = usize::MAX;
-/// Places in the order of use, at least.
+/// Least number of places in the order of use.
 const LEAST: usize = 1 << 10;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     /// Its place in the order of use.
     place: usize,
-    /// The smallest cache that would hold it changed, were it not for its depth since the last use.
+    /// The smallest cache that would hold it changed, ignoring its depth since the last use.
     changed_from: usize,
     /// True if caches that do not hold it must fetch it.
     stored: bool,
 }
 
-/// The pages in order of last use, and what caches of all sizes did so far.
+/// The pages in LRU order, and counts for caches of all sizes.
 #[derive(Debug)]
 pub(super) struct Stack {
     pages: FxHashMap<u64, Entry>,
     /// Places of holes.
     holes: BTreeSet<usize>,
-    /// A Fenwick tree of marks: one for the place of each page and each hole. Index 0 is not used.
+    /// A Fenwick tree of marks: one for the place of each page and each hole. Index 0 is unused.
     tree: Vec<usize>,
-    /// The last place given.
+    /// The last place assigned.
     last: usize,
-    /// Uses.
+    /// Number of uses.
     touches: u64,
-    /// Pages that every cache had to fetch.
+    /// Fetches that every cache had to make.
     cold: u64,
-    /// Fetched by every cache smaller than the index.
+    /// Fetches made by every cache smaller than the index.
     missed: Vec<u64>,
-    /// Written back by caches from the index on, less those that do so from the index on no more.
+    /// Write-backs, as differences: caches from this index on make more (or fewer).
     written: Vec<i64>,
-    /// The most pages there were at once.
+    /// Most pages at the same time.
     most: usize,
 }
 
@@ -76,7 +77,7 @@ impl Default for Stack {
     }
 }
 
-fn at(list: &mut Vec<i64>, index: usize) -> &mut i64 {
+fn slot_mut(list: &mut Vec<i64>, index: usize) -> &mut i64 {
     if list.len() <= index {
         list.resize(index + 1, 0);
     }
@@ -84,17 +85,17 @@ fn at(list: &mut Vec<i64>, index: usize) -> &mut i64 {
 }
 
 impl Stack {
-    /// Pages in memory of a cache without limits.
+    /// Pages in a cache of unlimited size.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Whether a page is on flash or was changed in memory; nothing if it was never used, or dropped since.
+    /// Whether a page is on flash or was changed in memory; `None` if it was never used, or discarded since.
     pub fn maps(&self, page: u64) -> Option<bool> {
         self.pages.get(&page).map(|e| e.stored)
     }
 
-    /// The pages that are held, in no order.
+    /// The pages held, in no order.
     pub fn held(&self) -> impl Iterator<Item = u64> + '_ {
         self.pages.keys().copied()
     }
@@ -115,7 +116,7 @@ impl Stack {
         }
     }
 
-    /// Marks up to a place, and at it.
+    /// Number of marks up to and including a place.
     fn below(&self, place: usize) -> usize {
         let (mut i, mut sum) = (place, 0);
         while i > 0 {
@@ -125,16 +126,16 @@ impl Stack {
         sum
     }
 
-    /// The depth of a marked place: 1 is the last one used.
+    /// Depth of a marked place: 1 is the most recently used.
     fn depth(&self, place: usize) -> usize {
         self.pages.len() + self.holes.len() - self.below(place) + 1
     }
 
-    /// The next place. Places that are used up are given anew, in the same order.
+    /// The next place. When all are used, places are renumbered in the same order.
     fn next(&mut self) -> usize {
         if self.last + 1 == self.tree.len() {
             let live = self.pages.len() + self.holes.len();
-            // Marks are counted up to each place: the first of them gets place 1.
+            // A place's new number is its number of marks up to there.
             let mut pages = std::mem::take(&mut self.pages);
             pages.values_mut().for_each(|e| e.place = self.below(e.place));
             self.pages = pages;
@@ -154,15 +155,15 @@ impl Stack {
         self.last
     }
 
-    /// Counts that a changed page left the caches from `from` pages on that are below its depth.
+    /// Counts a write-back in caches from `from` pages up to below `depth`.
     fn write_back(&mut self, from: usize, depth: usize) {
         if from < depth {
-            *at(&mut self.written, from) += 1;
-            *at(&mut self.written, depth) -= 1;
+            *slot_mut(&mut self.written, from) += 1;
+            *slot_mut(&mut self.written, depth) -= 1;
         }
     }
 
-    /// Uses a page, or changes it. `stored`: a page that was never used, or dropped since, is on flash.
+    /// Uses or changes a page. `stored`: a page that was never used, or was discarded since, is on flash.
     pub fn touch(&mut self, page: u64, change: bool, stored: bool) {
         self.touches += 1;
         let place = self.next();
@@ -202,17 +203,17 @@ impl Stack {
         self.pages.insert(page, Entry { place, changed_from, stored: entry.stored || change });
     }
 
-    /// A page is discarded: no cache keeps it or writes it.
+    /// Discards a page: no cache keeps or writes it.
     pub fn drop(&mut self, page: u64) {
         if let Some(entry) = self.pages.get(&page).copied() {
-            // Caches that it had left before had written it.
+            // Caches that it had already left have written it.
             self.write_back(entry.changed_from, self.depth(entry.place));
             self.pages.remove(&page);
             self.holes.insert(entry.place);
         }
     }
 
-    /// What caches of all sizes did, and what they still hold changed.
+    /// The counts for caches of all sizes, and the changed pages they still hold.
     pub fn curve(mut self) -> Curve {
         let mut left = Vec::new();
         let entries: Vec<Entry> = self.pages.values().copied().collect();
@@ -220,7 +221,7 @@ impl Stack {
             let depth = self.depth(entry.place);
             self.write_back(entry.changed_from, depth);
             if entry.changed_from != CLEAN {
-                *at(&mut left, entry.changed_from.max(depth)) += 1;
+                *slot_mut(&mut left, entry.changed_from.max(depth)) += 1;
             }
         }
         Curve::new(self.touches, self.most as u64, self.cold, &self.missed, &self.written, &left)

@@ -1,4 +1,4 @@
-//! Events of block devices as rows.
+//! How do events of block devices become rows?
 
 use std::io::{self, Write};
 
@@ -30,11 +30,11 @@ const SCHEMA: &str = "message block_events {
     REQUIRED INT32 error (INTEGER(32, false));
 }";
 
-/// Writes events: time, blkparse's letter of the action, the operation and its flags, sectors of 512 bytes, the device
-/// by its numbers and (if the recording has one) its name, processor, process, and what became of it.
+/// Writes events: time, blkparse's letter of the action, operation and flags, sectors of 512 bytes, device number and
+/// name (if the recording has one), CPU, process, and result.
 pub struct Blocks<W: Write + Send> {
     table: Table<W>,
-    /// Words that come again and again: one copy of each.
+    /// One copy of each repeated word.
     actions: Vec<(Action, ByteArray)>,
     ops: Vec<(Op, ByteArray)>,
     processes: FxHashMap<Process, ByteArray>,
@@ -42,10 +42,10 @@ pub struct Blocks<W: Write + Send> {
 }
 
 impl<W: Write + Send> Blocks<W> {
-    /// To `out`; the events are of a recording in `format`.
+    /// Writes to `out`; `format` is that of the recording.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn new(out: W, format: Format) -> io::Result<Self> {
         Ok(Blocks {
             table: Table::new(out, SCHEMA, &["time_ns"], origin(format))?,
@@ -59,7 +59,7 @@ impl<W: Write + Send> Blocks<W> {
     /// Writes an event of `recording`.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn event(&mut self, event: &Event, recording: &dyn Events) -> io::Result<()> {
         let table = &mut self.table;
         let word = |of: Option<ByteArray>| Some(of.unwrap_or_default());
@@ -84,10 +84,10 @@ impl<W: Write + Send> Blocks<W> {
         table.end_of_row()
     }
 
-    /// What was written to, flushed; without this it is no Parquet file.
+    /// Flushes and returns the output; without this it is not a valid Parquet file.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn finish(self) -> io::Result<W> {
         self.table.finish()
     }

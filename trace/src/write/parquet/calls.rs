@@ -1,4 +1,4 @@
-//! Calls to a file system as rows.
+//! How do calls to a file system become rows?
 
 use std::io::{self, Write};
 
@@ -23,14 +23,14 @@ const SCHEMA: &str = "message calls {
     OPTIONAL BYTE_ARRAY failed (STRING);
 }";
 
-/// Writes calls: time, thread, what was asked (`open`, `read`...), the open file by its number, the path, for `rename`
-/// and `link` the new one and for `symlink` what it says, the place (null: where the last call ended), bytes (of
-/// `truncate`: the new length), how it was opened or allocated, what it took and the error.
+/// Writes calls: time, thread, operation (`open`, `read`...), handle, path, for `rename` and `link` the new path and
+/// for `symlink` the target, offset (null: where the last call ended), bytes (for `truncate`: the new length), flags of
+/// open or allocation, duration and error.
 pub struct Calls<W: Write + Send> {
     table: Table<W>,
 }
 
-/// What of a row depends on the call.
+/// The part of a row that depends on the call.
 #[derive(Default)]
 struct Row<'a> {
     handle: Option<Handle>,
@@ -102,10 +102,10 @@ fn row(op: &Op) -> Row<'_> {
 }
 
 impl<W: Write + Send> Calls<W> {
-    /// To `out`; the calls are of a recording in `format`.
+    /// Writes to `out`; `format` is that of the recording.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn new(out: W, format: Format) -> io::Result<Self> {
         Ok(Calls { table: Table::new(out, SCHEMA, &["time_ns"], origin(format))? })
     }
@@ -113,7 +113,7 @@ impl<W: Write + Send> Calls<W> {
     /// Writes a call.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn call(&mut self, call: &Call) -> io::Result<()> {
         let Row { handle, path, other, at, bytes, flags } = row(&call.op);
         let table = &mut self.table;
@@ -131,10 +131,10 @@ impl<W: Write + Send> Calls<W> {
         table.end_of_row()
     }
 
-    /// What was written to, flushed; without this it is no Parquet file.
+    /// Flushes and returns the output; without this it is not a valid Parquet file.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn finish(self) -> io::Result<W> {
         self.table.finish()
     }

@@ -1,7 +1,7 @@
 //! How do rows become a Parquet file?
 //!
-//! Columns are collected for [`GROUP`] rows, written and forgotten: memory does not grow with the rows. What the columns
-//! are, a schema says in Parquet's own words; what a row is, who writes it.
+//! Columns are collected for [`GROUP`] rows, then written and dropped: memory does not grow with the rows. A schema in
+//! Parquet's syntax defines the columns; the callers define the rows.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use ::parquet::schema::parser::parse_message_type;
 use ::parquet::schema::types::ColumnPath;
 
-/// Rows of a row group.
+/// Rows per row group.
 pub const GROUP: usize = 1 << 17;
 /// Bytes of text that end a row group early.
 const TEXT: usize = 64 << 20;
 
-/// The error of what is written to, or what Parquet says of it.
+/// An error of the output, or of Parquet itself.
 fn io(e: ParquetError) -> io::Error {
     match e {
         ParquetError::External(e) => match e.downcast::<io::Error>() {
@@ -31,7 +31,7 @@ fn io(e: ParquetError) -> io::Error {
     }
 }
 
-/// A column of one row group; a value that may be missing has a level for every row, 0 or 1.
+/// A column of one row group; an optional value has a level for every row, 0 or 1.
 enum Column {
     Long(Vec<i64>, Vec<i16>),
     Short(Vec<i32>),
@@ -40,22 +40,22 @@ enum Column {
     Text(Vec<ByteArray>, Vec<i16>),
 }
 
-/// A file with rows of one kind. Each row is one call for each column, in their order, and [`end_of_row`](Self::end_of_row).
+/// A file with rows of one kind. A row is one call per column, in order, followed by [`end_of_row`](Self::end_of_row).
 pub struct Table<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     columns: Vec<Column>,
-    /// The next column to be filled.
+    /// Index of the next column.
     next: usize,
     rows: usize,
     text: usize,
 }
 
 impl<W: Write + Send> Table<W> {
-    /// `schema` in Parquet's own words; those of `counting` grow steadily, which packs well. The file's metadata gets `origin`,
-    /// a name and a value.
+    /// `schema` is in Parquet's syntax; columns in `counting` grow steadily, which compresses well. `origin` is a name
+    /// and a value for the file's metadata.
     ///
     /// # Errors
-    /// Those of what it is written to, or what is wrong with the schema.
+    /// Errors of the output, or an invalid schema.
     pub fn new(out: W, schema: &str, counting: &[&str], origin: (&str, &str)) -> io::Result<Self> {
         let schema = Arc::new(parse_message_type(schema).map_err(io)?);
         let mut properties = WriterProperties::builder()
@@ -82,34 +82,34 @@ impl<W: Write + Send> Table<W> {
     /// The next column of the row.
     ///
     /// # Panics
-    /// If the row has no more.
+    /// If the row is full.
     fn column(&mut self) -> &mut Column {
         self.next += 1;
         &mut self.columns[self.next - 1]
     }
 
-    /// A number of 64 bits, or none that is known.
+    /// A 64-bit number, or null.
     pub fn long(&mut self, value: Option<u64>) {
         if let Column::Long(values, levels) = self.column() {
-            // As Parquet keeps unsigned numbers.
+            // Parquet stores unsigned numbers as signed ones.
             values.extend(value.map(u64::cast_signed));
             levels.push(i16::from(value.is_some()));
         }
     }
 
-    /// A number of 64 bits with a sign.
+    /// A signed 64-bit number.
     pub fn signed(&mut self, value: i64) {
         self.long(Some(value.cast_unsigned()));
     }
 
-    /// A number of 32 bits that is always known.
+    /// A required 32-bit number.
     pub fn short(&mut self, value: u32) {
         if let Column::Short(values) = self.column() {
             values.push(value.cast_signed());
         }
     }
 
-    /// A number with a fraction, or none that is known.
+    /// A floating-point number, or null.
     pub fn real(&mut self, value: Option<f64>) {
         if let Column::Real(values, levels) = self.column() {
             values.extend(value);
@@ -117,12 +117,12 @@ impl<W: Write + Send> Table<W> {
         }
     }
 
-    /// True or false.
+    /// A boolean.
     pub fn truth(&mut self, value: bool) {
         self.truth_if(Some(value));
     }
 
-    /// True or false, or neither if it is not known.
+    /// A boolean, or null.
     pub fn truth_if(&mut self, value: Option<bool>) {
         if let Column::Truth(values, levels) = self.column() {
             values.extend(value);
@@ -130,12 +130,12 @@ impl<W: Write + Send> Table<W> {
         }
     }
 
-    /// Bytes, or none that are known.
+    /// Bytes, or null.
     pub fn bytes(&mut self, value: Option<&[u8]>) {
         self.text(value.map(|v| v.to_vec().into()));
     }
 
-    /// Text, or none that is known.
+    /// Text, or null.
     pub fn text(&mut self, value: Option<ByteArray>) {
         self.text += value.as_ref().map_or(0, ByteArray::len);
         if let Column::Text(values, levels) = self.column() {
@@ -144,10 +144,10 @@ impl<W: Write + Send> Table<W> {
         }
     }
 
-    /// All columns of a row are there.
+    /// Ends a row with all columns.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn end_of_row(&mut self) -> io::Result<()> {
         debug_assert_eq!(self.next, self.columns.len(), "every column has a value, or none that is told");
         self.next = 0;
@@ -178,10 +178,10 @@ impl<W: Write + Send> Table<W> {
         Ok(())
     }
 
-    /// Writes what is left, and where everything is.
+    /// Writes the last rows and the index.
     ///
     /// # Errors
-    /// Those of what it is written to.
+    /// Errors of the output.
     pub fn finish(mut self) -> io::Result<W> {
         self.write_group()?;
         let mut out = self.writer.into_inner().map_err(io)?;
@@ -190,7 +190,7 @@ impl<W: Write + Send> Table<W> {
     }
 }
 
-/// Writes a column, and empties it. Levels are not looked at where a column has a value in every row.
+/// Writes a column, and clears it. Levels are ignored for a required column.
 fn write<T: DataType>(
     to: &mut SerializedColumnWriter<'_>,
     values: &mut Vec<T::T>,

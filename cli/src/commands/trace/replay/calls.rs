@@ -56,7 +56,7 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     let (needs, _) = needs::scan(&mut *calls, moved);
     bar.finish_and_clear();
     let timing = calls.timing();
-    let said = session::said(&timing).into_iter().chain(trace::not_told(calls.others())).collect();
+    let said = session::said(&timing).into_iter().chain(trace::missing_details(calls.other_counts())).collect();
     Ok(Looked { needs, said, timing })
 }
 

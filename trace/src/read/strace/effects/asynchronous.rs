@@ -1,20 +1,21 @@
-//! Requests that a program hands over and does not wait for: libaio's `io_submit`, io_uring, and what it writes to mapped files.
+//! How are requests recorded that a program submits without waiting? libaio's `io_submit`, io_uring, and writes to
+//! mapped files.
 //!
-//! strace tells what `io_submit` was given: each request becomes a call, made when it was handed over. (How long it took is
-//! not told; the call has the time of `io_submit`.) What is in io_uring's queues and what is written to a mapped file is in memory
-//! that strace does not look at: such calls are counted under names that end with [`NOT_TOLD`].
+//! strace shows the arguments of `io_submit`: each request becomes a call at the time of submission. (Its duration is
+//! unknown; the call has that of `io_submit`.) io_uring's queues and writes to mapped files are in memory that strace
+//! does not read: such calls are counted under names that end with [`NOT_RECORDED`].
 
 use super::{Effects, Fd, SPECIAL, Senseless, UNKNOWN, Who};
 use crate::call::{How, Op};
-use crate::names::{NOT_TOLD, count_many};
+use crate::names::{NOT_RECORDED, count_many};
 use crate::read::decimal::number;
 use crate::read::strace::arguments::{Call as Made, Descriptor, Returned, descriptor, field, parts};
 use crate::read::strace::processes::What;
 
 impl Effects {
-    fn not_told(&mut self, what: &str, n: u64) {
+    fn count_missing(&mut self, what: &str, n: u64) {
         if n > 0 {
-            count_many(&mut self.others, &format!("{what} {NOT_TOLD}"), n);
+            count_many(&mut self.others, &format!("{what} {NOT_RECORDED}"), n);
         }
     }
 
@@ -27,15 +28,15 @@ impl Effects {
         let taken = u64::try_from(taken).map_err(|_| Senseless)?;
         let list = call.text(2).strip_prefix(b"[").and_then(|t| t.strip_suffix(b"]"));
         let list = parts(list.unwrap_or_default()).ok_or(Senseless)?;
-        let mut told = 0;
-        // Those behind were not taken; of a long list strace shows the beginning.
+        let mut shown = 0;
+        // The requests after these were not accepted; of a long list strace shows only the beginning.
         for request in list.into_iter().take(usize::try_from(taken).unwrap_or(usize::MAX)) {
             let Some(inner) = request.strip_prefix(b"{").and_then(|t| t.strip_suffix(b"}")) else { break };
             let fields = parts(inner).ok_or(Senseless)?;
-            told += 1;
+            shown += 1;
             self.submitted(who, call, &fields)?;
         }
-        self.not_told("requests of io_submit: what they asked for", taken.saturating_sub(told));
+        self.count_missing("requests of io_submit: what they asked for", taken.saturating_sub(shown));
         Ok(())
     }
 
@@ -68,7 +69,7 @@ impl Effects {
                 let at = Some(field(fields, b"aio_offset").and_then(number).ok_or(Senseless)?);
                 match asked(fields)? {
                     None => {
-                        self.not_told("requests of io_submit: what they asked for", 1);
+                        self.count_missing("requests of io_submit: what they asked for", 1);
                         return Ok(());
                     }
                     Some(bytes) if how == How::WRITE => Op::Write { handle, at, bytes },
@@ -80,11 +81,11 @@ impl Effects {
         Ok(())
     }
 
-    /// `io_uring_enter(6, 4, 0, 0, NULL, 8) = 4`: with none handed over it waits.
+    /// `io_uring_enter(6, 4, 0, 0, NULL, 8) = 4`: with none submitted it waits.
     pub(super) fn enter(&mut self, call: &Made<'_>) {
         match call.result {
             Returned::Value(1.., _) if call.number(1).is_some_and(|n| n > 0) => {
-                self.not_told("io_uring_enter calls: what they asked for", 1);
+                self.count_missing("io_uring_enter calls: what they asked for", 1);
             }
             _ => self.count_call(call.name),
         }
@@ -102,18 +103,18 @@ impl Effects {
             (None, None) => true,
         };
         if is_file && shared && call.has(2, b"PROT_WRITE") && matches!(call.result, Returned::Value(..)) {
-            self.not_told("files mapped to be written: what was written there", 1);
+            self.count_missing("files mapped to be written: what was written there", 1);
         } else {
             self.count("mmap of files");
         }
     }
 
     pub(super) fn synced_map(&mut self) {
-        self.not_told("msync calls: what they wrote", 1);
+        self.count_missing("msync calls: what they wrote", 1);
     }
 }
 
-/// Bytes of a request; `None` if strace shows a part of its list only.
+/// Bytes of a request; `None` if strace shows only a part of its list.
 fn asked(fields: &[&[u8]]) -> Result<Option<u64>, Senseless> {
     if let Some(bytes) = field(fields, b"aio_nbytes") {
         return number(bytes).map(Some).ok_or(Senseless);

@@ -1,4 +1,4 @@
-//! Which call does what.
+//! Which call does what?
 
 use super::descriptors::closes_on_exec;
 use super::{Effects, Fd, Senseless, Who};
@@ -7,7 +7,7 @@ use crate::read::strace::arguments::{Call as Made, Returned, string};
 use crate::read::strace::processes::What;
 
 impl Effects {
-    /// A call that returned. `closing` is what [`closing`](Self::closing) gave, if it had been told before.
+    /// Handles a completed call. `closing` is the result of [`closing`](Self::closing), if that was called before.
     pub(in crate::read::strace) fn call(
         &mut self,
         who: Who,
@@ -34,15 +34,19 @@ impl Effects {
             b"openat" | b"openat2" => self.open(who, call, Some(0), 1, call.text(2))?,
             b"close" => self.close(who, call, closing)?,
             b"close_range" => self.close_range(who, call)?,
-            b"read" | b"readv" => self.on(who, call, How::READ, |handle| Op::Read { handle, at: None, bytes })?,
-            b"write" | b"writev" => self.on(who, call, How::WRITE, |handle| Op::Write { handle, at: None, bytes })?,
+            b"read" | b"readv" => {
+                self.emit_on_handle(who, call, How::READ, |handle| Op::Read { handle, at: None, bytes })?
+            }
+            b"write" | b"writev" => {
+                self.emit_on_handle(who, call, How::WRITE, |handle| Op::Write { handle, at: None, bytes })?
+            }
             b"pread" | b"pread64" | b"preadv" | b"preadv2" => {
                 let at = self.offset(call)?;
-                self.on(who, call, How::READ, |handle| Op::Read { handle, at, bytes })?;
+                self.emit_on_handle(who, call, How::READ, |handle| Op::Read { handle, at, bytes })?;
             }
             b"pwrite" | b"pwrite64" | b"pwritev" | b"pwritev2" => {
                 let at = self.offset(call)?;
-                self.on(who, call, How::WRITE, |handle| Op::Write { handle, at, bytes })?;
+                self.emit_on_handle(who, call, How::WRITE, |handle| Op::Write { handle, at, bytes })?;
             }
             b"lseek" | b"_llseek" => {
                 let to = if call.name == b"_llseek" { call.pointed(2) } else { value };
@@ -55,46 +59,49 @@ impl Effects {
                 if to.is_none() && value.is_some() {
                     return Err(Senseless);
                 }
-                self.on(who, call, How::READ, |handle| Op::Seek { handle, to: Some(to.unwrap_or(0)) })?;
+                self.emit_on_handle(who, call, How::READ, |handle| Op::Seek { handle, to: Some(to.unwrap_or(0)) })?;
             }
-            b"fsync" => self.on(who, call, How::READ, |handle| Op::Sync { handle, data_only: false })?,
-            b"fdatasync" => self.on(who, call, How::READ, |handle| Op::Sync { handle, data_only: true })?,
+            b"fsync" => self.emit_on_handle(who, call, How::READ, |handle| Op::Sync { handle, data_only: false })?,
+            b"fdatasync" => self.emit_on_handle(who, call, How::READ, |handle| Op::Sync { handle, data_only: true })?,
             b"sync" => self.emit(who, Op::SyncAll, call),
-            b"syncfs" => self.on(who, call, How::READ, |_| Op::SyncAll)?,
+            b"syncfs" => self.emit_on_handle(who, call, How::READ, |_| Op::SyncAll)?,
             b"ftruncate" | b"ftruncate64" => {
                 let length = self.length(call, 1)?;
-                self.on(who, call, How::WRITE, |handle| Op::Truncate { file: Target::Open(handle), length })?;
+                self.emit_on_handle(who, call, How::WRITE, |handle| Op::Truncate {
+                    file: Target::Open(handle),
+                    length,
+                })?;
             }
             b"truncate" | b"truncate64" => {
                 let length = self.length(call, 1)?;
-                self.at_path(who, call, None, 0, |path| Op::Truncate { file: Target::Path(path), length })?;
+                self.emit_on_path(who, call, None, 0, |path| Op::Truncate { file: Target::Path(path), length })?;
             }
             b"fallocate" => self.allocate(who, call)?,
-            b"rename" => self.two_paths(who, call, (None, 0), (None, 1), |from, to| Op::Rename { from, to })?,
+            b"rename" => self.emit_on_two_paths(who, call, (None, 0), (None, 1), |from, to| Op::Rename { from, to })?,
             b"renameat" | b"renameat2" if !call.has(4, b"RENAME_EXCHANGE") => {
-                self.two_paths(who, call, (Some(0), 1), (Some(2), 3), |from, to| Op::Rename { from, to })?;
+                self.emit_on_two_paths(who, call, (Some(0), 1), (Some(2), 3), |from, to| Op::Rename { from, to })?;
             }
-            b"link" => self.two_paths(who, call, (None, 0), (None, 1), |from, to| Op::Link { from, to })?,
+            b"link" => self.emit_on_two_paths(who, call, (None, 0), (None, 1), |from, to| Op::Link { from, to })?,
             b"linkat" if !call.has(4, b"AT_EMPTY_PATH") => {
-                self.two_paths(who, call, (Some(0), 1), (Some(2), 3), |from, to| Op::Link { from, to })?;
+                self.emit_on_two_paths(who, call, (Some(0), 1), (Some(2), 3), |from, to| Op::Link { from, to })?;
             }
             b"symlink" | b"symlinkat" => {
                 let target = call.string(0).ok_or(Senseless)?.into_owned();
                 let (of, n) = if call.name == b"symlink" { (None, 1) } else { (Some(1), 2) };
-                self.at_path(who, call, of, n, |path| Op::Symlink { path, target })?;
+                self.emit_on_path(who, call, of, n, |path| Op::Symlink { path, target })?;
             }
             b"unlink" => self.unlink(who, call, None, 0)?,
             b"unlinkat" if call.has(2, b"AT_REMOVEDIR") => {
-                self.at_path(who, call, Some(0), 1, |path| Op::RemoveDir { path })?;
+                self.emit_on_path(who, call, Some(0), 1, |path| Op::RemoveDir { path })?;
             }
             b"unlinkat" => self.unlink(who, call, Some(0), 1)?,
-            b"rmdir" => self.at_path(who, call, None, 0, |path| Op::RemoveDir { path })?,
-            b"mkdir" => self.at_path(who, call, None, 0, |path| Op::MakeDir { path })?,
-            b"mkdirat" => self.at_path(who, call, Some(0), 1, |path| Op::MakeDir { path })?,
+            b"rmdir" => self.emit_on_path(who, call, None, 0, |path| Op::RemoveDir { path })?,
+            b"mkdir" => self.emit_on_path(who, call, None, 0, |path| Op::MakeDir { path })?,
+            b"mkdirat" => self.emit_on_path(who, call, Some(0), 1, |path| Op::MakeDir { path })?,
             b"mknod" => self.special_file(who, call, None, 0)?,
             b"mknodat" => self.special_file(who, call, Some(0), 1)?,
             b"stat" | b"stat64" | b"lstat" | b"lstat64" | b"access" => {
-                self.at_path(who, call, None, 0, |path| Op::Stat { file: Target::Path(path) })?;
+                self.emit_on_path(who, call, None, 0, |path| Op::Stat { file: Target::Path(path) })?;
             }
             b"newfstatat" | b"fstatat64" | b"statx" | b"faccessat" | b"faccessat2" => {
                 if call.string(1).is_some_and(|s| s.is_empty())
@@ -102,7 +109,7 @@ impl Effects {
                 {
                     self.stat_open(who, call)?;
                 } else {
-                    self.at_path(who, call, Some(0), 1, |path| Op::Stat { file: Target::Path(path) })?;
+                    self.emit_on_path(who, call, Some(0), 1, |path| Op::Stat { file: Target::Path(path) })?;
                 }
             }
             b"fstat" | b"fstat64" => self.stat_open(who, call)?,
@@ -167,7 +174,7 @@ impl Effects {
             b"socketpair" => self.two_others(who, call, 3)?,
             b"bind" => {
                 self.count_call(call.name);
-                // The name of a socket is one of the file system.
+                // A socket's name is a file.
                 if let Some(at) = memchr::memmem::find(call.text(1), b"sun_path=\"")
                     && let Some(text) = string(&call.text(1)[at + b"sun_path=".len()..])
                     && let Some(path) = self.path(who, None, &text).filter(|_| value.is_some())
@@ -217,8 +224,7 @@ impl Effects {
         Ok(())
     }
 
-    /// The offset of `pread` and its like, which is their fourth argument; -1 stands for the place where the last
-    /// call ended.
+    /// The offset of `pread` and similar calls, their fourth argument; -1 means the current position.
     pub(super) fn offset(&mut self, call: &Made<'_>) -> Result<Option<u64>, Senseless> {
         match call.text(3) {
             b"-1" => Ok(None),
@@ -226,7 +232,7 @@ impl Effects {
         }
     }
 
-    /// A number, which a call that failed need not have (`ftruncate(3, -1)`).
+    /// A number, which may be invalid in a failed call (`ftruncate(3, -1)`).
     pub(super) fn length(&mut self, call: &Made<'_>, n: usize) -> Result<u64, Senseless> {
         match call.number(n) {
             Some(length) => Ok(length),
@@ -235,7 +241,7 @@ impl Effects {
         }
     }
 
-    pub(super) fn on(
+    pub(super) fn emit_on_handle(
         &mut self,
         who: Who,
         call: &Made<'_>,
@@ -248,7 +254,7 @@ impl Effects {
         Ok(())
     }
 
-    pub(super) fn at_path(
+    pub(super) fn emit_on_path(
         &mut self,
         who: Who,
         call: &Made<'_>,
@@ -262,7 +268,7 @@ impl Effects {
         Ok(())
     }
 
-    pub(super) fn two_paths(
+    pub(super) fn emit_on_two_paths(
         &mut self,
         who: Who,
         call: &Made<'_>,
@@ -281,7 +287,7 @@ impl Effects {
     }
 }
 
-/// The process number outside of a name space: `5 /* 2305 in strace's PID NS */`.
+/// The process number outside of a namespace: `5 /* 2305 in strace's PID NS */`.
 fn outside(behind: &[u8]) -> Option<i64> {
     let inner = behind.trim_ascii().strip_prefix(b"/*")?.trim_ascii_start();
     let end = memchr::memchr(b' ', inner)?;

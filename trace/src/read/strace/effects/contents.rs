@@ -1,4 +1,4 @@
-//! Calls on what is in files and directories that are more than a word.
+//! How are the longer calls on contents of files and directories handled?
 
 use super::{Effects, Fd, SPECIAL, Senseless, Who, has};
 use crate::call::{Call, How, Op, Target};
@@ -20,7 +20,7 @@ impl Effects {
         Ok(())
     }
 
-    /// One listing takes several calls; it is one here.
+    /// One listing takes several calls; here it is one.
     pub(super) fn list(&mut self, who: Who, call: &Made<'_>, bytes: u64) -> Result<(), Senseless> {
         let Some(handle) = self.file(who, call, 0, How::READ | How::DIRECTORY)? else { return Ok(()) };
         let before = match self.processes.file(handle) {
@@ -44,11 +44,11 @@ impl Effects {
         }
         let (punch, keep_size) = (has(mode, b"FALLOC_FL_PUNCH_HOLE"), has(mode, b"FALLOC_FL_KEEP_SIZE"));
         let (at, bytes) = (self.length(call, 2)?, self.length(call, 3)?);
-        self.on(who, call, How::WRITE, |handle| Op::Allocate { handle, at, bytes, punch, keep_size })
+        self.emit_on_handle(who, call, How::WRITE, |handle| Op::Allocate { handle, at, bytes, punch, keep_size })
     }
 
-    /// From one descriptor to another, each with a place or without: a read and a write, as far as they are of
-    /// files. The time it took is the first's.
+    /// From one descriptor to another, each with an optional offset: a read and a write, if the descriptors are files.
+    /// The duration counts for the first.
     pub(super) fn copy(
         &mut self,
         who: Who,

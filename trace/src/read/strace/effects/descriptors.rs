@@ -1,4 +1,4 @@
-//! Calls that make, copy and remove descriptors and names.
+//! How are calls handled that create, copy and remove descriptors and names?
 
 use super::{Effects, SPECIAL, Senseless, UNKNOWN, Who, has};
 use crate::call::{Call, How, Op};
@@ -34,7 +34,7 @@ impl Effects {
                 return Ok(());
             }
         };
-        // Where it leads, if that is not where it seems to: `/dev/stdout` by another name.
+        // The real path, if it differs: for example an alias of `/dev/stdout`.
         if let Some((fd, Some(shown))) = fd
             && (self.is_other(shown) || !shown.starts_with(b"/"))
         {
@@ -122,7 +122,7 @@ impl Effects {
         if old.number == Some(new) {
             return;
         }
-        // A file that `-y` shows is opened by this.
+        // Opens a file shown by `-y`.
         let _ = self.fd(who, old, How::READ | How::WRITE);
         match old.number.and_then(|old| self.processes.slot(who.pid, old)).map(|slot| slot.what.clone()) {
             Some(what) => self.set(who, new, what, until_exec),
@@ -165,12 +165,12 @@ impl Effects {
     }
 
     pub(super) fn unlink(&mut self, who: Who, call: &Made<'_>, of: Option<usize>, n: usize) -> Result<(), Senseless> {
-        // Counted as a path of a special file once more; then the name is free.
+        // Count it once more as a special file; then the name is free.
         let path = call.string(n).and_then(|text| {
             let directory = of.and_then(|of| call.descriptor(of));
             self.path(who, directory, &text)
         });
-        self.at_path(who, call, of, n, |path| Op::Unlink { path })?;
+        self.emit_on_path(who, call, of, n, |path| Op::Unlink { path })?;
         if let (Some(path), Returned::Value(..)) = (path, call.result) {
             self.special.remove(&path);
         }
@@ -183,7 +183,7 @@ pub(super) fn closes_on_exec(call: &Made<'_>) -> bool {
     (0..6).any(|n| call.text(n).split(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).any(|f| f.ends_with(b"_CLOEXEC")))
 }
 
-/// How a file is opened.
+/// Parses the flags of an open.
 fn how(flags: &[u8]) -> How {
     let mut how = How::READ;
     for (flag, is) in [
