@@ -48,7 +48,7 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
             if let Some(offset) = raw(0).iter().zip(raw(1)).position(|(a, b)| a != b) {
                 report.add(K::SuperblockCopiesDiffer { offset });
             }
-            (a.beside(&blocks[1]), None)
+            (a.compared_with(&blocks[1]), None)
         }
         (Ok(a), Err(error)) => (a, Some((1, error))),
         (Err(error), Ok(b)) => (b, Some((0, error))),

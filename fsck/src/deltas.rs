@@ -26,7 +26,7 @@ impl Walk<'_, '_> {
             return Ok(nodes);
         };
         let Some(block) = self.delta_node(f, root, 0)? else { return Ok(nodes) };
-        for (number, nid) in node::delta::others(&block) {
+        for (number, nid) in node::delta::other_nodes(&block) {
             nodes.extend(self.delta_node(f, nid, number)?);
         }
         nodes.insert(0, block);

@@ -111,11 +111,11 @@ fn a_delta_of_a_hole_is_found_and_goes() {
 fn a_block_made_of_a_kept_page_that_is_not_there_is_found_and_goes() {
     let f = Fixture::new();
     let parts = [kept::Part { id: 9, from: 0, len: 4096 }];
-    let payload = kept::put_parts(&parts, format::delta::Codec::Runs, &[]);
+    let payload = kept::encode_parts(&parts, format::delta::Codec::Runs, &[]);
     f.forge(0, |b| {
         let e = delta::Entry { block: 3, codec: format::delta::Codec::Parts, check: 5, payload: &payload };
         // A kept page that no block is made of, and that leads nowhere, harms nobody.
-        let lost = kept::put_head(7, Some(3), &[]);
+        let lost = kept::encode_head(7, Some(3), &[]);
         let lost = delta::Entry { block: KEPT + 5, codec: format::delta::Codec::Runs, check: 5, payload: &lost };
         assert!(delta::rewrite(b, |old| old.block != 3, &[e, lost]));
     });

@@ -94,7 +94,7 @@ fn one_whose_entry_is_wrong_is_given_up_and_named() {
 fn a_lost_kept_page_is_named_as_one() {
     let f = whole();
     let payload =
-        kept::put_head(9, None, &format::delta::codec::encode_alone(&text(1).try_into().unwrap(), BLOCK).unwrap());
+        kept::encode_head(9, None, &format::delta::codec::encode_alone(&text(1).try_into().unwrap(), BLOCK).unwrap());
     let entry = Entry { block: KEPT | 7, codec: Codec::Alone, check: 1, payload: &payload };
     f.forge(1, |b| assert!(delta::rewrite(b, |_| true, &[entry])));
     let report = f.check().to_string();

@@ -136,7 +136,7 @@ fn a_name_in_the_wrong_bucket_is_moved() {
     let d = dentry::entries(&B, &block, 0).next().expect("an entry");
     let (slot, name, hash, ino, kind) = (d.slot, d.name.to_vec(), d.hash, d.ino, d.kind);
     let target = v.read(to);
-    let room = dentry::room(&B, &target, dentry::slots_for(name.len())).expect("room");
+    let room = dentry::free_run(&B, &target, dentry::slots_for(name.len())).expect("room");
     v.edit(from, |b| dentry::remove(&B, b, slot));
     v.edit(to, |b| dentry::insert(&B, b, room, &name, hash, ino, kind));
     v.finds_and_repairs(|k| matches!(k, K::DentryBucket { name: n, .. } if n.0 == name));
@@ -176,7 +176,7 @@ fn a_name_that_stands_twice_is_reduced_to_one() {
     let (at, _, _) = v.entry(v.sb.root, "tiny");
     let mid = v.ino("mid");
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b"tiny", name_hash(b"tiny"), mid.0, 1);
     });
     v.finds_and_repairs(|k| matches!(k, K::DentryRepeated { name, .. } if name.0 == b"tiny"));
@@ -189,7 +189,7 @@ fn a_second_name_of_a_directory_is_removed() {
     let (at, _, _) = v.entry(v.sb.root, "tiny");
     let dir = v.ino("deep");
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b"zwei", name_hash(b"zwei"), dir.0, 2);
     });
     v.finds_and_repairs(|k| matches!(k, K::DirectoryTwice { ino, .. } if *ino == dir));
@@ -220,7 +220,7 @@ fn dots_that_are_missing_wrong_or_repeated_are_mended() {
 
     let v = volume(&[]);
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b".", 0, dir.0, 2);
     });
     v.finds_and_repairs(|k| *k == K::Dots { dir, which: ".", fault: DotFault::Repeated });

@@ -43,7 +43,7 @@ pub fn parts(from: Sources<'_>, raw: &RawInode) -> Result<Vec<Part>, RescueError
     if let Part::Node(v, _) = first
         && let Some(block) = from.window.block(v.addr)?
     {
-        out.extend(in_node::others(&block).map(|(number, nid)| find(nid, number)));
+        out.extend(in_node::other_nodes(&block).map(|(number, nid)| find(nid, number)));
     }
     Ok(out)
 }

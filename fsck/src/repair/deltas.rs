@@ -60,7 +60,7 @@ fn sound(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, F
 /// The inode's delta nodes, the root first.
 fn nodes(e: &Editor<'_, '_>, ino: Ino) -> Result<Vec<Nid>, FsckError> {
     let Some((first, block)) = root(e, ino)? else { return Ok(Vec::new()) };
-    let others = node::delta::others(&block).map(|(_, nid)| nid);
+    let others = node::delta::other_nodes(&block).map(|(_, nid)| nid);
     let mut out = vec![first];
     for nid in others {
         out.extend(sound(e, ino, nid)?.map(|_| nid));
@@ -234,7 +234,8 @@ pub fn mend_node(
     if others.is_empty() {
         if is_root {
             set(e, ino, 0, Nid(0))?;
-        } else if let Some((number, _)) = root(e, ino)?.and_then(|(_, b)| node::delta::others(&b).find(|o| o.1 == nid))
+        } else if let Some((number, _)) =
+            root(e, ino)?.and_then(|(_, b)| node::delta::other_nodes(&b).find(|o| o.1 == nid))
         {
             set(e, ino, number, Nid(0))?;
         }
@@ -320,7 +321,7 @@ pub fn attach(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreach
         }
         Some(_) if number == 0 => false,
         Some(_) => match root(e, ino)? {
-            Some((_, b)) => match node::delta::others(&b).find(|o| o.0 == number) {
+            Some((_, b)) => match node::delta::other_nodes(&b).find(|o| o.0 == number) {
                 // Its root comes back in this round, and names it.
                 Some((_, other)) if other == nid => return Ok(()),
                 Some(_) => false,

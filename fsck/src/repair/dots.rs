@@ -73,7 +73,7 @@ fn put_dot(e: &mut Editor<'_, '_>, dir: Ino, area: Area, which: &str, to: Option
         slots.iter().skip(keep).for_each(|slot| dentry::remove(l, bytes, *slot));
         match (to, slots.first()) {
             (Some(to), Some(first)) => dentry::redirect(l, bytes, *first, to.0, DIR),
-            (Some(to), None) => match dentry::room(l, bytes, 1) {
+            (Some(to), None) => match dentry::free_run(l, bytes, 1) {
                 Some(slot) => dentry::insert(l, bytes, slot, name, 0, to.0, DIR),
                 None => placed = false,
             },

@@ -118,7 +118,7 @@ impl Editor<'_, '_> {
         kind: u8,
     ) -> Result<bool, FsckError> {
         let Some((layout, bytes)) = self.area(dir, area)? else { return Ok(false) };
-        let Some(slot) = dentry::room(&layout, &bytes, slots) else { return Ok(false) };
+        let Some(slot) = dentry::free_run(&layout, &bytes, slots) else { return Ok(false) };
         self.change_area(dir, area, |layout, bytes| {
             dentry::insert(layout, bytes, slot, name, hash, ino.0, kind);
         })

@@ -102,7 +102,7 @@ impl Fixture {
             let check = format::delta::check(self.places.seed(), self.a, raw.i_generation.get(), slot, page);
             let check = check ^ u32::from(wrong);
             let d = raw.divide(self.places.sb.features).unwrap();
-            assert!(format::delta::put(raw, d, &format::delta::Entry { slot, codec, check, payload: &payload }));
+            assert!(format::delta::insert(raw, d, &format::delta::Entry { slot, codec, check, payload: &payload }));
         });
     }
 
