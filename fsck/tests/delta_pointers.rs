@@ -1,4 +1,4 @@
-//! Who names a file's delta nodes: a root, a list, footers, the NAT. With one of them wrong no delta is lost.
+//! References to a file's delta nodes: a root, a list, footers, the NAT. If one of them is wrong, no delta is lost.
 
 use format::delta::{MARK, set_root};
 use format::inode::RawInode;
@@ -83,7 +83,7 @@ fn a_list_that_leads_elsewhere_is_mended() {
         (1, Nid(u32::MAX), &[][..]),
         (1, Nid(400), &[]),
         (5, Nid(3), &[]),
-        // Nobody knows whether there was one of this number.
+        // It is unknown whether there was a node with this index.
         (9, Nid(400), &[None]),
     ] {
         let f = Fixture::new();

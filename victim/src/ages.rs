@@ -38,7 +38,7 @@ impl Slice {
         slice
     }
     /// A slice of these units, given in age order, with spare capacity.
-    fn new(units: &[Candidate], per: u32) -> Self {
+    fn from_units(units: &[Candidate], per: u32) -> Self {
         let mut all = Vec::with_capacity(SLICE + 1);
         all.extend(units.iter().map(|c| (*c, c.fragments())));
         Slice::new(all, per)
@@ -147,7 +147,7 @@ impl Ages {
     /// Sorts `units` by age; a unit has `per` segments.
     pub(crate) fn new(per: u32, mut units: Vec<Candidate>) -> Self {
         units.sort_unstable_by_key(Candidate::place);
-        let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::new(units, per));
+        let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::from_units(units, per));
         let chunk = || Some(slices.by_ref().take(CHUNK * 3 / 4).collect::<Vec<_>>()).filter(|c| !c.is_empty());
         Ages { chunks: std::iter::from_fn(chunk).map(Chunk::new).collect(), per }
     }
@@ -164,7 +164,7 @@ impl Ages {
     /// Inserts a unit.
     pub(crate) fn insert(&mut self, c: Candidate) {
         if self.chunks.is_empty() {
-            self.chunks.push(Chunk::new(vec![Slice::new(&[c], self.per)]));
+            self.chunks.push(Chunk::new(vec![Slice::from_units(&[c], self.per)]));
             return;
         }
         let entry = (c, c.fragments());
