@@ -178,7 +178,7 @@ impl Stack {
     }
 
     fn now(&self) -> Nanos {
-        Nanos::of(self.clock.monotonic())
+        Nanos::from_duration(self.clock.monotonic())
     }
 }
 
