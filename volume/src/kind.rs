@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(probe(&*dev), Some(kind), "by the other copy");
             dev.write(Lba(1), &[0; BLOCK], Tag::default()).unwrap();
             assert_eq!(probe(&*dev), None);
-            let over = made(other);
+            let over = formatted(other);
             let mut block = [0; BLOCK];
             for at in 0..over.blocks() {
                 over.read(Lba(at), &mut block, Tag::default()).unwrap();
