@@ -1,4 +1,5 @@
-//! Where inodes are put: what a file that is written call by call looks like under each of the four placements (Scherl 2004, Fig. 5.1).
+//! Placement of inodes: the layout of a file written call by call under each of the four placements (Scherl 2004,
+//! Fig. 5.1).
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn mounted(placement: Placement, sync: Sync) -> Mounted {
     mounted_in(placement, sync, MountOptions::default().inode_cache)
 }
 
-/// The same, where so many inodes are kept in memory that nobody uses.
+/// The same with a given number of unused inodes in memory.
 fn mounted_in(placement: Placement, sync: Sync, inode_cache: usize) -> Mounted {
     let dev = Arc::new(Memory::new(4096));
     let clock = Arc::new(VirtualClock::default());
@@ -41,7 +42,7 @@ impl Mounted {
     fn extents(&self, ino: Ino) -> usize {
         self.volume.extents(ino, 0, 1000).unwrap().len()
     }
-    /// Unmounts, checks, mounts again, and reads the file.
+    /// Unmounts, checks, remounts, and reads the file.
     fn whole(self, name: &[u8], blocks: u64) {
         self.volume.unmount().unwrap();
         drop(self.volume);
@@ -57,7 +58,8 @@ impl Mounted {
     }
 }
 
-/// The file is forgotten before another is written: its inode may leave memory while its series may still be taken up.
+/// The file is forgotten before another is written: its inode may leave memory although its series may still
+/// continue.
 #[test]
 fn an_inode_that_nobody_uses_stays_until_its_series_comes_to_an_end() {
     for placement in Placement::ALL {

@@ -85,7 +85,7 @@ impl<'a> Entries<'a> {
 
     /// Those of a block that was read before, and was changed since by this module's functions alone: nothing is
     /// checked, and entries end where they make no sense.
-    pub fn made(block: &'a Block) -> Self {
+    pub fn unchecked(block: &'a Block) -> Self {
         Entries { block }
     }
 

@@ -85,7 +85,7 @@ impl Dir {
                 ino: e.ino,
                 kind: e.kind,
             };
-            Entries::made(block).named().map(named).collect::<Vec<_>>()
+            Entries::unchecked(block).named().map(named).collect::<Vec<_>>()
         };
         self.blocks.iter().flat_map(of).collect()
     }
