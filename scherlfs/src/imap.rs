@@ -71,7 +71,7 @@ impl InodeMap {
     fn set(&mut self, dev: &dyn BlockDevice, ino: Ino, place: Place) -> Result<()> {
         let (index, at) = ifile::at(ino);
         let held = self.held(dev, index)?;
-        ifile::put(&mut held.block, at, place);
+        ifile::set(&mut held.block, at, place);
         let fresh = !std::mem::replace(&mut held.dirty, true);
         self.dirty += u64::from(fresh);
         let bytes = (index + 1) * BLOCK as u64;

@@ -101,7 +101,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         clean: false,
         checkpoint: 1,
         seq: Seq(0),
-        epoch: Epoch::of(1, options.secret),
+        epoch: Epoch::new(1, options.secret),
         secret: options.secret,
         // Set by the checkpoint; until then there is no superblock on the disk.
         ifile: Addr(FIRST),
@@ -153,7 +153,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         need: 0,
         seq: Seq(0),
         attempt: 0,
-        epoch: Epoch::of(1, options.secret),
+        epoch: Epoch::new(1, options.secret),
         // The first superblock is that of the checkpoint.
         begun: true,
         logged: 0,

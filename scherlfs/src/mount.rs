@@ -97,7 +97,7 @@ impl State {
             need: 0,
             seq,
             attempt: 0,
-            epoch: Epoch::of(sb.epoch.count + 1, sb.secret),
+            epoch: Epoch::new(sb.epoch.count + 1, sb.secret),
             begun: false,
             logged: 0,
             dir_blocks: 0,

@@ -86,7 +86,7 @@ fn lba(at: u64) -> Lba {
 ///
 /// # Errors No volume has this size.
 pub fn index_blocks(volume_blocks: u64) -> Result<u64> {
-    Layout::of(volume_blocks).map(Layout::size).ok_or(Error::Invalid("no volume has so many blocks"))
+    Layout::for_volume(volume_blocks).map(Layout::size).ok_or(Error::Invalid("no volume has so many blocks"))
 }
 
 impl Index {
@@ -95,9 +95,9 @@ impl Index {
     /// # Errors The file is too small, or its disk fails.
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
-        let layout = Layout::of(sb.blocks).filter(|layout| layout.size() <= dev.blocks());
+        let layout = Layout::for_volume(sb.blocks).filter(|layout| layout.size() <= dev.blocks());
         let layout = layout.ok_or(Error::Invalid("the index is too small for this volume"))?;
-        let mark = Mark::of(sb);
+        let mark = Mark::of_superblock(sb);
         let mut heads = Vec::new();
         let mut empty = true;
         for at in 0..HEADS {

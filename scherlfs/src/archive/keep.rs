@@ -82,7 +82,9 @@ pub(crate) struct Counters {
 ///
 /// # Errors 0, or more than the largest keep.
 pub fn keep_blocks(contents: u64) -> Result<u64> {
-    Layout::of(contents).map(Layout::size).ok_or(Error::Invalid("a keep has a block at least, and 8 TiB at most"))
+    Layout::with_slots(contents)
+        .map(Layout::size)
+        .ok_or(Error::Invalid("a keep has a block at least, and 8 TiB at most"))
 }
 
 impl Inner {
@@ -132,7 +134,7 @@ impl Keep {
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
         let layout = Layout::within(dev.blocks()).ok_or(Error::Invalid("the keep is too small"))?;
-        let mark = Mark::of(sb);
+        let mark = Mark::of_superblock(sb);
         let (mut heads, mut empty) = (Vec::new(), true);
         for at in 0..HEADS {
             let mut block = [0; BLOCK];

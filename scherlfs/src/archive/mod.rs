@@ -198,10 +198,10 @@ impl Archive {
     pub fn before(&self, sb: &Superblock) -> Result<()> {
         self.drain().map_err(Error::device)?;
         if let Some(index) = &self.index {
-            index.name(Mark::of(sb));
+            index.name(Mark::of_superblock(sb));
         }
         if let Some(keep) = &self.contents {
-            keep.name(Mark::of(sb));
+            keep.name(Mark::of_superblock(sb));
         }
         Ok(())
     }
@@ -245,7 +245,7 @@ impl Archive {
             // The preceding log must be durable, too.
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
         }
-        *self.mark.lock() = Some(Mark::of(sb));
+        *self.mark.lock() = Some(Mark::of_superblock(sb));
         self.staging.store(true, Relaxed);
         let out = work();
         self.staging.store(false, Relaxed);

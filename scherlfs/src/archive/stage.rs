@@ -67,7 +67,7 @@ impl Stage {
         }
         let stage = Stage { dev, uuid: sb.uuid, inner: Mutex::new(inner) };
         let mut inner = stage.inner.lock();
-        let own = head.is_none_or(|h| h.uuid == sb.uuid && h.mark == Mark::of(sb));
+        let own = head.is_none_or(|h| h.uuid == sb.uuid && h.mark == Mark::of_superblock(sb));
         if !own && !inner.records.is_empty() {
             let what = "the stage holds fsyncs of another volume, or of this one before somebody else wrote to it";
             return Err(Error::Corrupt(format!("{what}; remove the file to give them up")));

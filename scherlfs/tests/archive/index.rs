@@ -30,7 +30,7 @@ fn life_of(index: &Memory) -> u64 {
 
 /// Number of valid copies.
 fn copies(index: &Memory) -> usize {
-    let (layout, life) = (Layout::of(BLOCKS).unwrap(), life_of(index));
+    let (layout, life) = (Layout::for_volume(BLOCKS).unwrap(), life_of(index));
     let counts = |at: u64| {
         let (table, n) = layout.entry(Addr(at));
         archive::entry(&block_of(index, table), n, life).is_some()
@@ -232,7 +232,7 @@ fn an_index_of_another_volume_or_version_begins_anew() {
 #[test]
 fn a_copy_that_was_forged_with_its_checksum_is_not_believed_where_it_contradicts_the_volume() {
     let (disk, index) = populated(8);
-    let (expected, layout) = (without_index(&disk), Layout::of(BLOCKS).unwrap());
+    let (expected, layout) = (without_index(&disk), Layout::for_volume(BLOCKS).unwrap());
     let life = life_of(&index);
     let mut forged = 0;
     for at in (2..BLOCKS).map(Addr) {
