@@ -27,7 +27,6 @@ const MAX_PARTS: usize = 1024;
 /// their space; otherwise a discard does nothing. After one failed flush all later flushes fail: the host may have
 /// dropped the data that it could not write, so a later success would be false. Behind [`Self::retained`] a flush
 /// can be repeated.
-/// success would promise what is gone. Behind [`Self::retained`] a flush can be repeated.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -149,7 +148,8 @@ impl FileDevice {
 
     /// The file system that holds the image, if it is a file that can grow.
     ///
-    /// # Errors If the host does not provide the information.
+    /// # Errors
+    /// If the host does not provide the information.
     pub fn host(&self) -> io::Result<Option<FileHost>> {
         match self.file.metadata()?.is_file() {
             true => FileHost::new(self.file.try_clone()?, &self.path).map(Some),

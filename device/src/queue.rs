@@ -55,7 +55,8 @@ pub trait Queue {
     fn now(&self) -> Nanos;
     /// Submits a request at `at`, and returns its end time. A moment before [`now`](Self::now) counts as `now`.
     ///
-    /// # Errors [`OutOfRange`](crate::DeviceError::OutOfRange) if the range exceeds the device; the request then
+    /// # Errors
+    /// [`OutOfRange`](crate::DeviceError::OutOfRange) if the range exceeds the device; the request then
     /// has no effect.
     fn submit(&self, at: Nanos, ask: Ask, tag: Tag) -> Result<Nanos>;
     /// Waits for all requests; returns when the last one ended.

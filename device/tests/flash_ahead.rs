@@ -1,5 +1,4 @@
 //! A flash device that cleans while idle: writers find erased blocks, and the energy is booked as idle time.
-//! time.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos, Part};

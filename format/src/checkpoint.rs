@@ -196,7 +196,8 @@ impl Checkpoint {
     /// Checks a pack's head with its payload blocks (`1 + cp_payload` blocks, as bytes): checksum, sizes, log
     /// positions inside the main area, counts within bounds.
     ///
-    /// # Errors The first fault.
+    /// # Errors
+    /// The first fault.
     pub fn check(sb: &SuperBlock, bytes: &[u8]) -> Result<Self, FormatError> {
         let (checkpoint, faults) = Self::read(sb, bytes)?;
         match faults.into_iter().next() {
@@ -208,7 +209,8 @@ impl Checkpoint {
     /// Like [`Self::check`], but accepts invalid fields: returns the fields as stored, and their faults. A log with
     /// an invalid position is [`LogHead::NOWHERE`]. The bitmaps have the length that the superblock implies.
     ///
-    /// # Errors If the checksum is wrong, or the bitmaps do not fit the pack.
+    /// # Errors
+    /// If the checksum is wrong, or the bitmaps do not fit the pack.
     pub fn read(sb: &SuperBlock, bytes: &[u8]) -> Result<(Self, Vec<FormatError>), FormatError> {
         let need = (1 + sb.cp_payload as usize) * BLOCK;
         let short = FormatError::Short { structure: S, have: bytes.len(), need };

@@ -5,7 +5,6 @@
 //! skips an inode that is not in the checkpoint if none of its nodes has the dentry mark: the file was deleted, and
 //! an fsync of its directory cleared the mark. An invalid node ends the chain: it is torn, and no `fsync` that
 //! wrote later nodes had returned.
-//! follows.
 
 use format::checkpoint::CpFlags;
 use format::delta;

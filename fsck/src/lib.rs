@@ -85,7 +85,8 @@ pub enum FsckError {
 
 /// Reads the whole volume and reports contradictions.
 ///
-/// # Errors [`FsckError`], if there is no volume to report on. Damage is not an error but a finding.
+/// # Errors
+/// [`FsckError`], if there is no volume to report on. Damage is not an error but a finding.
 pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, FsckError> {
     let mut report = Report::default();
     if let Some(image) = load::Image::load_by(dev, options.older_checkpoint, &mut report)? {

@@ -15,7 +15,8 @@ use super::load::Image;
 
 /// Checks an inode's zone, its mark and its root.
 ///
-/// # Errors The first fault.
+/// # Errors
+/// The first fault.
 pub fn verify(img: &Image<'_>, block: &Block) -> Result<(), FormatError> {
     let features = img.sb.features;
     let raw = RawInode::of(block);

@@ -347,7 +347,8 @@ impl<'r> RescuedFile<'r> {
 
     /// Extended attributes by full name, access control lists in their user-space form.
     ///
-    /// # Errors If the list is damaged or its node is missing.
+    /// # Errors
+    /// If the list is damaged or its node is missing.
     pub fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RescueError> {
         let raw = self.raw();
         let mut area = match raw.inline().contains(Inline::XATTR) {

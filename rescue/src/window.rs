@@ -79,7 +79,8 @@ impl<'d> Window<'d> {
 
     /// The block at an address; `None` outside the image.
     ///
-    /// # Errors If the device cannot read it.
+    /// # Errors
+    /// If the device cannot read it.
     pub fn block(&self, addr: BlockAddr) -> Result<Option<Box<Block>>, RescueError> {
         let Some(index) = self.index(addr) else { return Ok(None) };
         let mut out = Box::new([0; BLOCK]);

@@ -35,7 +35,8 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
 
 /// Checks a value of a setting.
 ///
-/// # Errors The fault, as the end of the sentence "NAME ...".
+/// # Errors
+/// The fault, as the end of the sentence "NAME ...".
 pub fn check(name: &str, value: &str) -> std::result::Result<(), String> {
     match name {
         "clean" => Clean::parse(value).map(drop),
@@ -126,7 +127,8 @@ impl Volume {
     /// Does all work at once that would be done on the charger while callers are idle: cleaning and
     /// defragmentation.
     ///
-    /// # Errors Those of the device, and a damaged volume.
+    /// # Errors
+    /// Those of the device, and a damaged volume.
     pub fn tidy(&self) -> Result<crate::Done> {
         if self.options.read_only {
             return Err(Error::ReadOnly);

@@ -245,7 +245,8 @@ impl State {
 impl Volume {
     /// Undoable transactions, the latest first.
     ///
-    /// # Errors Those of the device, and a damaged volume.
+    /// # Errors
+    /// Those of the device, and a damaged volume.
     pub fn history(&self) -> Result<Vec<Event>> {
         let pasts: Vec<_> = self.state.read().history.all.iter().rev().filter(|p| !p.moved).cloned().collect();
         let mut events = Vec::with_capacity(pasts.len());
@@ -294,14 +295,16 @@ impl Volume {
 
     /// Undoes the last transactions of the whole volume; returns the number of changed inodes.
     ///
-    /// # Errors There are fewer transactions, or no room to write; those of the device.
+    /// # Errors
+    /// There are fewer transactions, or no room to write; those of the device.
     pub fn undo_last(&self, count: usize) -> Result<usize> {
         self.state.write().go_back(count)
     }
 
     /// Undoes the last change of a file's contents, or its removal. `path` is its path from the root.
     ///
-    /// # Errors [`Error::NotFound`]: nothing of it can be undone.
+    /// # Errors
+    /// [`Error::NotFound`]: nothing of it can be undone.
     pub fn undo_file(&self, path: &[&[u8]]) -> Result<()> {
         let mut state = self.state.write();
         state.still()?;

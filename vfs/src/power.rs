@@ -20,7 +20,8 @@ impl Power {
     }
     /// Parses a power source. The error completes the sentence "power ...".
     ///
-    /// # Errors An unknown name.
+    /// # Errors
+    /// An unknown name.
     pub fn parse(name: &str) -> Result<Power, String> {
         match name {
             "battery" => Ok(Power::Battery),

@@ -47,7 +47,8 @@ impl MakeError {
 
 /// Creates a volume on a whole device. Its old contents are lost.
 ///
-/// # Errors Those of its file system.
+/// # Errors
+/// Those of its file system.
 pub fn make(kind: Kind, dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &MakeOptions) -> Result<(), MakeError> {
     let MakeOptions { uuid, secret, zeroed, f2fs, scherlfs } = options.clone();
     match kind {

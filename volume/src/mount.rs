@@ -65,7 +65,8 @@ pub enum MountError {
 /// Mounts a volume of the given file system. Call [`probe`] below any layer that counts requests, so that it costs
 /// none. An unknown file system is passed to F2FS, whose error explains the fault in the superblock.
 ///
-/// # Errors Those of its file system, and an option that it does not have.
+/// # Errors
+/// Those of its file system, and an option that it does not have.
 pub fn mount(
     kind: Kind,
     dev: Arc<dyn BlockDevice>,

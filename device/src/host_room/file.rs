@@ -31,7 +31,8 @@ pub struct FileHost {
 impl FileHost {
     /// The host of the regular file `image`, opened as `path`.
     ///
-    /// # Errors If the host does not report its kind.
+    /// # Errors
+    /// If the host does not report its kind.
     pub fn new(image: File, path: &Path) -> io::Result<Self> {
         let kind = rustix::fs::fstatfs(&image)?.f_type as u64;
         let ballast = fs::canonicalize(path).ok().and_then(|path| {

@@ -71,7 +71,8 @@ impl<W: Write + Seek> Writer<'_, W> {
 /// Writes a device to `out` from its start, except for unneeded blocks. `progress` receives the number of completed
 /// blocks.
 ///
-/// # Errors If `out` cannot be written, or if the device cannot be read or has at least 2^32 blocks.
+/// # Errors
+/// If `out` cannot be written, or if the device cannot be read or has at least 2^32 blocks.
 pub fn write_sparse(
     dev: &dyn BlockDevice,
     needed: impl Fn(u64) -> bool,

@@ -256,7 +256,8 @@ pub fn seal(seed: u32, block: &mut Block) {
 /// Checks a whole node: its checksum, that each entry is complete and the only one here for its block, and the
 /// counts. Checking the resulting page requires the base.
 ///
-/// # Errors The first fault.
+/// # Errors
+/// The first fault.
 pub fn verify(seed: u32, block: &Block) -> Result<(), FormatError> {
     let bad = |field, value: u64, must| Err(FormatError::Field { structure: "delta node", field, value, must });
     let (stored, computed) = (u32_at(block, 0), checksum(seed, block));

@@ -282,7 +282,8 @@ const PATIENCE: u32 = 8;
 ///
 /// A volume without errors that cannot be repaired further stays unchanged.
 ///
-/// # Errors [`RepairError`]; the volume is then no worse than before, and completed rounds remain.
+/// # Errors
+/// [`RepairError`]; the volume is then no worse than before, and completed rounds remain.
 pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
     let before = super::check(dev, options)?;
     let wanted = options.older_checkpoint || before.mendable() > 0;

@@ -148,7 +148,8 @@ pub fn write<'p>(all: impl IntoIterator<Item = &'p Past>) -> Vec<u8> {
 
 /// Decodes the hidden file. Transactions are in order.
 ///
-/// # Errors Anything that a writer does not produce.
+/// # Errors
+/// Anything that a writer does not produce.
 pub fn read(bytes: &[u8]) -> Result<Vec<Past>, FormatError> {
     let short = FormatError::Magic { what: WHAT };
     let word = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).ok_or(short);

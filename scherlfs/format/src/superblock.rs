@@ -135,7 +135,8 @@ impl Placement {
 
     /// Parses a name.
     ///
-    /// # Errors The known names.
+    /// # Errors
+    /// The known names.
     pub fn parse(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|p| p.name() == name);
         found.ok_or_else(|| "is before, after, in-place or delayed".to_owned())

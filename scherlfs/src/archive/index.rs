@@ -84,7 +84,8 @@ fn lba(at: u64) -> Lba {
 
 /// Blocks of an index file for a volume of `volume_blocks` blocks.
 ///
-/// # Errors No volume has this size.
+/// # Errors
+/// No volume has this size.
 pub fn index_blocks(volume_blocks: u64) -> Result<u64> {
     Layout::for_volume(volume_blocks).map(Layout::size).ok_or(Error::Invalid("no volume has so many blocks"))
 }
@@ -92,7 +93,7 @@ pub fn index_blocks(volume_blocks: u64) -> Result<u64> {
 impl Index {
     /// Opens the index file. `life` is a number for a new life, greater than any before.
     ///
-    /// # Errors The file is too small, or its disk fails.
+    /// # Errors
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
         let layout = Layout::for_volume(sb.blocks).filter(|layout| layout.size() <= dev.blocks());

@@ -80,7 +80,8 @@ pub(crate) struct Counters {
 
 /// Blocks of a keep file for `contents` blocks of contents.
 ///
-/// # Errors 0, or more than the largest keep.
+/// # Errors
+/// 0, or more than the largest keep.
 pub fn keep_blocks(contents: u64) -> Result<u64> {
     Layout::with_slots(contents)
         .map(Layout::size)
@@ -130,7 +131,7 @@ impl Inner {
 impl Keep {
     /// Opens the keep file. `life` is a number for a new life, greater than any before.
     ///
-    /// # Errors The file is too small, or its disk fails.
+    /// # Errors
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
         let layout = Layout::within(dev.blocks()).ok_or(Error::Invalid("the keep is too small"))?;

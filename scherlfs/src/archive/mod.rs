@@ -107,7 +107,8 @@ fn looks_kept(block: &Block) -> bool {
 impl Archive {
     /// Opens a volume's disk with its accompanying devices.
     ///
-    /// # Errors The index is too small; the stage holds data that does not fit the volume's current state; a disk
+    /// # Errors
+    /// The index is too small; the stage holds data that does not fit the volume's current state; a disk
     /// fails.
     pub fn open(
         disk: Arc<dyn BlockDevice>,
@@ -194,7 +195,8 @@ impl Archive {
 
     /// To be called before a superblock is written.
     ///
-    /// # Errors Staged data belongs before it, and cannot be written.
+    /// # Errors
+    /// Staged data belongs before it, and cannot be written.
     pub fn before(&self, sb: &Superblock) -> Result<()> {
         self.drain().map_err(Error::device)?;
         if let Some(index) = &self.index {
@@ -282,7 +284,8 @@ impl Archive {
 
     /// Flushes the disk while it is awake.
     ///
-    /// # Errors Those of the disk.
+    /// # Errors
+    /// Those of the disk.
     pub fn flush_while_awake(&self) -> Result<()> {
         if self.flushed.is_behind() && self.is_awake() {
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;

@@ -53,7 +53,8 @@ fn read(dev: &dyn BlockDevice, at: u64, buf: &mut [u8]) -> Done<()> {
 impl Stage {
     /// Opens a stage. `life` is a number for a new life, greater than any before.
     ///
-    /// # Errors It holds data of another volume, or of another state of this one; its disk fails.
+    /// # Errors
+    /// It holds data of another volume, or of another state of this one; its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<Self> {
         let mut block = [0; BLOCK];
         read(&*dev, 0, &mut block).map_err(Error::device)?;

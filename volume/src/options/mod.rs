@@ -98,7 +98,8 @@ impl MountOptions {
 
     /// Sets an option by name for every file system that has it.
     ///
-    /// # Errors A wrong value, or no file system with this option.
+    /// # Errors
+    /// A wrong value, or no file system with this option.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
         let of_f2fs = f2fs::set(&mut self.f2fs, name, value);
         let of_scherlfs = scherlfs::set(&mut self.scherlfs, name, value);

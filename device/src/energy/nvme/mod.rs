@@ -80,7 +80,8 @@ const STATES: usize = 32;
 impl Controller {
     /// Reads the output of `nvme id-ctrl`, as text or JSON, or the structure itself.
     ///
-    /// # Errors [`NvmeError::Unknown`] if it is none of these, [`NvmeError::Broken`] with the name of a missing
+    /// # Errors
+    /// [`NvmeError::Unknown`] if it is none of these, [`NvmeError::Broken`] with the name of a missing
     /// part.
     pub fn read(bytes: &[u8]) -> Result<Self, NvmeError> {
         let controller = match std::str::from_utf8(bytes) {

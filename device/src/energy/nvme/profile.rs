@@ -45,7 +45,8 @@ impl Controller {
     /// Builds the profile `name`: this device's power states, and its size unless another is given, on top of
     /// `base`, the text of the profile `from`. `limit` is the maximum exit latency ([`sleeps`](Self::sleeps)).
     ///
-    /// # Errors [`NvmeError::Profile`] if the base is not a profile, [`NvmeError::Broken`] if it is not a flash
+    /// # Errors
+    /// [`NvmeError::Profile`] if the base is not a profile, [`NvmeError::Broken`] if it is not a flash
     /// profile.
     pub fn profile(
         &self,

@@ -4,7 +4,6 @@
 //! fetched and evicted page by page, the least recently used first. This module computes the cost of the map; its
 //! entries are in [`super::table`]. A page that was never written back is not on flash and need not be fetched.
 //! Left out: the places of translation pages on flash, and their cleaning.
-//! translation pages lie on flash, and their cleaning.
 
 /// Entries in a translation page.
 pub const ENTRIES: u64 = 1024;

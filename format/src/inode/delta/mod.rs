@@ -119,7 +119,8 @@ pub fn find(raw: &RawInode, d: Division, slot: u32) -> Option<Entry<'_>> {
 /// Checks a whole zone: every entry is complete, for a distinct slot with an address, and their number matches the
 /// trailer. Checking the resulting page requires the base.
 ///
-/// # Errors The first fault.
+/// # Errors
+/// The first fault.
 pub fn verify(raw: &RawInode, features: Features) -> Result<(), FormatError> {
     let d = raw.divide(features)?;
     if root(raw, features).is_some()

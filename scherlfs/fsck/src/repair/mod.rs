@@ -88,7 +88,8 @@ impl Searched<'_> {
 /// Repairs a volume. A valid one is not written to. `progress` receives completed and total blocks during a full
 /// scan.
 ///
-/// # Errors [`RepairError`]. Only with [`RepairError::Left`] and after a device error something may have been
+/// # Errors
+/// [`RepairError`]. Only with [`RepairError::Left`] and after a device error something may have been
 /// written. After an interruption repair the volume again.
 pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repaired, RepairError> {
     let before = check(dev);
