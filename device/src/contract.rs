@@ -18,6 +18,7 @@ pub trait Zones {
 
 /// A block device.
 ///
+/// # What a power cut may leave
 /// * Every write that returned before a completed [`flush`](Self::flush) began is kept whole.
 /// * Writes since the last completed flush may be lost, kept, reordered among each other, or torn at 512-byte
 ///   sectors, each independently.
