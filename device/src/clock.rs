@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_virtual_clock_moves_only_when_told() {
+    fn a_virtual_clock_moves_only_on_request() {
         let clock = VirtualClock::new(Time::new(100, 900_000_000));
         assert_eq!(clock.now(), Time { secs: 100, nanos: 900_000_000 });
         clock.advance(Duration::from_millis(200));

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_behind_a_write_that_failed_below_is_nobodys_mistake() {
+    fn writes_refused_behind_a_failed_write_are_not_counted() {
         let below = PowerCut::new(Memory::new(40));
         below.cut_after(2);
         let dev = Zoned::new(below, 16, 1);

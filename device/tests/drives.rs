@@ -147,7 +147,7 @@ fn what_the_850_evo_measured_is_predicted_with_these_differences() {
 }
 
 #[test]
-fn what_other_data_sheets_say_beside_is_predicted_with_these_differences() {
+fn other_numbers_in_data_sheets_are_predicted_with_these_differences() {
     differs("S4500: reads, 32 at a time", at_random("intel-s4500", false, 32).rate, 72_000.0, 66.3);
     differs("S4500: writes while it cleans", steady(1 << 20).rate, 33_000.0, 39.5);
     let drive = drive("intel-s4500", SIZE, true);
@@ -213,7 +213,7 @@ fn disks_wait_at_the_powers_of_their_data_sheets() {
 }
 
 #[test]
-fn what_the_constellation_s_manuals_say_beside_is_predicted_with_these_differences() {
+fn other_numbers_in_the_constellation_s_manuals_are_predicted_with_these_differences() {
     let spec = disk("constellation-es3-4tb");
     differs("W written at random", disk_at_random("constellation-es3-4tb", true).watts, 10.86, 5.0);
     // Formatting writes everything sequentially; the manual gives the maximum time.

@@ -172,7 +172,7 @@ fn a_request_of_several_owners_is_divided_block_by_block() {
 }
 
 #[test]
-fn who_shares_a_request_shares_its_cost_and_nothing_is_lost_of_it() {
+fn owners_of_one_request_share_its_cost_without_loss() {
     let profile = Profile::find("kirin9000-ufs31").unwrap();
     let device = || {
         let model = model::build(&profile, 1024).unwrap();

@@ -119,7 +119,7 @@ fn what_is_paid_is_what_was_done_at_the_profiles_prices() {
 }
 
 #[test]
-fn who_writes_pays_for_programming_and_who_flushes_for_what_is_not_filled() {
+fn a_write_pays_for_programming_and_a_flush_for_padding() {
     let (_, spec) = phone();
     let mut flash = Flash::new(&spec, BLOCKS);
     let cost = |flash: &mut Flash, now: u64, ask| {

@@ -328,7 +328,7 @@ fn what_an_unflushed_remap_replaced_is_not_erased_before_the_remap_is_durable() 
 }
 
 #[test]
-fn what_is_shared_counts_once_and_stays_until_the_last_who_shows_it_is_gone() {
+fn a_shared_unit_counts_once_and_stays_until_its_last_block_is_gone() {
     let (mut pair, mut rng) = (Pair::new(&small(2, 1, 4096), BLOCKS), Rng::new(7));
     pair.write(0, BLOCKS / 2);
     pair.ask(Ask::Flush);

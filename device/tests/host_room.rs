@@ -196,7 +196,7 @@ fn a_flush_that_finds_no_room_is_repeated_after_way_was_made() {
 }
 
 #[test]
-fn a_file_s_host_holds_room_in_a_file_that_nobody_sees() {
+fn a_file_s_host_holds_room_in_an_unnamed_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let file = File::create(&path).unwrap();

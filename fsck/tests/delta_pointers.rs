@@ -53,7 +53,7 @@ fn a_root_that_is_one_of_the_other_delta_nodes_is_led_back() {
 }
 
 #[test]
-fn delta_nodes_that_nobody_names_are_put_back() {
+fn unlisted_delta_nodes_are_reattached() {
     let f = Fixture::new();
     f.forge_inode(|raw| set_root(raw, None));
     f.finds(|k| matches!(k, K::Unreachable { .. }));
@@ -68,7 +68,7 @@ fn delta_nodes_that_nobody_names_are_put_back() {
 }
 
 #[test]
-fn a_delta_node_that_nobody_names_and_nobody_can_read_is_freed_and_told() {
+fn an_unlisted_and_unreadable_delta_node_is_freed_and_reported() {
     let f = Fixture::new();
     f.forge(0, |b| assert!(set_other(b, 1, Nid(0))));
     f.places.edit(&f.dev, f.nids[1], false, |b| b[4060..4064].fill(0x33));

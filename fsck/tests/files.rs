@@ -27,7 +27,7 @@ fn a_node_the_nat_has_lost_is_found_again_by_its_footer() {
 }
 
 #[test]
-fn each_way_a_node_may_be_unusable_is_told_apart() {
+fn each_fault_of_a_node_is_a_different_finding() {
     let wrong = |change: &dyn Fn(&Volume, Nid), fault: &dyn Fn(NodeFault) -> bool| {
         let v = volume(&[]);
         let (_, nid) = direct(&v, 1);
@@ -76,7 +76,7 @@ fn a_node_whose_pointer_was_damaged_is_put_back() {
 }
 
 #[test]
-fn two_nodes_in_one_block_are_told_apart_by_its_footer() {
+fn two_nodes_in_one_block_are_distinguished_by_its_footer() {
     let v = volume(&[]);
     let (_, nid) = direct(&v, 1);
     let tiny = v.ino("tiny").nid();

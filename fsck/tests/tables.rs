@@ -49,7 +49,7 @@ fn a_volume_with_both_superblocks_damaged_is_named_as_such() {
 }
 
 #[test]
-fn a_kind_of_volume_that_is_not_understood_is_refused_by_name_and_one_that_nobody_writes_to_is_checked() {
+fn an_unknown_kind_of_volume_is_refused_by_name_and_a_read_only_one_is_checked() {
     let checked = |feature: u32| {
         let v = volume(&[]);
         for copy in 0..2 {

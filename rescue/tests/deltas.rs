@@ -65,7 +65,7 @@ fn files_with_deltas_come_back_without_superblock_checkpoint_and_nat() {
 }
 
 #[test]
-fn a_block_whose_delta_does_not_fit_is_told_and_no_older_contents_are_given() {
+fn a_block_whose_delta_does_not_fit_is_reported_and_not_read_as_older_contents() {
     let (dev, files) = with_deltas();
     let (ino, contents) = &files[3];
     let base = {

@@ -106,7 +106,7 @@ impl State {
         for some in self.gone.chunks(GONE_MAX) {
             plan.gone(some)?;
         }
-        let listed: Vec<usize> = plan.nobodys();
+        let listed: Vec<usize> = plan.unowned_slots();
         let seq = plan.header.seq;
         let written = plan.finish();
         self.next_attempt()?;

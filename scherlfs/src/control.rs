@@ -95,7 +95,7 @@ impl Volume {
         self.watch_host_room()?;
         self.write_when_due()?;
         let more_ahead = self.read_ahead();
-        let more_to_fill = self.fill_beside()?.or(more_ahead);
+        let more_to_fill = self.fill_in_background()?.or(more_ahead);
         // Time alone does not wake a sleeping disk.
         let asleep = self.archive.as_ref().and_then(|a| a.wakes.as_ref()).is_some_and(|w| !w.is_awake_for_readers());
         if asleep {

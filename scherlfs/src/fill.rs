@@ -130,7 +130,7 @@ impl Inode {
 
 impl Volume {
     /// Fills index and keep a little; returns when to continue, if there is more.
-    pub(crate) fn fill_beside(&self) -> Result<Option<Duration>> {
+    pub(crate) fn fill_in_background(&self) -> Result<Option<Duration>> {
         let Some(archive) = &self.archive else { return Ok(None) };
         for _ in 0..STEPS {
             let (index, keep) = (archive.index.as_ref(), archive.contents.as_ref());

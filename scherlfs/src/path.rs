@@ -176,7 +176,7 @@ mod tests {
     /// Takes all available blocks, in portions; a reader of the superblock's runs and of path blocks goes the same
     /// way.
     #[test]
-    fn who_follows_goes_where_the_log_went_and_every_free_block_but_the_last_is_used() {
+    fn a_reader_follows_the_log_and_every_free_block_but_the_last_is_used() {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let mut free = Blocks::default();

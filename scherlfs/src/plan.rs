@@ -340,7 +340,7 @@ impl Plan {
     }
 
     /// Slots of blocks without an inode: lists.
-    pub fn nobodys(&self) -> Vec<usize> {
+    pub fn unowned_slots(&self) -> Vec<usize> {
         self.out.iter().filter(|o| o.owner == 0).map(|o| o.slot).collect()
     }
 

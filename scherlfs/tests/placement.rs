@@ -61,7 +61,7 @@ impl Mounted {
 /// The file is forgotten before another is written: its inode may leave memory although its series may still
 /// continue.
 #[test]
-fn an_inode_that_nobody_uses_stays_until_its_series_comes_to_an_end() {
+fn an_unused_inode_stays_in_memory_until_its_series_ends() {
     for placement in Placement::ALL {
         let mounted = mounted_in(placement, Sync::Fsync, 0);
         for name in [b"f", b"g"] {
@@ -94,7 +94,7 @@ fn only_an_inode_before_each_piece_cuts_a_file_into_pieces() {
 }
 
 #[test]
-fn who_syncs_each_call_is_helped_only_by_two_places_for_the_inode() {
+fn with_a_sync_per_call_only_two_places_for_the_inode_help() {
     let found = Placement::ALL.map(|placement| appended(placement, |m, ino, _| m.volume.fsync(ino, false).unwrap()));
     assert_eq!(found, [8, 8, 1, 1], "what was made durable is not overwritten");
 }

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_known_while_the_call_is_served_and_no_longer() {
+    fn the_process_is_known_only_while_its_call_is_served() {
         assert_eq!(who(), None);
         let outer = asks(7);
         {

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_unit_is_left_alone_in_the_background_and_by_nobody_who_waits() {
+    fn full_units_are_skipped_in_the_background_but_not_for_a_waiting_writer() {
         let chosen = |percent: u32, hurry: Hurry| {
             let mut c = chooser(Policy::CostBenefit, 30);
             c.tuning.too_full = Some(percent);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_apart_once_the_volume_is_old_enough() {
+    fn ages_differ_when_the_volume_is_old_enough() {
         assert!(!chooser(Policy::Atgc, 6).moves_by_age());
         assert!(chooser(Policy::Atgc, 7).moves_by_age());
         assert!(chooser(Policy::Fagc, 0).moves_by_age());

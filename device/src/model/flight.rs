@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_pays_all_and_two_pay_half_of_the_time_they_share() {
+    fn a_single_request_pays_all_and_two_pay_half_of_their_common_time() {
         let mut flight = Flight::new(WATT);
         flight.push(Nanos(0), Nanos(100), asker(1));
         assert_eq!(paid(&mut flight, 60), []);

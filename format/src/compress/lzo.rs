@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_zeroes_is_told_only_in_version_1() {
+    fn a_run_of_zeroes_exists_only_in_version_1() {
         // Literal "a", then a run of 4 + (2 << 3 | 5) zeroes and one literal "b", then the end.
         let body = [18, b'a', 0x1D, 0xFD, 0xFF, 2, b'b', 0x11, 0, 0];
         let mut want = vec![b'a'];

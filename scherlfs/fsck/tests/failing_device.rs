@@ -156,7 +156,7 @@ fn contents(dev: &Arc<Memory>) -> Contents {
 }
 
 #[test]
-fn every_request_that_fails_once_is_told_and_loses_nothing() {
+fn every_request_that_fails_once_is_reported_and_loses_nothing() {
     let image = formatted();
     let (mut failed, mut told) = (0, 0);
     let call =

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_worth_less_than_all_others_makes_nobody_leave() {
+    fn a_file_of_the_least_worth_evicts_no_other() {
         let mut files = Files::default();
         keep(&mut files, 1, 2);
         keep(&mut files, 9, 3);

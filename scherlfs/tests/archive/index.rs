@@ -140,7 +140,7 @@ fn a_volume_that_was_written_without_its_index_is_answered_as_it_is() {
 }
 
 #[test]
-fn two_copies_of_a_volume_that_went_the_same_way_are_told_apart() {
+fn two_copies_of_a_volume_with_equal_histories_are_distinguished() {
     // The same calls on both give the same blocks and counts. Only an owner and times differ.
     let (disk, index) = populated(4);
     let image = Memory::new(BLOCKS);

@@ -78,7 +78,7 @@ fn what_was_written_is_read_without_a_request_after_a_remount() {
 }
 
 #[test]
-fn the_rest_of_a_file_that_somebody_begins_is_read_ahead_and_then_the_disk_sleeps() {
+fn the_rest_of_a_begun_file_is_read_ahead_and_then_the_disk_sleeps() {
     let (disk, index) = with_files(None, &[("film", 6 << 20), ("other", 6 << 20)]);
     let (counted, clock) = (counting(&disk), Arc::new(VirtualClock::default()));
     let options = with(Arc::new(empty_keep(4000)), Some(index));

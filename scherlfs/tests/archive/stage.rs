@@ -157,7 +157,7 @@ fn a_record_behind_one_that_was_lost_is_not_taken_for_one_of_the_next_mount() {
 }
 
 #[test]
-fn what_waits_leaves_when_somebody_reads_contents_and_not_because_time_passes() {
+fn waiting_blocks_are_written_when_contents_are_read_and_not_because_time_passes() {
     let disks = disks();
     let counted = counting(&disks.disk);
     let clock = Arc::new(VirtualClock::default());
@@ -192,7 +192,7 @@ fn what_waits_leaves_when_somebody_reads_contents_and_not_because_time_passes() 
 }
 
 #[test]
-fn each_cause_of_a_wake_is_told() {
+fn each_cause_of_a_wake_is_reported() {
     let disks = disks();
     let clock = Arc::new(VirtualClock::default());
     let mut options = disks.options();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_and_a_name_that_nobody_has_are_errors() {
+    fn a_wrong_value_and_an_unknown_name_are_errors() {
         let mut options = MountOptions::default();
         let wrong = |name: &str, value, options: &mut MountOptions| options.set(name, value).unwrap_err().to_string();
         assert_eq!(wrong("sync", Some("never"), &mut options), "call, fsync or burst");
