@@ -1,8 +1,8 @@
-//! What does it cost to know of every joule for which file, cause, operation and part it was spent?
+//! What does it cost to record for every joule its file, cause, operation and part?
 //!
-//! The meter beside the least that could be kept: three accounts that know nothing of each other (part and cause, owner and
-//! component, operation), here in plain maps. Both book the same requests, in turn; ratios are medians. Memory is the
-//! process's, so each size has a process of its own:
+//! Compares the meter with a minimal alternative: three independent accounts (part and cause, owner and component,
+//! operation) in plain maps. Both book the same requests, alternately; ratios are medians. Memory is measured per
+//! process, so each size runs in a separate process:
 //!
 //!     cargo run --release -p joulefs-device --example booking -- 100000
 
@@ -17,7 +17,7 @@ use device::{Rng, Tag};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Requests of a pass.
+/// Requests per pass.
 const REQUESTS: u64 = 1_000_000;
 
 /// The control.
@@ -28,7 +28,7 @@ struct Three {
     operations: HashMap<Operation, Energy>,
 }
 
-/// A request, as the model bills one: some of them fetch a page of the map, a few make the device clean.
+/// A bill as a model produces it: some requests fetch a map page, a few cause cleaning.
 fn bill(rng: &mut Rng, owners: u64, bill: &mut Bill) -> (Operation, Tag) {
     bill.clear();
     for part in [Part::Link, Part::Controller, Part::FlashProgram, Part::Idle] {
@@ -84,7 +84,7 @@ fn main() {
         let (mut rng, mut one) = (Rng::new(seed), Bill::default());
         for _ in 0..REQUESTS {
             let (operation, tag) = bill(&mut rng, owners, &mut one);
-            // What the meter adds to a bill.
+            // The meter's additions to a bill.
             one.add(Part::CpuRequest, host.cpu_request);
             if operation != Operation::Flush {
                 one.add(Part::CpuBytes, host.cpu_byte.of(4096));

@@ -1,4 +1,4 @@
-//! Where on a device, how much at once, and for whom.
+//! Addresses, units of transfer, and tags of requests.
 
 use serde::Serialize;
 
@@ -9,25 +9,25 @@ pub const BLOCK: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
-/// Why an operation is done, and for which object. Opaque to every device: the file system gives
-/// it its meaning; meters and recorders add up by it.
+/// Purpose of an operation: why, and for which object. Opaque to every device: the file system defines the meaning;
+/// meters and recorders sum by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tag {
-    /// A small number the file system assigns to a cause.
+    /// The file system's number of a cause.
     pub cause: u8,
-    /// The object the operation is for (an inode number), 0 if for none.
+    /// The object (an inode number), or 0 for none.
     pub owner: u64,
 }
 
-/// What a remap does.
+/// Kinds of remap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Remap {
-    /// The two ranges change places.
+    /// Exchanges the two ranges.
     Exchange,
-    /// The data at the first is afterwards at the second, whose own is gone; the first is discarded.
+    /// Moves the data of the first range to the second, replacing its data; the first is discarded.
     Move,
-    /// The data at the first is afterwards at the second too, whose own is gone. Both go on as if the data had been
-    /// copied: what is written or discarded at one is not seen at the other.
+    /// Makes the second range show the data of the first, replacing its own. From then on both behave like copies:
+    /// writes and discards of one do not affect the other.
     Share,
 }

@@ -3,15 +3,15 @@
 use crate::bounds::{check, check_blocks};
 use crate::{BlockDevice, Lba, Result, Tag};
 
-/// It drops what is written, and reads as zeroes. For simulations in which only places and times matter: replays of
-/// recorded requests, whose contents are unknown.
+/// Drops writes, and reads as zeroes. For simulations in which only addresses and times matter: replays of recorded
+/// requests, whose contents are unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct Blank {
     blocks: u64,
 }
 
 impl Blank {
-    /// A device of so many blocks; it takes no memory.
+    /// A device of `blocks` blocks; it takes no memory.
     pub fn new(blocks: u64) -> Self {
         Blank { blocks }
     }

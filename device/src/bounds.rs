@@ -1,6 +1,6 @@
-//! Is a request whole blocks, and inside the device?
+//! Checks that a request covers whole blocks inside the device.
 //!
-//! One place for the two checks every device owes before it touches its medium.
+//! Every device must make these two checks before it accesses its medium.
 
 use crate::{BLOCK, DeviceError, Lba, Result};
 
@@ -12,7 +12,7 @@ pub(crate) fn check_blocks(op: &'static str, at: Lba, blocks: u64, size: u64) ->
     }
 }
 
-/// Checks a buffer of `bytes` bytes at `at`; gives its length in blocks.
+/// Checks a buffer of `bytes` bytes at `at`; returns its length in blocks.
 pub(crate) fn check(op: &'static str, at: Lba, bytes: usize, size: u64) -> Result<u64> {
     if !bytes.is_multiple_of(BLOCK) {
         return Err(DeviceError::Misaligned { op, at, bytes });
@@ -22,7 +22,7 @@ pub(crate) fn check(op: &'static str, at: Lba, bytes: usize, size: u64) -> Resul
     Ok(blocks)
 }
 
-/// Checks every part of a gathered write, each whole blocks; gives the sum in blocks.
+/// Checks every part of a gathered write, each whole blocks; returns the total in blocks.
 pub(crate) fn check_parts(op: &'static str, at: Lba, parts: &[&[u8]], size: u64) -> Result<u64> {
     let mut blocks = 0u64;
     for part in parts {
@@ -37,7 +37,7 @@ pub(crate) fn check_parts(op: &'static str, at: Lba, parts: &[&[u8]], size: u64)
 pub(crate) fn check_remap(from: Lba, to: Lba, blocks: u64, size: u64) -> Result<()> {
     check_blocks("remap", from, blocks, size)?;
     check_blocks("remap", to, blocks, size)?;
-    // Ranges that overlap have no meaning as an exchange.
+    // Overlapping ranges cannot be exchanged.
     if from.0.abs_diff(to.0) < blocks {
         return Err(DeviceError::OutOfRange { op: "remap onto itself", at: to, blocks, size });
     }

@@ -1,10 +1,10 @@
-//! Is anybody else using this image?
+//! Is another program using this image?
 //!
-//! The checks before a file or block device is touched: an advisory lock shared with other
-//! openers, the kernel's loop devices, and its mounts. A block device that stands on files (a loop device, its partitions, device
-//! mapper above it) is the same bytes as these files, so that they are locked with it. The error is [`OpenError`], which names the
-//! user of the image and what to do. A loop device or mount that ignores the lock and is made later is not noticed, until one
-//! of us opens it.
+//! Checks before a file or block device is accessed: an advisory lock shared with other openers, the kernel's loop
+//! devices, and its mounts. A block device on top of files (a loop device, its partitions, device mapper above it)
+//! shares their bytes, so these files are locked too. The error is [`OpenError`], which names the user of the image
+//! and the next step. A loop device or mount that ignores the lock and is created later is detected only at the
+//! next open.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -14,12 +14,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
-/// What an image is opened for.
+/// Purpose of opening an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Reading, together with other readers.
+    /// Reading, shared with other readers.
     ReadOnly,
-    /// Reading and writing, alone.
+    /// Reading and writing, exclusive.
     ReadWrite,
 }
 
@@ -36,18 +36,18 @@ impl std::fmt::Display for Access {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Nothing has that name.
+    /// No such file.
     #[error("{path}: no such file", path = path.display())]
     NotFound {
         /// The image.
         path: PathBuf,
     },
-    /// The file's mode, or a read-only medium, forbids it.
+    /// Forbidden by the file's mode or by a read-only medium.
     #[error("{path}: permission denied for {access} access; change its mode, or run as its owner", path = path.display())]
     PermissionDenied {
         /// The image.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested access.
         access: Access,
     },
     /// A directory has no blocks.
@@ -62,15 +62,15 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Another process has it open through this library (or locks it for its own reasons).
+    /// Another process has it open through this library (or holds its own lock).
     #[error("{path}: in use by {by}; unmount or stop that first", path = path.display())]
     Locked {
         /// The image.
         path: PathBuf,
-        /// The holder: "process 123 (name)", or "another process" where the system does not say.
+        /// The holder: "process 123 (name)", or "another process" if the system does not tell.
         by: String,
     },
-    /// It stands on a file that another process has open.
+    /// Another process has a file below it open.
     #[error("{path}: is backed by {file}, which is in use by {by}; unmount or stop that first", path = path.display(),
         file = file.display())]
     BackingLocked {
@@ -81,13 +81,13 @@ pub enum OpenError {
         /// The holder of the file.
         by: String,
     },
-    /// A loop device stands on it.
+    /// A loop device uses it.
     #[error("{path}: used by {loop_device}; detach it first (losetup -d {loop_device})", path = path.display(),
         loop_device = loop_device.display())]
     HeldByLoop {
         /// The image.
         path: PathBuf,
-        /// The device, as `/dev/loop0`.
+        /// The device, such as `/dev/loop0`.
         loop_device: PathBuf,
     },
     /// The kernel has this block device mounted.
@@ -95,7 +95,7 @@ pub enum OpenError {
     Mounted {
         /// The device.
         path: PathBuf,
-        /// Where, as the system's table writes it.
+        /// The mount point as in the system's table.
         at: String,
     },
     /// The kernel refuses exclusive access to the block device.
@@ -104,7 +104,7 @@ pub enum OpenError {
         /// The device.
         path: PathBuf,
     },
-    /// Not even one block.
+    /// Less than one block.
     #[error("{path}: {bytes} bytes, smaller than one block of 4096", path = path.display())]
     TooSmall {
         /// The image.
@@ -126,12 +126,12 @@ pub enum OpenError {
         /// What is wrong, and where.
         source: crate::SparseError,
     },
-    /// Anything else the system says.
+    /// Any other system error.
     #[error("{path}: {action}: {source}", path = path.display())]
     Io {
         /// The image.
         path: PathBuf,
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The system's error.
         source: io::Error,
@@ -139,7 +139,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// The error for what the system says of opening or changing `path`.
+    /// Converts the system's error for opening or changing `path`.
     pub(crate) fn from_io(path: &Path, access: Access, action: &'static str, source: io::Error) -> Self {
         let path = path.to_owned();
         match Errno::from_io_error(&source) {
@@ -152,7 +152,7 @@ impl OpenError {
     }
 }
 
-/// Refuses a file without blocks. It is called before opening, because opening a pipe would wait.
+/// Rejects a file that is not a disk. Called before opening, because opening a pipe would block.
 pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> {
     let kind = meta.file_type();
     if kind.is_dir() {
@@ -164,7 +164,7 @@ pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> 
     }
 }
 
-/// What keeps others away from the files that a block device stands on, as long as it lives.
+/// Locks on the files below a block device, held until drop.
 #[derive(Debug)]
 pub(crate) struct Claim {
     below: Vec<File>,
@@ -172,14 +172,14 @@ pub(crate) struct Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Closing is not enough: a process that another thread forked keeps a copy of the descriptor for a while.
+        // Closing is not enough: a process forked by another thread keeps a copy of the descriptor for a while.
         for file in &self.below {
             let _ = rustix::fs::flock(file, FlockOperation::Unlock);
         }
     }
 }
 
-/// Claims an open image until `file` is closed and the claim is dropped: shared for reading, alone for writing.
+/// Claims an open image until `file` is closed and the claim is dropped: shared for reading, exclusive for writing.
 pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<Claim, OpenError> {
     let meta = file.metadata().map_err(|e| OpenError::from_io(path, access, "stat", e))?;
     if let Some(loop_device) = holding_loop(&meta, access) {
@@ -204,7 +204,8 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<Claim, O
         for backing in backing_files(meta.rdev()) {
             let locked = |by| OpenError::BackingLocked { path: path.to_owned(), file: backing.clone(), by };
             let Ok(meta) = fs::metadata(&backing) else { continue };
-            // Who may use the device need not be allowed to read the file; the system's table then says who has it.
+            // A user of the device may lack permission to read the file; the system's table of locks then names the
+            // holder.
             let Ok(file) = File::open(&backing) else {
                 match find_lock_holder(&meta) {
                     None => continue,
@@ -214,7 +215,7 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<Claim, O
             match rustix::fs::flock(&file, operation) {
                 Ok(()) => below.push(file),
                 Err(Errno::WOULDBLOCK) => return Err(locked(lock_holder(&meta))),
-                // A file system that knows no locks keeps nobody away.
+                // On a file system without locks there is no protection.
                 Err(_) => {}
             }
         }
@@ -222,10 +223,10 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<Claim, O
     Ok(Claim { below })
 }
 
-/// Block devices above each other that are looked through.
+/// Most block devices on top of each other that are followed.
 const DEEPEST: usize = 16;
 
-/// The regular files that a block device stands on, through loop devices, partitions and device mapper.
+/// The regular files below a block device, through loop devices, partitions and device mapper.
 fn backing_files(rdev: u64) -> Vec<PathBuf> {
     let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
     let mut out = Vec::new();
@@ -237,7 +238,7 @@ fn backing_files(rdev: u64) -> Vec<PathBuf> {
     out
 }
 
-/// The same by a device's directory in sysfs.
+/// The same for a device's directory in sysfs.
 fn backing_of(device: &Path, deeper: usize, out: &mut Vec<PathBuf>) {
     if deeper == 0 {
         return;
@@ -255,7 +256,7 @@ fn backing_of(device: &Path, deeper: usize, out: &mut Vec<PathBuf>) {
             _ => out.push(file),
         }
     }
-    // A partition lies in the directory of its disk.
+    // A partition's directory is inside that of its disk.
     if device.join("partition").exists()
         && let Some(disk) = device.parent()
     {
@@ -268,13 +269,13 @@ fn backing_of(device: &Path, deeper: usize, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// True if the kernel will refuse writes to the block device; opening it for writing may still succeed.
+/// True if the kernel rejects writes to the block device; opening it for writing may still succeed.
 pub(crate) fn is_frozen(meta: &Metadata) -> bool {
     let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
     fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|s| s.trim() == "1")
 }
 
-/// The loop device that stands on the file. One that is itself read-only does no harm to a reader.
+/// The loop device that uses the file. A read-only loop device does not disturb a reader.
 fn holding_loop(meta: &Metadata, access: Access) -> Option<PathBuf> {
     for entry in fs::read_dir("/sys/block").ok()?.flatten() {
         let name = entry.file_name();
@@ -299,7 +300,7 @@ fn holding_loop(meta: &Metadata, access: Access) -> Option<PathBuf> {
     None
 }
 
-/// Where the block device is mounted, in this process's view of mounts.
+/// Mount point of the block device, in this process's view of mounts.
 fn mount_point(meta: &Metadata) -> Option<String> {
     let table = fs::read_to_string("/proc/self/mounts").ok()?;
     table.lines().find_map(|line| {
@@ -310,12 +311,12 @@ fn mount_point(meta: &Metadata) -> Option<String> {
     })
 }
 
-/// Who holds the lock.
+/// The holder of the lock.
 fn lock_holder(meta: &Metadata) -> String {
     find_lock_holder(meta).unwrap_or_else(|| "another process".to_owned())
 }
 
-/// The same if there is somebody, from /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
+/// The same, if found in /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
 fn find_lock_holder(meta: &Metadata) -> Option<String> {
     let dev = meta.dev();
     let id = format!("{:02x}:{:02x}:{}", rustix::fs::major(dev), rustix::fs::minor(dev), meta.ino());

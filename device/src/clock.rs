@@ -1,7 +1,7 @@
-//! What time is it, and who says so?
+//! Sources of time.
 //!
-//! The only reader of the host's clocks. A mounted volume has a [`RealClock`]; tests and
-//! simulations have a [`VirtualClock`] that moves when told.
+//! The only reader of the host's clocks. A mounted volume has a [`RealClock`]; tests and simulations have a
+//! [`VirtualClock`], which advances only on request.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,12 @@ pub struct Time {
 }
 
 impl Time {
-    /// From seconds and any number of nanoseconds, whole seconds among which are carried over.
+    /// From seconds and any number of nanoseconds, carrying whole seconds.
     pub fn new(secs: i64, nanos: u32) -> Self {
         Self { secs: secs.saturating_add((nanos / NANOS).into()), nanos: nanos % NANOS }
     }
 
-    /// This time later by `by`; the last representable second if that is too late.
+    /// This time plus `by`; saturates at the last representable second.
     pub fn saturating_add(self, by: Duration) -> Self {
         let secs = self.secs.saturating_add_unsigned(by.as_secs());
         Self::new(secs, self.nanos + by.subsec_nanos())
@@ -34,9 +34,9 @@ impl Time {
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time of day, for time stamps. May jump.
+    /// Time of day, for time stamps. May jump.
     fn now(&self) -> Time;
-    /// Time since some fixed moment, for intervals. Never goes back.
+    /// Time since some fixed moment, for intervals. Never decreases.
     fn monotonic(&self) -> Duration;
 }
 
@@ -49,15 +49,15 @@ impl<C: Clock + ?Sized> Clock for std::sync::Arc<C> {
     }
 }
 
-/// The host's clocks; `monotonic` counts from the making of the value.
+/// The host's clocks; `monotonic` counts from the creation of the value.
 #[derive(Debug)]
 pub struct RealClock {
     start: Instant,
 }
 
 impl RealClock {
-    /// A clock whose monotonic time is zero now.
-    #[allow(clippy::disallowed_methods)] // The one place that may read the host's clock.
+    /// A clock whose monotonic time starts at zero.
+    #[allow(clippy::disallowed_methods)] // the only place that may read the host's clock
     pub fn new() -> Self {
         Self { start: Instant::now() }
     }
@@ -70,9 +70,8 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    /// As coarse as the kernel's own time stamps (a tick, 1 to 10 ms). A kernel that caches writes stamps
-    /// some files itself; by a finer clock, what is stamped here would look younger than what the kernel
-    /// stamps up to a tick later.
+    /// Only as fine as the kernel's own time stamps (a tick, 1 to 10 ms). A kernel with a writeback cache stamps
+    /// some files itself; with a finer clock, our stamps would look younger than kernel stamps up to a tick later.
     fn now(&self) -> Time {
         let now = clock_gettime(ClockId::RealtimeCoarse);
         Time::new(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
@@ -83,26 +82,26 @@ impl Clock for RealClock {
     }
 }
 
-/// A clock that stands still until moved.
+/// A clock that advances only on request.
 #[derive(Debug, Default)]
 pub struct VirtualClock {
     state: Mutex<(Time, Duration)>,
 }
 
 impl VirtualClock {
-    /// Shows `now`; monotonic time is zero.
+    /// Starts at `now`, with monotonic time zero.
     pub fn new(now: Time) -> Self {
         Self { state: Mutex::new((now, Duration::ZERO)) }
     }
 
-    /// Moves both times forward.
+    /// Advances both times.
     pub fn advance(&self, by: Duration) {
         let mut state = self.state.lock();
         state.0 = state.0.saturating_add(by);
         state.1 = state.1.saturating_add(by);
     }
 
-    /// Sets the time of day, forward or back, as an administrator would; monotonic time stays.
+    /// Sets the time of day, forward or back, like an administrator; monotonic time is unaffected.
     pub fn set(&self, now: Time) {
         self.state.lock().0 = now;
     }
@@ -123,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_virtual_clock_moves_only_when_told() {
+    fn a_virtual_clock_moves_only_on_request() {
         let clock = VirtualClock::new(Time::new(100, 900_000_000));
         assert_eq!(clock.now(), Time { secs: 100, nanos: 900_000_000 });
         clock.advance(Duration::from_millis(200));

@@ -1,35 +1,33 @@
-//! What may a file system expect of a block device?
+//! The contract of a block device.
 
 use crate::address::{BLOCK, Lba, Remap, Tag};
 use crate::error::{DeviceError, Result};
 
-/// What a device of zones (ZBC, ZAC, ZNS) tells beside its blocks. All zones have the same size; the last may be shorter.
-/// Blocks at a zone's write pointer and behind it read as zeroes.
+/// Zones of a zoned device (ZBC, ZAC, ZNS). All zones have the same size; the last may be shorter. Blocks at a
+/// zone's write pointer and behind it read as zeroes.
 pub trait Zones {
-    /// Blocks of a zone.
+    /// Blocks per zone.
     fn zone_blocks(&self) -> u64;
-    /// How many of the first zones are conventional: written anywhere, like any device.
+    /// Number of conventional zones at the start, which accept writes anywhere.
     fn conventional(&self) -> u64;
-    /// Where a zone's next write has to begin; `None` of a conventional zone, and beyond the last.
+    /// Where the next write to a zone must begin; `None` for a conventional zone, and beyond the last.
     fn pointer(&self, zone: u64) -> Option<Lba>;
-    /// Puts a zone's pointer back to its begin. What the zone held is gone.
+    /// Resets a zone's pointer to its start. The zone's data is lost.
     fn reset(&self, zone: u64, tag: Tag) -> Result<()>;
 }
 
 /// A block device.
 ///
 /// # What a power cut may leave
-/// * Every write whose call returned before a [`flush`](Self::flush) that itself returned is kept whole.
-/// * Writes since the last returned flush may be lost, kept, reordered among each other, or torn at
-///   512-byte sectors, each independently.
-/// * Blocks not written since the last flush are never touched.
-/// * A discarded block may afterwards read as anything it ever held, or zeroes.
+/// * Every write that returned before a completed [`flush`](Self::flush) began is kept whole.
+/// * Writes since the last completed flush may be lost, kept, reordered among each other, or torn at 512-byte
+///   sectors, each independently.
+/// * Blocks not written since the last flush never change.
+/// * A discarded block may afterwards read as any earlier contents, or as zeroes.
 ///
-/// Buffers are whole blocks: a length that is not a multiple of [`BLOCK`] is
-/// [`DeviceError::Misaligned`], a range past the end
-/// [`DeviceError::OutOfRange`]; neither touches the medium.
-/// Overlapping operations from different threads have no promised order; each block is read or
-/// written whole with respect to other threads.
+/// Buffers are whole blocks: a length that is not a multiple of [`BLOCK`] is [`DeviceError::Misaligned`], a range
+/// past the end [`DeviceError::OutOfRange`]; neither accesses the medium. Overlapping operations from different
+/// threads have no defined order; each block is read or written atomically with respect to other threads.
 pub trait BlockDevice: Send + Sync + 'static {
     /// Size in blocks; constant.
     fn blocks(&self) -> u64;
@@ -37,11 +35,11 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn read_only(&self) -> bool {
         false
     }
-    /// Fills `buf` from `at`.
+    /// Reads into `buf` from `at`.
     fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()>;
-    /// Stores `data` at `at`; volatile until the next flush.
+    /// Writes `data` at `at`; volatile until the next flush.
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()>;
-    /// Stores consecutive parts (each whole blocks) from `at` on, as one request where the backing can.
+    /// Writes consecutive parts (each whole blocks) from `at` on, as one request if the backing can.
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
         let mut at = at;
         for part in parts {
@@ -50,14 +48,14 @@ pub trait BlockDevice: Send + Sync + 'static {
         }
         Ok(())
     }
-    /// Stores blocks of several objects that lie one after the other, as one [`write`](Self::write) does:
-    /// `owners` names the object of each block, in order. A meter divides the request's energy among them; for
-    /// any other device it is a write for the last of them.
+    /// Writes consecutive blocks of several objects as one [`write`](Self::write); `owners` has the object of each
+    /// block, in order. A meter divides the request's energy among them; for any other device it is a write for the
+    /// last of them.
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.write(at, data, Tag { cause, owner: owners.last().copied().unwrap_or_default() })
     }
-    /// [`write_for`](Self::write_for) of parts (each whole blocks) that stand in different places of memory. Who needs them in
-    /// one piece puts them together in `room`.
+    /// Like [`write_for`](Self::write_for), for parts (each whole blocks) at different places in memory. A device
+    /// that needs contiguous data copies the parts into `room`.
     fn write_parts_for(
         &self,
         at: Lba,
@@ -69,22 +67,22 @@ pub trait BlockDevice: Send + Sync + 'static {
         parts.iter().for_each(|part| room.extend_from_slice(part));
         self.write_for(at, room, owners, cause)
     }
-    /// What is written to these blocks from now on is expected to die with what else has this handle: a device that can
-    /// puts it into the same reclaim unit (NVMe's flexible data placement, TP4146, where each write command names its
-    /// handle). Handle 0 is that of whatever nobody placed; a handle that the device has not means 0. A hint: no data
-    /// depends on it, and a device, or one that lies over it, may ignore it.
+    /// A hint that data written to these blocks from now on will die together with other data of this handle. A
+    /// device that supports it places the data in the same reclaim unit (NVMe's flexible data placement, TP4146,
+    /// where each write command has a handle). Data without a hint has handle 0; an unknown handle means 0. No data
+    /// depends on the hint, and any device or layer may ignore it.
     fn place(&self, _at: Lba, _blocks: u64, _handle: u8) {}
-    /// Returns when everything written before the call is durable.
+    /// Returns when all earlier writes are durable.
     fn flush(&self, tag: Tag) -> Result<()>;
-    /// Says that `blocks` blocks from `at` hold nothing of use.
+    /// Marks `blocks` blocks from `at` as unused.
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()>;
-    /// Changes which data lies where by changing the device's map (Ji HotStorage'16, section 6); volatile
-    /// until the next flush like a write, and whole or not at all. The two ranges must not overlap. Most
-    /// devices have no such command: [`DeviceError::Unsupported`].
+    /// Changes the device's map from addresses to data (Ji HotStorage'16, section 6); volatile until the next flush
+    /// like a write, and atomic. The two ranges must not overlap. Most devices lack this command:
+    /// [`DeviceError::Unsupported`].
     fn remap(&self, _from: Lba, _to: Lba, _blocks: u64, _how: Remap, _tag: Tag) -> Result<()> {
         Err(DeviceError::Unsupported { op: "remap" })
     }
-    /// Its zones, if a write has to keep to their pointers.
+    /// Its zones, if writes must follow zone pointers.
     fn zones(&self) -> Option<&dyn Zones> {
         None
     }

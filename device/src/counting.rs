@@ -1,6 +1,6 @@
-//! How many requests and blocks did each cause need?
+//! How many requests and blocks did each cause have?
 //!
-//! Knows nothing of what a cause means, nor of time or energy.
+//! Independent of the meaning of causes, of time and of energy.
 
 use std::ops::{Add, Index, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::model::Remap;
 use crate::{BLOCK, BlockDevice, Lba, Result, Tag, Zones};
 
-/// What was asked of a device and done.
+/// Completed operations of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Read requests.
@@ -55,7 +55,7 @@ impl Sub for Counts {
     }
 }
 
-/// [`Counts`] of each of the 256 causes at one moment. `later - earlier` is what happened between.
+/// [`Counts`] of each of the 256 causes at one moment. `later - earlier` covers the time in between.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountSnapshot {
     by_cause: Vec<Counts>,
@@ -67,7 +67,7 @@ impl CountSnapshot {
         self.by_cause.iter().fold(Counts::default(), |sum, c| sum + *c)
     }
 
-    /// The causes that did anything, in order.
+    /// The causes with operations, in order.
     pub fn causes(&self) -> impl Iterator<Item = (u8, Counts)> + '_ {
         (0..=u8::MAX).zip(self.by_cause.iter().copied()).filter(|(_, c)| *c != Counts::default())
     }
@@ -87,7 +87,8 @@ impl Sub for &CountSnapshot {
     }
 }
 
-/// One cause's counters: a cache line, so causes counted by different threads do not disturb each other.
+/// One cause's counters, in a cache line of their own, so that threads with different causes do not slow each other
+/// down.
 #[derive(Default)]
 #[repr(align(64))]
 struct Slot {
@@ -100,14 +101,14 @@ struct Slot {
     blocks_discarded: AtomicU64,
 }
 
-/// A device that counts, by [`Tag::cause`], every operation that succeeds.
+/// A device that counts every successful operation by [`Tag::cause`].
 pub struct Counting<D> {
     inner: D,
     slots: Box<[Slot]>,
 }
 
 impl<D> Counting<D> {
-    /// Counts what goes through to `inner`.
+    /// Counts the requests to `inner`.
     pub fn new(inner: D) -> Self {
         Self { inner, slots: (0..=u8::MAX).map(|_| Slot::default()).collect() }
     }
@@ -117,12 +118,12 @@ impl<D> Counting<D> {
         &self.inner
     }
 
-    /// The device below, the counts dropped.
+    /// Returns the device below and drops the counts.
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// The counts so far. Operations that run meanwhile may be counted in part.
+    /// The counts so far. Concurrent operations may be counted in part.
     pub fn snapshot(&self) -> CountSnapshot {
         let read = |s: &Slot| Counts {
             reads: s.reads.load(Relaxed),

@@ -1,4 +1,4 @@
-//! What a device can fail with.
+//! Errors of device operations.
 
 use rustix::io::Errno;
 
@@ -7,11 +7,11 @@ use crate::Lba;
 /// Result of a device operation.
 pub type Result<T> = std::result::Result<T, DeviceError>;
 
-/// A device operation that did not happen (or, for [`DeviceError::Io`], may have happened in part).
+/// An operation that had no effect (or, for [`DeviceError::Io`], perhaps a partial one).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The range passes the end of the device.
+    /// The range exceeds the device.
     #[error("{op} of {blocks} blocks at block {at} passes the device's end ({size} blocks)", at = at.0)]
     OutOfRange {
         /// The operation's name.
@@ -33,19 +33,19 @@ pub enum DeviceError {
         /// The buffer's length.
         bytes: usize,
     },
-    /// The device takes no writes.
+    /// The device is read-only.
     #[error("{op} refused: device is read-only")]
     ReadOnly {
         /// The operation's name.
         op: &'static str,
     },
-    /// The device has no such command.
+    /// The device lacks this command.
     #[error("{op} refused: the device does not support it")]
     Unsupported {
         /// The operation's name.
         op: &'static str,
     },
-    /// The power is off: every operation after a simulated cut fails with this.
+    /// The power is off: all operations after a simulated cut return this.
     #[error("{op} refused: power is cut")]
     PowerCut {
         /// The operation's name.
@@ -64,7 +64,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// True if the host below has no room for what was to be written, or its owner's quota has none.
+    /// True if the host's file system or the owner's quota is full.
     pub fn is_full(&self) -> bool {
         let Self::Io { source, .. } = self else { return false };
         matches!(Errno::from_io_error(source), Some(Errno::NOSPC | Errno::DQUOT))

@@ -1,7 +1,7 @@
-//! What if the device itself is bad?
+//! A device with injected faults.
 //!
-//! Errors on chosen requests or places, flipped bits, writes that are accepted and lost: real devices do this, though
-//! no contract allows it.
+//! Errors on chosen requests or places, flipped bits, writes that are accepted and lost: real devices have them,
+//! though no contract allows it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -36,46 +36,46 @@ impl Op {
     }
 }
 
-/// Something that goes wrong. Requests are counted from 1, each kind by itself, over the device's life.
+/// A fault. Requests are counted from 1, separately by kind, over the device's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Requests whose numbers are in the range fail with an I/O error and do nothing.
+    /// Requests with numbers in the range fail with an I/O error and have no effect.
     Nth {
-        /// Of this kind.
+        /// The kind.
         op: Op,
-        /// Which, from 1.
+        /// Their numbers, from 1.
         requests: Range<u64>,
     },
-    /// Requests that touch a block in the range fail with an I/O error. Of a write, the blocks
-    /// before the first bad one are stored.
+    /// Requests that include a block in the range fail with an I/O error. The blocks of a write before the first
+    /// bad one are stored.
     Place {
         /// Reads, writes or discards.
         op: Op,
         /// The blocks.
         blocks: Range<u64>,
     },
-    /// The block reads with a bit flipped, until it is written.
+    /// The block reads with a flipped bit until it is written.
     BadBit {
         /// The block.
         at: Lba,
-        /// Bits from the block's start; taken modulo its 32768.
+        /// Bit offset in the block, modulo 32768.
         bit: u32,
     },
-    /// A write request is stored with a bit flipped.
+    /// A write request is stored with a flipped bit.
     FlipOnWrite {
-        /// Which, from 1.
+        /// Its number, from 1.
         request: u64,
-        /// Bits from the request's start; taken modulo its length.
+        /// Bit offset in the request, modulo its length.
         bit: u64,
     },
-    /// A write request fails, and what was in its blocks before is gone all the same.
+    /// A write request fails, and the earlier contents of its blocks are lost.
     Spoiled {
-        /// Which, from 1.
+        /// Its number, from 1.
         request: u64,
     },
-    /// A write request says it succeeded and is not stored.
+    /// A write request returns success but is not stored.
     Dropped {
-        /// Which, from 1.
+        /// Its number, from 1.
         request: u64,
     },
 }
@@ -100,7 +100,7 @@ fn flip(bytes: &mut [u8], bit: u64) {
 }
 
 impl<D: BlockDevice> Faulty<D> {
-    /// Without any fault yet.
+    /// A device without faults.
     pub fn new(inner: D) -> Self {
         Self { inner, faults: RwLock::default(), counts: Default::default() }
     }
@@ -110,12 +110,12 @@ impl<D: BlockDevice> Faulty<D> {
         self.faults.write().push(fault);
     }
 
-    /// Removes all faults. What they stored or did not store stays.
+    /// Removes all faults. Their effects on the contents remain.
     pub fn heal(&self) {
         self.faults.write().clear();
     }
 
-    /// Requests of this kind so far.
+    /// Number of requests of this kind so far.
     pub fn requests(&self, op: Op) -> u64 {
         self.counts[op as usize].load(Relaxed)
     }
@@ -125,12 +125,12 @@ impl<D: BlockDevice> Faulty<D> {
         &self.inner
     }
 
-    /// The device below, the faults gone.
+    /// Returns the device below without the faults.
     pub fn into_inner(self) -> D {
         self.inner
     }
 
-    /// Counts a request; gives its number, or its failure by number.
+    /// Counts a request; returns its number, or the error for this number.
     fn count(&self, op: Op, at: Lba) -> Result<u64> {
         let number = self.counts[op as usize].fetch_add(1, Relaxed) + 1;
         let fails = |f: &Fault| matches!(f, Fault::Nth { op: o, requests } if *o == op && requests.contains(&number));
@@ -149,7 +149,7 @@ impl<D: BlockDevice> Faulty<D> {
         self.faults.read().iter().filter_map(hit).min()
     }
 
-    /// Writing a block makes its bad bits good.
+    /// Writing a block repairs its bad bits.
     fn rewritten(&self, at: Lba, blocks: u64) {
         let cured = |f: &Fault| matches!(f, Fault::BadBit { at: bad, .. } if (at.0..at.0 + blocks).contains(&bad.0));
         if self.faults.read().iter().any(cured) {

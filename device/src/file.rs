@@ -1,7 +1,7 @@
-//! How does a regular file or a host's block device keep the contract?
+//! A regular file or a block device of the host as a device.
 //!
-//! Positioned reads and writes, `fdatasync` for a flush, holes for discards. Who else may have the
-//! file open is [`claim`](crate::claim)'s question.
+//! Positioned reads and writes, `fdatasync` for a flush, holes for discards. Left out: locks against other users of
+//! the file ([`claim`](crate::claim)).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IoSlice, Seek, SeekFrom};
@@ -18,15 +18,15 @@ use crate::host_room::FileHost;
 use crate::stripes::Stripes;
 use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Retained, Tag};
 
-/// Parts the host takes in one vectored write (`UIO_MAXIOV` of Linux).
+/// Most parts in one vectored write (`UIO_MAXIOV` in Linux).
 const MAX_PARTS: usize = 1024;
 
 /// A regular file or block device of the host, locked against other openers while the value lives.
 ///
-/// A size that is not whole blocks is rounded down. Where the host can punch holes, discarded
-/// blocks read as zeroes and cost no space; elsewhere a discard does nothing. A flush that once
-/// failed fails ever after: the host may have dropped the data it could not write, and a later
-/// success would promise what is gone. Behind [`Self::retained`] a flush can be repeated.
+/// The size is rounded down to whole blocks. If the host can punch holes, discarded blocks read as zeroes and free
+/// their space; otherwise a discard does nothing. After one failed flush all later flushes fail: the host may have
+/// dropped the data that it could not write, so a later success would be false. Behind [`Self::retained`] a flush
+/// can be repeated.
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
@@ -34,18 +34,18 @@ pub struct FileDevice {
     path: PathBuf,
     blocks: u64,
     access: Access,
-    /// The host does not keep readers out of a half-done write; these do.
+    /// Keep readers out of an incomplete write, which the host does not.
     stripes: Stripes,
     no_holes: AtomicBool,
     flush_failed: AtomicBool,
-    /// Who flushes again after a failure writes again first.
+    /// True if the caller repeats its writes before it repeats a failed flush.
     retained: bool,
 }
 
 impl Drop for FileDevice {
     fn drop(&mut self) {
-        // Closing is not enough: a process that another thread forked keeps a copy of the descriptor,
-        // and with it the lock, until it executes its program. Nobody is left to tell of a failure.
+        // Closing is not enough: a process forked by another thread keeps a copy of the descriptor, and with it the
+        // lock, until it executes its program. A failure cannot be reported here.
         let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
     }
 }
@@ -61,12 +61,12 @@ impl FileDevice {
         if write && meta.file_type().is_block_device() && is_frozen(&meta) {
             return Err(OpenError::PermissionDenied { path: path.to_owned(), access });
         }
-        // Exclusive opening of a block device keeps mounts of other namespaces and swap away.
+        // Exclusive opening of a block device excludes mounts in other namespaces, and swap.
         let exclusive = if write && meta.file_type().is_block_device() { OFlags::EXCL } else { OFlags::empty() };
         let opened = OpenOptions::new().read(true).write(write).custom_flags(exclusive.bits().cast_signed()).open(path);
         let mut file = match opened {
             Ok(file) => file,
-            // Busy: a reader's handle still tells who has it, the kernel only that someone has.
+            // Busy: a reader's handle reveals the holder, while the kernel only reports that there is one.
             Err(e) if Errno::from_io_error(&e) == Some(Errno::BUSY) => {
                 if let Ok(file) = File::open(path) {
                     claim(path, &file, access)?;
@@ -77,12 +77,12 @@ impl FileDevice {
         };
         let claim = claim(path, &file, access)?;
         let bytes = file.seek(SeekFrom::End(0)).map_err(|e| failed("find the size", e))?;
-        Self::of(file, claim, path, bytes, access)
+        Self::with_claim(file, claim, path, bytes, access)
     }
 
-    /// Makes an image of `bytes` bytes (rounded down to whole blocks), all zeroes and taking no
-    /// space. An existing regular file is emptied, once nobody else is found to use it; an existing
-    /// block device is refused as [`OpenError::NotADisk`], for its size cannot be chosen: open it.
+    /// Creates an image of `bytes` bytes (rounded down to whole blocks), all zeroes and without allocated space. An
+    /// existing regular file is truncated if no other program uses it; an existing block device is rejected as
+    /// [`OpenError::NotADisk`], because its size cannot be chosen: open it.
     pub fn create(path: impl AsRef<Path>, bytes: u64) -> std::result::Result<Self, OpenError> {
         let path = path.as_ref();
         let access = Access::ReadWrite;
@@ -96,7 +96,7 @@ impl FileDevice {
                 return Err(OpenError::NotADisk { path: path.to_owned() });
             }
         }
-        // Emptied only after it is claimed.
+        // Truncate it only after claiming it.
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -107,10 +107,16 @@ impl FileDevice {
         let claim = claim(path, &file, access)?;
         file.set_len(0).map_err(|e| failed("empty", e))?;
         file.set_len(bytes - bytes % BLOCK as u64).map_err(|e| failed("set the size", e))?;
-        Self::of(file, claim, path, bytes, access)
+        Self::with_claim(file, claim, path, bytes, access)
     }
 
-    fn of(file: File, claim: Claim, path: &Path, bytes: u64, access: Access) -> std::result::Result<Self, OpenError> {
+    fn with_claim(
+        file: File,
+        claim: Claim,
+        path: &Path,
+        bytes: u64,
+        access: Access,
+    ) -> std::result::Result<Self, OpenError> {
         let blocks = bytes / BLOCK as u64;
         if blocks == 0 {
             return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
@@ -128,14 +134,14 @@ impl FileDevice {
         })
     }
 
-    /// The device with copies of what was written since the last flush (about `limit` bytes at most), so that a failed
-    /// flush can be repeated.
+    /// Adds copies of writes since the last flush (at most about `limit` bytes), so that a failed flush can be
+    /// repeated.
     pub fn retained(mut self, limit: usize) -> Retained<Self> {
         self.retained = true;
         Retained::new(self, limit)
     }
 
-    /// The name it was opened by.
+    /// The path given to open it.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -143,7 +149,7 @@ impl FileDevice {
     /// The file system that holds the image, if it is a file that can grow.
     ///
     /// # Errors
-    /// If the host does not answer.
+    /// If the host does not provide the information.
     pub fn host(&self) -> io::Result<Option<FileHost>> {
         match self.file.metadata()?.is_file() {
             true => FileHost::new(self.file.try_clone()?, &self.path).map(Some),
@@ -163,12 +169,12 @@ fn io_error(op: &'static str, at: Lba) -> impl FnOnce(io::Error) -> DeviceError 
     move |source| DeviceError::Io { op, at, source }
 }
 
-/// The byte a block starts at. Checked blocks only: their bytes were counted by the host in 63 bits.
+/// The byte offset of a block. For checked blocks only, whose offsets fit 63 bits.
 fn offset(at: Lba) -> u64 {
     at.0 * BLOCK as u64
 }
 
-/// Writes all of the parts; the host may take fewer bytes than offered, at any border.
+/// Writes all parts; the host may accept fewer bytes at any boundary.
 fn write_parts(file: &File, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
     for batch in parts.chunks(MAX_PARTS) {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|p| IoSlice::new(p)).collect();
@@ -201,7 +207,7 @@ impl BlockDevice for FileDevice {
     fn read(&self, at: Lba, buf: &mut [u8], _: Tag) -> Result<()> {
         let blocks = check("read", at, buf.len(), self.blocks)?;
         if self.read_only() {
-            // Nobody writes.
+            // No writer can exist.
             return self.file.read_exact_at(buf, offset(at)).map_err(io_error("read", at));
         }
         let _guard = self.stripes.shared(at, blocks);
@@ -211,18 +217,18 @@ impl BlockDevice for FileDevice {
     fn write(&self, at: Lba, data: &[u8], _: Tag) -> Result<()> {
         self.writable("write")?;
         let blocks = check("write", at, data.len(), self.blocks)?;
-        let _guard = self.stripes.alone(at, blocks);
+        let _guard = self.stripes.exclusive(at, blocks);
         self.file.write_all_at(data, offset(at)).map_err(io_error("write", at))
     }
 
     fn write_gather(&self, at: Lba, parts: &[&[u8]], _: Tag) -> Result<()> {
         self.writable("write")?;
         let blocks = check_parts("write", at, parts, self.blocks)?;
-        let _guard = self.stripes.alone(at, blocks);
+        let _guard = self.stripes.exclusive(at, blocks);
         write_parts(&self.file, offset(at), parts).map_err(io_error("write", at))
     }
 
-    /// The host takes parts from where they stand, and counts for nobody.
+    /// The host takes the parts from their places in memory, and no owners.
     fn write_parts_for(
         &self,
         at: Lba,
@@ -251,11 +257,11 @@ impl BlockDevice for FileDevice {
         if blocks == 0 || self.no_holes.load(Relaxed) {
             return Ok(());
         }
-        let _guard = self.stripes.alone(at, blocks);
+        let _guard = self.stripes.exclusive(at, blocks);
         let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, how, offset(at), blocks * BLOCK as u64) {
             Ok(()) => Ok(()),
-            // A discard is advice: a host that cannot take it is not asked again.
+            // A discard is only advice: if the host does not support it, stop sending it.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
                 self.no_holes.store(true, Relaxed);
                 Ok(())

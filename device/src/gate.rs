@@ -1,7 +1,8 @@
-//! What if a request takes its time?
+//! A device on which a test can pause one request.
 //!
-//! A decorator at which one chosen request waits until it is let go, so that a test decides what happens meanwhile. It
-//! waits before it reaches the device, or after, when its caller has not heard of it. What comes while it waits passes.
+//! A decorator that holds one chosen request until it is released, so that a test controls what happens meanwhile.
+//! It holds the request before it reaches the device, or afterwards, before its caller gets the result. Other
+//! requests pass.
 
 use std::time::Duration;
 
@@ -10,24 +11,24 @@ use parking_lot::{Condvar, Mutex};
 use crate::address::Remap;
 use crate::{BlockDevice, Lba, Op, Result, Tag};
 
-/// Where a request waits.
+/// Where a request is held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Before,
     Behind,
 }
 
-/// A kind of request, its cause if that matters, and where it waits.
+/// Kind of request, its cause if that matters, and where to hold it.
 type Chosen = (Op, Option<u8>, Side);
 
 #[derive(Default)]
 struct State {
-    /// What stops next.
+    /// The next request to hold.
     stops: Option<Chosen>,
     waits: bool,
 }
 
-/// A device with a gate before it.
+/// A device behind a gate.
 pub struct Gate<D> {
     inner: D,
     state: Mutex<State>,
@@ -35,7 +36,7 @@ pub struct Gate<D> {
 }
 
 impl<D: BlockDevice> Gate<D> {
-    /// A gate that stands open.
+    /// An open gate.
     pub fn new(inner: D) -> Self {
         Gate { inner, state: Mutex::default(), moved: Condvar::new() }
     }
@@ -45,24 +46,24 @@ impl<D: BlockDevice> Gate<D> {
         &self.inner
     }
 
-    /// The next request of this kind, and of this cause if one is named, waits.
+    /// Holds the next request of this kind, and of this cause if one is given.
     pub fn stop(&self, op: Op, cause: Option<u8>) {
         self.state.lock().stops = Some((op, cause, Side::Before));
     }
 
-    /// The same, but the device has carried the request out before it waits.
+    /// The same, but after the device has completed the request.
     pub fn stop_done(&self, op: Op, cause: Option<u8>) {
         self.state.lock().stops = Some((op, cause, Side::Behind));
     }
 
-    /// Returns when a request waits. False if none has come after a minute.
+    /// Waits until a request is held. False if none has come after a minute.
     #[must_use]
     pub fn await_one(&self) -> bool {
         let mut state = self.state.lock();
         !self.moved.wait_while_for(&mut state, |state| !state.waits, Duration::from_secs(60)).timed_out()
     }
 
-    /// Lets the request go that waits.
+    /// Releases the held request.
     pub fn go_on(&self) {
         self.state.lock().waits = false;
         self.moved.notify_all();

@@ -1,12 +1,14 @@
-//! What does a block operation do, and what may a power cut leave of it?
+//! Block devices: their contract, backings, decorators and simulated models.
 //!
-//! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
-//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`], [`Zoned`], [`Retained`]) and the test device
-//! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
-//! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
-//! use it through a [`gauge`]; a [`queue`] takes several requests at once. A [`HostRoom`] watches over the room that a sparse image needs. Time and random numbers for all crates above come from [`clock`] and [`rng`].
+//! [`BlockDevice`] is a contract about failure. Backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
+//! [`SparseImage`], [`Blank`]) implement it; decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`],
+//! [`Zoned`], [`Retained`]) and the test device [`PowerCut`] add abilities that a plain device lacks.
+//! [`open_image`] selects the backing for a file. A simulated device is a [`model`] under the same contract;
+//! [`energy`] counts its joules, users access it through a [`gauge`], and a [`queue`] takes several requests
+//! concurrently. A [`HostRoom`] monitors the room for a sparse image. Time and random numbers for all crates above
+//! come from [`clock`] and [`rng`].
 //!
-//! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
+//! Left out on purpose: the meaning of a block's bytes and of a [`Tag`].
 #![forbid(unsafe_code)]
 
 mod address;

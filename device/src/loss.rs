@@ -1,7 +1,7 @@
 //! Which of the requests since the last flush reach the medium, in what order, and how much of each?
 //!
-//! The contract leaves a power cut several choices. Each is a value here, with a name that can be printed and read
-//! back, so that a failure under one choice can be repeated.
+//! The contract leaves a power cut several choices. Each is a value here, with a name that can be printed and
+//! parsed, so that a failure under one choice is reproducible.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,39 +9,39 @@ use std::str::FromStr;
 
 use crate::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 
-/// The unit that a medium writes whole.
+/// The atomic write unit of a medium.
 pub const SECTOR: usize = 512;
 const SECTORS: usize = BLOCK / SECTOR;
 
-/// What becomes of the requests (writes and discards) since the last flush that returned.
+/// The fate of the requests (writes and discards) since the last completed flush.
 ///
 /// Printed and parsed as `all-kept`, `first-kept:3`, `last-torn:5`, `random:42` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Loss {
     /// All arrive, in order.
     AllKept,
-    /// None arrives; blocks discarded at any time hold what they held.
+    /// None arrives; discarded blocks keep their contents.
     AllLost,
-    /// The last arrives, none before it.
+    /// Only the last arrives.
     OnlyLastKept,
     /// All but the last.
     AllButLast,
     /// All but the first.
     AllButFirst,
-    /// The first `n` arrive, none after.
+    /// Only the first `n` arrive.
     FirstKept(u64),
     /// All but number `n`, counted from 0.
     AllBut(u64),
-    /// All arrive; of the last, if it is a write, the first `n` sectors only.
+    /// All arrive, but of the last, if it is a write, only the first `n` sectors.
     LastTorn(u64),
-    /// All arrive, last first: where two wrote one block the older stays.
+    /// All arrive in reverse order: if two wrote one block, the older remains.
     Reversed,
-    /// By this seed: each kept, lost, or torn at sectors, in order or shuffled.
+    /// Chosen by this seed: each kept, lost, or torn at sectors, in order or shuffled.
     Random(u64),
 }
 
 impl Loss {
-    /// The choices that need no number.
+    /// The choices without a number.
     pub const PLAIN: [Self; 6] =
         [Self::AllKept, Self::AllLost, Self::OnlyLastKept, Self::AllButLast, Self::AllButFirst, Self::Reversed];
 
@@ -70,7 +70,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// A text that names no [`Loss`].
+/// A text that is not a [`Loss`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} names no loss: all-kept, all-lost, first-kept:3, last-torn:5, random:42, ...")]
 pub struct UnknownLoss(String);
@@ -95,14 +95,14 @@ impl FromStr for Loss {
     }
 }
 
-/// A change asked for and not yet durable. In range: the device checked it.
+/// A request that is not durable yet. The device has checked its range.
 pub(crate) enum Request {
     Write { at: Lba, data: Box<[u8]> },
     Discard { at: Lba, blocks: u64 },
 }
 
-/// The image that `loss` leaves of `durable` and the requests `since`; `dropped` blocks of
-/// `durable` were discarded before.
+/// The image that `loss` leaves of `durable` and the requests `since`; `dropped` blocks of `durable` were discarded
+/// earlier.
 pub(crate) fn compose(durable: &Memory, dropped: &BTreeSet<u64>, since: &[Request], loss: Loss) -> Memory {
     let image = Image(durable.fork());
     if let Loss::Random(seed) = loss {
@@ -143,7 +143,7 @@ pub(crate) fn compose(durable: &Memory, dropped: &BTreeSet<u64>, since: &[Reques
 struct Image(Memory);
 
 impl Image {
-    // Requests were checked when made, against a device of this size, so none can fail here.
+    // Requests were checked against a device of this size when they arrived, so none can fail here.
 
     fn zero(&self, block: u64, blocks: u64) {
         let _ = self.0.discard(Lba(block), blocks, Tag::default());
@@ -158,7 +158,7 @@ impl Image {
         }
     }
 
-    /// Stores the sectors (numbered from the write's start) that `arrives` picks.
+    /// Writes the sectors (numbered from the write's start) that `arrives` accepts.
     fn tear(&self, at: Lba, data: &[u8], mut arrives: impl FnMut(usize) -> bool) {
         let mut now = vec![0; data.len()];
         let _ = self.0.read(at, &mut now, Tag::default());
@@ -171,8 +171,8 @@ impl Image {
         let _ = self.0.write(at, &now, Tag::default());
     }
 
-    /// The odds themselves are drawn first, so that among many seeds some lose nearly all and
-    /// some nearly nothing: most faults need one write of many to be special.
+    /// The odds are drawn first, so that some seeds lose nearly all requests and some almost none: most faults need
+    /// one special write among many.
     fn at_random(&self, dropped: &BTreeSet<u64>, since: &[Request], rng: &mut Rng) {
         let zeroed = [0, 4, 8][rng.index(3)];
         for block in dropped {

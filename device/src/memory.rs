@@ -1,9 +1,8 @@
-//! How does a large device fit into little memory, and how is it copied at almost no cost?
+//! A sparse in-memory device that can be copied at almost no cost.
 //!
-//! A two-level table of 64 KiB chunks, allocated on first write, so a 1 TiB device costs under a
-//! megabyte until it is written. Each chunk has its own lock; threads meet only on one chunk.
-//! Chunks are reference-counted and copied when written while shared, which makes [`Memory::fork`]
-//! cheap enough for a crash test to fork at every write.
+//! A two-level table of 64 KiB chunks, allocated on first write, so a 1 TiB device needs less than a megabyte until
+//! it is written. Each chunk has its own lock. Chunks are reference-counted and copied on write while shared, so
+//! [`Memory::fork`] is cheap enough for a crash test to fork at every write.
 
 use std::fs::File;
 use std::io;
@@ -20,8 +19,8 @@ use crate::bounds::{check, check_blocks, check_parts, check_remap};
 use crate::model::Remap;
 use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
 
-/// Bytes in a chunk. Small enough that a lone 4 KiB write costs little, large enough that a
-/// sequential megabyte takes 16 locks only.
+/// Bytes in a chunk. Small enough that a lone 4 KiB write costs little, and large enough that a sequential megabyte
+/// takes only 16 locks.
 const CHUNK: usize = 64 * 1024;
 const CHUNK_BLOCKS: u64 = (CHUNK / BLOCK) as u64;
 /// Chunks under one middle table: 64 MiB of device.
@@ -34,9 +33,9 @@ static ZEROES: [u8; CHUNK] = [0; CHUNK];
 type Leaf = RwLock<Option<Arc<[u8]>>>;
 type Middle = Box<[Leaf]>;
 
-/// A device in memory. Unwritten blocks read as zeroes; discarded blocks too.
+/// A device in memory. Unwritten and discarded blocks read as zeroes.
 ///
-/// Nothing is volatile here: a flush has nothing to do. [`PowerCut`](crate::PowerCut) adds loss.
+/// No data is volatile: a flush does nothing. [`PowerCut`](crate::PowerCut) adds loss.
 pub struct Memory {
     blocks: u64,
     root: Box<[OnceLock<Middle>]>,
@@ -53,7 +52,7 @@ struct Piece {
     len: usize,
 }
 
-/// Splits a checked byte run at chunk borders.
+/// Splits a checked byte range at chunk boundaries.
 fn pieces(at: Lba, bytes: usize) -> impl Iterator<Item = Piece> {
     let mut chunk = (at.0 / CHUNK_BLOCKS) as usize;
     let mut from = (at.0 % CHUNK_BLOCKS) as usize * BLOCK;
@@ -87,7 +86,7 @@ impl Memory {
         self.root.get(chunk / FANOUT)?.get()?.get(chunk % FANOUT)
     }
 
-    /// The leaf of a chunk that is on the device, its middle table made if need be.
+    /// The leaf of a chunk on the device; creates its middle table if missing.
     fn leaf(&self, chunk: usize) -> &Leaf {
         let middle = self.root[chunk / FANOUT].get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
         &middle[chunk % FANOUT]
@@ -100,7 +99,7 @@ impl Memory {
             rest = tail;
             let mut slot = self.leaf(chunk).write();
             match slot.as_mut() {
-                // A chunk shared with a fork is replaced as a whole: copying it first would be wasted.
+                // A chunk shared with a fork is replaced as a whole, so copying it first would be wasted.
                 Some(shared) if len == CHUNK && Arc::strong_count(shared) > 1 => *shared = Arc::from(head),
                 Some(bytes) => Arc::make_mut(bytes)[from..from + len].copy_from_slice(head),
                 None => {
@@ -117,14 +116,13 @@ impl Memory {
         }
     }
 
-    /// Bytes of chunks this device refers to. Chunks shared with forks are counted in each.
+    /// Bytes in chunks of this device. Chunks shared with forks count in each.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated.load(Ordering::Relaxed)
     }
 
-    /// A device with the same contents, independent from here on. Costs a reference per allocated
-    /// chunk; bytes are copied when either side writes them. Writes that run at the same time are
-    /// seen chunk by chunk: in some chunks, and in others not.
+    /// An independent device with the same contents. Costs a reference per allocated chunk; a chunk is copied when
+    /// either side writes to it. Concurrent writes may be included in some chunks and not in others.
     pub fn fork(&self) -> Self {
         let copy = Self::new(self.blocks);
         let mut allocated = 0;
@@ -132,14 +130,14 @@ impl Memory {
             let Some(middle) = from.get() else { continue };
             let leaves: Middle = middle.iter().map(|leaf| Leaf::new(leaf.read().clone())).collect();
             allocated += leaves.iter().filter(|leaf| leaf.read().is_some()).count() as u64 * CHUNK as u64;
-            // The cell is new and unshared, so it is empty.
+            // The cell is new and not shared, so it is empty.
             let _ = to.set(leaves);
         }
         copy.allocated.store(allocated, Ordering::Relaxed);
         copy
     }
 
-    /// True if the two hold the same bytes.
+    /// True if both have the same contents.
     pub fn same_as(&self, other: &Self) -> bool {
         self.first_difference(other).is_none()
     }
@@ -174,7 +172,7 @@ impl Memory {
         (self.blocks != other.blocks).then_some(Lba(self.blocks.min(other.blocks)))
     }
 
-    /// Shows everything that may be something other than zeroes, in order, in pieces of the device's own size.
+    /// Calls `see` for everything that may be nonzero, in order, in pieces of one chunk.
     pub fn each_piece(&self, mut see: impl FnMut(Lba, &[u8])) {
         for (at, _) in self.allocated_runs(Lba(0), self.blocks) {
             if let Some(leaf) = self.peek((at / CHUNK_BLOCKS) as usize)
@@ -185,7 +183,7 @@ impl Memory {
         }
     }
 
-    /// The runs of blocks that may hold something other than zeroes, in order: start and length.
+    /// The runs of blocks that may be nonzero, in order: start and length.
     pub(crate) fn allocated_runs(&self, at: Lba, blocks: u64) -> Vec<(u64, u64)> {
         let mut runs = Vec::new();
         let end = at.0.saturating_add(blocks).min(self.blocks);
@@ -222,7 +220,7 @@ impl Memory {
                 Ok(data) => data,
                 // No data from here to the end.
                 Err(Errno::NXIO) => break,
-                // The host cannot tell holes.
+                // The host cannot find holes.
                 Err(Errno::INVAL | Errno::OPNOTSUPP) => at,
                 Err(e) => return Err(e.into()),
             };
@@ -241,8 +239,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Writes an image file of the device's size (an old file's contents are replaced); blocks of
-    /// zeroes become holes.
+    /// Writes an image file of the device's size, replacing an old file's contents; zero blocks become holes.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len(self.blocks * BLOCK as u64)?;

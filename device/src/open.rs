@@ -1,4 +1,4 @@
-//! Which backing does a named image need?
+//! Selects the backing for a named image.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,17 +9,17 @@ use crate::claim::check_kind;
 use crate::sparse_image::MAGIC;
 use crate::{Access, BlockDevice, FileDevice, OpenError, SparseImage};
 
-/// An image that was opened.
+/// An open image.
 #[derive(Debug)]
 pub enum Opened {
     /// A plain file or a block device.
     File(FileDevice),
-    /// An Android sparse image, which may lack blocks that somebody needs.
+    /// An Android sparse image, which may lack needed blocks.
     Sparse(SparseImage),
 }
 
-/// Opens an image whatever it is: a plain file, a block device, or an Android sparse image (which
-/// can only be read: read-write access is [`OpenError::SparseReadOnly`]).
+/// Opens any kind of image: a plain file, a block device, or an Android sparse image (which is read-only:
+/// read-write access is [`OpenError::SparseReadOnly`]).
 pub fn open_any(path: impl AsRef<Path>, access: Access) -> Result<Opened, OpenError> {
     let path = path.as_ref();
     match access {
@@ -38,7 +38,7 @@ pub fn open_to_write(path: impl AsRef<Path>) -> Result<FileDevice, OpenError> {
     }
 }
 
-/// The same for a caller that knows that a sparse image is whole: what it lacks reads as zeroes.
+/// The same for a caller that knows a sparse image to be complete: absent blocks read as zeroes.
 pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn BlockDevice>, OpenError> {
     Ok(match open_any(path, access)? {
         Opened::File(file) => Arc::new(file),
@@ -46,7 +46,7 @@ pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn Bloc
     })
 }
 
-/// True if the file starts as a sparse image does.
+/// True if the file begins like a sparse image.
 fn is_sparse(path: &Path, access: Access) -> Result<bool, OpenError> {
     let failed = |action, e| OpenError::from_io(path, access, action, e);
     let meta = fs::metadata(path).map_err(|e| failed("stat", e))?;

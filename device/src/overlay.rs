@@ -1,7 +1,7 @@
-//! How is a device changed without changing it?
+//! A writable layer over an unmodified device.
 //!
-//! Writes stay in memory above a device that is only ever read: to replay a log on a read-only
-//! image, or to try a repair.
+//! Writes stay in memory on top of a device that is only read: to replay a log on a read-only image, or to try a
+//! repair.
 
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,10 +16,10 @@ const SHARDS: u64 = 64;
 
 type Shard = RwLock<FxHashMap<u64, Box<[u8]>>>;
 
-/// A writable device over one that is never written, not even flushed.
+/// A writable device over one that receives neither writes nor flushes.
 ///
-/// Memory grows by one block per different block written. A discarded block is forgotten and reads
-/// as the device below has it.
+/// Memory grows by one block per distinct written block. A discarded block is dropped and reads as on the device
+/// below.
 pub struct Overlay<D> {
     below: D,
     shards: Box<[Shard]>,
@@ -27,7 +27,7 @@ pub struct Overlay<D> {
 }
 
 impl<D: BlockDevice> Overlay<D> {
-    /// An overlay that holds nothing yet.
+    /// An empty overlay.
     pub fn new(below: D) -> Self {
         Self { below, shards: (0..SHARDS).map(|_| RwLock::default()).collect(), held: AtomicU64::new(0) }
     }
@@ -37,12 +37,12 @@ impl<D: BlockDevice> Overlay<D> {
         &self.below
     }
 
-    /// The device below; blocks written here are dropped.
+    /// Returns the device below and drops the written blocks.
     pub fn into_inner(self) -> D {
         self.below
     }
 
-    /// How many blocks differ in origin: written here and not discarded since.
+    /// Number of blocks written here and not discarded since.
     pub fn held_blocks(&self) -> u64 {
         self.held.load(Relaxed)
     }
@@ -113,7 +113,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     fn discard(&self, at: Lba, blocks: u64, _: Tag) -> Result<()> {
         check_blocks("discard", at, blocks, self.blocks())?;
         let end = at.0 + blocks;
-        // Walks the range or the blocks held, whichever is shorter.
+        // Walks the range or the held blocks, whichever is shorter.
         if blocks <= self.held_blocks() {
             for block in at.0..end {
                 if self.shard(block).write().remove(&block).is_some() {

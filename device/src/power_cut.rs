@@ -1,7 +1,7 @@
-//! What is on the medium when the power goes?
+//! A test device for power cuts.
 //!
-//! A test device that keeps durable blocks apart from requests made since the last flush, and composes from the two
-//! every image that the contract allows a cut to leave.
+//! It keeps durable blocks apart from requests since the last flush, and composes every image that the contract
+//! allows a cut to leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,40 +16,38 @@ use crate::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Result, Tag};
 
 /// A device in memory whose power can be cut at any write.
 ///
-/// Write requests are counted from 1 over the device's life; a gathered write is one. The request
-/// at which the power goes fails, as does everything after it, reads too, but it was on its way to
-/// the medium: it is lost, kept or torn like the others since the last flush.
+/// Write requests are counted from 1 over the device's life; a gathered write is one. The request at which the
+/// power is cut fails, as do all later ones, including reads. But it was on its way to the medium: it is lost, kept
+/// or torn like the others since the last flush.
 ///
-/// A scenario is run once without a cut, [`write_count`](Self::write_count) read, and then run
-/// again for each `n` with [`cut_after`](Self::cut_after), each time looking at several
-/// [`image`](Self::image)s. Cutting at `n` and looking at [`Loss::AllKept`] is also the cut
-/// after write `n` and before the flush that follows it.
+/// Run a scenario once without a cut, read [`write_count`](Self::write_count), and run it again for each `n` with
+/// [`cut_after`](Self::cut_after), each time examining several [`image`](Self::image)s. A cut at `n` with
+/// [`Loss::AllKept`] equals a cut after write `n` and before the flush that follows it.
 pub struct PowerCut {
-    /// What reads see.
+    /// What reads return.
     shown: Memory,
     off: AtomicBool,
     journal: Mutex<Journal>,
 }
 
 struct Journal {
-    /// The image of the last flush, discards not carried out.
+    /// The image of the last flush, without applying discards.
     durable: Memory,
-    /// Blocks of `durable` discarded before that flush and not written since: they read as they
-    /// were, or as zeroes.
+    /// Blocks of `durable` discarded before that flush and not written since: they read as before, or as zeroes.
     dropped: BTreeSet<u64>,
-    /// Since the last flush, in order of return.
+    /// Requests since the last flush, in order of return.
     since: Vec<Request>,
     writes: u64,
     flushes: u64,
     cut_at: Option<u64>,
-    /// Flushes begun.
+    /// Number of flushes begun.
     flushes_begun: u64,
-    /// Flushes that fail, and what they leave of the requests since the last one.
+    /// Flushes that will fail, and what remains of the requests since the previous one.
     failing: BTreeMap<u64, Loss>,
 }
 
 impl PowerCut {
-    /// Over the contents of `base`, all of it durable. No cut is set.
+    /// A device with the contents of `base`, all of them durable. No cut is set.
     pub fn new(base: Memory) -> Self {
         Self {
             shown: base.fork(),
@@ -67,8 +65,8 @@ impl PowerCut {
         }
     }
 
-    /// Makes write request number `write` and everything after it fail. If that request is already past, the power
-    /// goes at once.
+    /// Makes write request `write` and everything after it fail. If that request is already past, the power goes
+    /// immediately.
     pub fn cut_after(&self, write: u64) {
         let mut journal = self.journal.lock();
         journal.cut_at = Some(write);
@@ -77,51 +75,51 @@ impl PowerCut {
         }
     }
 
-    /// Makes flush number `flush` (from 1 over the device's life, failed ones included) fail with an I/O error. It
-    /// leaves of the requests since the last flush what `loss` says, and reads show that: a host whose page cache
-    /// drops pages that it could not write. A later flush makes none of the lost requests good.
+    /// Makes flush `flush` (from 1 over the device's life, failed ones included) fail with an I/O error. Of the
+    /// requests since the last flush only those in `loss` remain, which reads show: like a host whose page cache
+    /// drops pages that it could not write. Later flushes do not recover the lost requests.
     pub fn fail_flush(&self, flush: u64, loss: Loss) {
         self.journal.lock().failing.insert(flush, loss);
     }
 
-    /// Flushes begun so far.
+    /// Number of flushes begun so far.
     pub fn flushes_begun(&self) -> u64 {
         self.journal.lock().flushes_begun
     }
 
-    /// Takes the power away now.
+    /// Cuts the power now.
     pub fn cut(&self) {
         let _journal = self.journal.lock();
         self.off.store(true, Relaxed);
     }
 
-    /// True once the power is off.
+    /// True if the power is off.
     pub fn is_cut(&self) -> bool {
         self.off.load(Relaxed)
     }
 
-    /// Write requests so far, the one that was cut included.
+    /// Number of write requests so far, the interrupted one included.
     pub fn write_count(&self) -> u64 {
         self.journal.lock().writes
     }
 
-    /// Flushes that returned.
+    /// Number of completed flushes.
     pub fn flush_count(&self) -> u64 {
         self.journal.lock().flushes
     }
 
-    /// How many requests (writes and discards) came since the last flush: a [`Loss`] decides about these.
+    /// Number of requests (writes and discards) since the last flush, whose fate a [`Loss`] decides.
     pub fn unflushed(&self) -> usize {
         self.journal.lock().since.len()
     }
 
-    /// The image on the medium if the power goes now; after a cut, the image that the cut left.
+    /// The image on the medium if the power is cut now; after a cut, the image that it left.
     pub fn image(&self, loss: Loss) -> Memory {
         let journal = self.journal.lock();
         compose(&journal.durable, &journal.dropped, &journal.since, loss)
     }
 
-    /// One of the images the contract allows, drawn by `seed`: the same as [`Loss::Random`].
+    /// One of the images that the contract allows, chosen by `seed`: the same as [`Loss::Random`].
     pub fn survivors(&self, seed: u64) -> Memory {
         self.image(Loss::Random(seed))
     }
@@ -143,7 +141,7 @@ impl Journal {
                     }
                 }
                 Request::Discard { at, blocks } => {
-                    // Where nothing was ever stored, zeroes are all there is.
+                    // In never-stored ranges, zeroes are the only possible contents.
                     for (start, len) in self.durable.allocated_runs(at, blocks) {
                         self.dropped.extend(start..start + len);
                     }
@@ -154,7 +152,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Drops the requests since the last flush, except what `loss` leaves of them, and shows that.
+    /// Drops the requests since the last flush, except those that `loss` keeps, and shows the result.
     fn lose(&mut self, loss: Loss, shown: &Memory) -> Result<()> {
         self.durable = compose(&self.durable, &self.dropped, &self.since, loss);
         for request in self.since.drain(..) {
@@ -222,8 +220,8 @@ impl BlockDevice for PowerCut {
         self.shown.discard(at, blocks, tag)
     }
 
-    /// Data that is shared is like data that was written again. (A cut may tear it, which no device does: who survives
-    /// that survives more.) The other remaps, which take the source away, are refused.
+    /// Shared data is treated as rewritten data. (A cut may tear it, which no real device does: the test is
+    /// stricter.) Other remaps, which remove the source, are rejected.
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
         self.powered("remap")?;
         check_remap(from, to, blocks, self.blocks())?;

@@ -1,8 +1,9 @@
-//! How is a device asked that works on several requests at once?
+//! Interface of a device that processes several requests concurrently.
 //!
-//! [`BlockDevice`](crate::BlockDevice) is a contract of calls that return when the device is done, so one caller has one
-//! request under way. A [`Queue`] takes a request and says when it will be done; until then it takes more. It is for who
-//! knows beforehand what comes, as a replay does. Contents are left out: who asks wants times and joules.
+//! Calls of [`BlockDevice`](crate::BlockDevice) return when the device is done, so one caller has one request under
+//! way. A [`Queue`] accepts a request and returns its end time, and accepts further ones until then. It is for
+//! callers that know later requests in advance, such as a replay. Contents are left out: such callers need only
+//! times and energy.
 
 use crate::energy::Nanos;
 use crate::{Lba, Remap, Result, Tag};
@@ -10,53 +11,54 @@ use crate::{Lba, Remap, Result, Tag};
 /// A request to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Read so many blocks.
+    /// Read blocks.
     Read {
         /// The first.
         at: Lba,
-        /// How many.
+        /// Their number.
         blocks: u64,
     },
-    /// Write so many blocks.
+    /// Write blocks.
     Write {
         /// The first.
         at: Lba,
-        /// How many.
+        /// Their number.
         blocks: u64,
     },
-    /// Make everything written durable.
+    /// Make all writes durable.
     Flush,
-    /// Forget so many blocks.
+    /// Discard blocks.
     Discard {
         /// The first.
         at: Lba,
-        /// How many.
+        /// Their number.
         blocks: u64,
     },
-    /// Change which data lies where, without moving it.
+    /// Change the map without moving data.
     Remap {
-        /// One place.
+        /// The first range.
         from: Lba,
-        /// The other; the two do not overlap.
+        /// The second range; the two do not overlap.
         to: Lba,
-        /// How many blocks.
+        /// Number of blocks.
         blocks: u64,
-        /// What becomes of the two.
+        /// Kind of remap.
         how: Remap,
     },
 }
 
 /// A device with a command queue.
 pub trait Queue {
-    /// Requests it works on at once at most; one more waits in it until another is done.
+    /// Most concurrent requests; one more waits until another is done.
     fn depth(&self) -> usize;
-    /// The moment up to which the device has lived: no request may be older.
+    /// The device's time: earlier requests count as submitted now.
     fn now(&self) -> Nanos;
-    /// Gives it a request at `at`, and returns when it is done. A moment before [`now`](Self::now) counts as that one.
+    /// Submits a request at `at`, and returns its end time. A moment before [`now`](Self::now) counts as `now`.
     ///
     /// # Errors
-    /// [`OutOfRange`](crate::DeviceError::OutOfRange) if the device has no such place; nothing happens then.
+    /// [`OutOfRange`](crate::DeviceError::OutOfRange) if the range exceeds the device; the request then
+    /// has no effect.
     fn submit(&self, at: Nanos, ask: Ask, tag: Tag) -> Result<Nanos>;
-    /// Waits until everything is done; returns when that was.
+    /// Waits for all requests; returns when the last one ended.
     fn drain(&self) -> Nanos;
 }

@@ -1,35 +1,35 @@
-//! Where does chance come from, so that the same run happens again?
+//! Reproducible random numbers.
 //!
-//! [`Rng`] is xoshiro256** (Blackman and Vigna, 2018), its 256-bit state filled from a 64-bit seed
-//! by splitmix64, as its authors say to: the same seed gives the same numbers on every machine and
-//! in every version. Not for secrets. [`entropy`] is the one door to the operating system's chance.
+//! [`Rng`] is xoshiro256** (Blackman and Vigna, 2018), with its 256-bit state filled from a 64-bit seed by
+//! splitmix64, as its authors recommend: the same seed gives the same numbers on every machine and in every
+//! version. Not for secrets. [`entropy`] is the only source of the operating system's randomness.
 
 use std::ops::Range;
 
 use rand_xoshiro::Xoshiro256StarStar;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng};
 
-/// A small, fast, repeatable generator.
+/// A small, fast, reproducible generator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rng(Xoshiro256StarStar);
 
 impl Rng {
-    /// The generator of this seed.
+    /// A generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256StarStar::seed_from_u64(seed))
     }
 
-    /// A generator of its own for a part of the work, so that parts do not disturb each other's numbers.
+    /// A separate generator for a part of the work, so that the parts' numbers are independent.
     pub fn split(&mut self) -> Self {
         Self::new(self.next_u64())
     }
 
-    /// 64 evenly distributed bits.
+    /// 64 uniformly distributed bits.
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 
-    /// A number evenly from `0..n`; 0 if `n` is 0. Lemire's multiplication, unbiased.
+    /// A uniform number from `0..n`; 0 if `n` is 0. Lemire's multiplication, unbiased.
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 {
             return 0;
@@ -44,27 +44,27 @@ impl Rng {
         }
     }
 
-    /// A number evenly from the range; its start if it is empty.
+    /// A uniform number from the range; its start if it is empty.
     pub fn range(&mut self, range: Range<u64>) -> u64 {
         range.start + self.below(range.end.saturating_sub(range.start))
     }
 
-    /// An index evenly from `0..len`, for a slice of that length; 0 if `len` is 0.
+    /// A uniform index from `0..len`; 0 if `len` is 0.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True `num` times in `den`; never if `den` is 0.
+    /// True with probability `num / den`; never if `den` is 0.
     pub fn chance(&mut self, num: u64, den: u64) -> bool {
         self.below(den) < num && den != 0
     }
 
-    /// A number evenly from `[0, 1)`, a multiple of 2^-53.
+    /// A uniform number from `[0, 1)`, a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Every order of `items` equally likely (Fisher-Yates).
+    /// Shuffles `items`; every order is equally likely (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i as u64 + 1) as usize);
@@ -77,14 +77,14 @@ impl Rng {
     }
 }
 
-/// A random UUID, version 4 (RFC 9562), of such bytes.
+/// A random UUID, version 4 (RFC 9562), from these bytes.
 pub fn uuid(mut bytes: [u8; 16]) -> [u8; 16] {
     bytes[6] = bytes[6] & 0x0F | 0x40;
     bytes[8] = bytes[8] & 0x3F | 0x80;
     bytes
 }
 
-/// Sixteen bytes nobody can foresee, from the operating system: for volume identifiers.
+/// Sixteen unpredictable bytes from the operating system: for volume identifiers.
 pub fn entropy() -> std::io::Result<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut got = 0;

@@ -1,8 +1,8 @@
-//! What does an Android sparse image hold once expanded?
+//! Reader of Android sparse images.
 //!
-//! Reads `simg` files in place, as the expanded image, without writing it anywhere; those that `simg2simg` split together, if they
-//! lie beside each other. Format: the
-//! public header of Android's libsparse (`sparse_format.h`), version 1. All numbers little-endian.
+//! Reads `simg` files in place as the expanded image, without writing it anywhere; images split by `simg2simg` are
+//! combined if their files are in one directory. Format: the public header of Android's libsparse
+//! (`sparse_format.h`), version 1. All numbers are little-endian.
 //!
 //! | header, 28 bytes or more | chunk header, 12 bytes or more |
 //! |---|---|
@@ -33,16 +33,16 @@ const RAW: u16 = 0xCAC1;
 const FILL: u16 = 0xCAC2;
 const DONT_CARE: u16 = 0xCAC3;
 const CRC32: u16 = 0xCAC4;
-/// Most chunks taken: their table then stays under 140 MiB. Real images have thousands.
+/// Most chunks accepted, which limits their table to 140 MiB. Real images have thousands.
 const MAX_CHUNKS: u32 = 1 << 22;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
-    /// Bytes of the file, from here.
+    /// Bytes from this offset of the file.
     Raw(u64),
-    /// This, over and over.
+    /// These bytes, repeated.
     Fill([u8; 4]),
-    /// Nothing ("don't care"): reads as zeroes.
+    /// No contents ("don't care"): reads as zeroes.
     Absent,
 }
 
@@ -58,7 +58,7 @@ struct Run {
 #[derive(Debug)]
 struct Piece {
     file: File,
-    /// Keeps others away until the image is closed.
+    /// The lock, held until the image is closed.
     _claim: Option<Claim>,
     /// Ascending; the first starts at 0.
     runs: Vec<Run>,
@@ -66,16 +66,16 @@ struct Piece {
     checksums: Vec<(u64, u32)>,
     /// Bytes of the expanded image.
     size: u64,
-    /// Bytes of a block of its chunks.
+    /// Block size of its chunks in bytes.
     block: u64,
 }
 
-/// An Android sparse image, read-only. What no chunk stores reads as zeroes, unless it is [asked](Self::refuse_absent) to fail.
+/// An Android sparse image, read-only. Absent blocks read as zeroes, or [fail](Self::refuse_absent).
 #[derive(Debug)]
 pub struct SparseImage {
-    /// As many as it was split into.
+    /// The files of the image.
     pieces: Vec<Piece>,
-    /// Which piece has what of the image, by where that begins: ascending, the first starts at 0. Empty for a single piece.
+    /// Which piece holds what, by start in the image: ascending, the first starts at 0. Empty for a single piece.
     joined: Vec<(u64, usize)>,
     /// Bytes of the expanded image.
     size: u64,
@@ -90,7 +90,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
-/// Reads `N` bytes that belong to `what`.
+/// Reads `N` bytes; `what` names them in errors.
 fn bytes_at<const N: usize>(
     file: &File,
     at: u64,
@@ -105,7 +105,7 @@ fn bytes_at<const N: usize>(
     }
 }
 
-/// What the parser keeps while it walks the chunks.
+/// State of the parser during the walk over chunks.
 #[derive(Default)]
 struct Table {
     runs: Vec<Run>,
@@ -114,7 +114,7 @@ struct Table {
 
 impl Table {
     fn push(&mut self, start: u64, content: Content) {
-        // Neighbours of the same filling are one run.
+        // Adjacent runs with the same fill are merged.
         if self.runs.last().is_none_or(|last| last.content != content || matches!(content, Content::Raw(_))) {
             self.runs.push(Run { start, content });
         }
@@ -134,8 +134,9 @@ fn open_piece(path: &Path) -> std::result::Result<Piece, OpenError> {
 }
 
 impl SparseImage {
-    /// Opens and checks an image: header and every chunk's header, not the data. If it is a piece of one that was split, the
-    /// other pieces are looked for beside it, by the number at the end of its name, and read with it.
+    /// Opens and checks an image: the header and every chunk's header, not the data. If it is a piece of a split
+    /// image, the other pieces are searched in its directory by the number at the end of the name, and read with
+    /// it.
     pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
         let path = path.as_ref();
         let piece = open_piece(path)?;
@@ -147,17 +148,17 @@ impl SparseImage {
         Ok(Self { pieces, joined, size, refuses_absent: false })
     }
 
-    /// How many files it is made of.
+    /// Number of files.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// From now on reading what no chunk stores fails, where it must not pass for zeroes.
+    /// Makes reads of absent blocks fail, where they must not be taken for zeroes.
     pub fn refuse_absent(&mut self) {
         self.refuses_absent = true;
     }
 
-    /// The blocks of which no chunk stores all, as ranges in ascending order.
+    /// Blocks that are partly or wholly absent, as ranges in ascending order.
     pub fn absent(&self) -> impl Iterator<Item = Range<u64>> {
         let block = BLOCK as u64;
         let whole = self.size / block;
@@ -167,7 +168,7 @@ impl SparseImage {
         })
     }
 
-    /// Every run, by where it begins and ends.
+    /// Every run with start and end.
     fn runs(&self) -> impl Iterator<Item = (u64, u64, Content)> {
         let single = self.pieces.first().filter(|_| self.joined.is_empty());
         let alone = single.into_iter().flat_map(|piece| piece.within(0, self.size));
@@ -182,7 +183,7 @@ impl SparseImage {
         self.pieces.iter().try_for_each(Piece::verify)
     }
 
-    /// Fills `buf` with the expanded image from byte `at`, both inside it.
+    /// Fills `buf` with the expanded image from byte `at`; both must be inside it.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> io::Result<()> {
         let refuses = self.refuses_absent;
         if self.joined.is_empty() {
@@ -251,7 +252,7 @@ impl Piece {
         Ok(Self { file, _claim: None, runs: table.runs, checksums: table.checksums, size, block })
     }
 
-    /// What it says of a part of the image.
+    /// The runs within a part of the image.
     fn within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Content)> {
         let first = self.runs.partition_point(|run| run.start <= from).saturating_sub(1);
         let runs = self.runs.get(first..).unwrap_or(&[]);
@@ -283,7 +284,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Fills `buf` with the expanded image from byte `at`, both inside it.
+    /// Fills `buf` with the expanded image from byte `at`; both must be inside it.
     fn fill(&self, mut at: u64, mut buf: &mut [u8], refuses_absent: bool) -> io::Result<()> {
         let mut index = self.runs.partition_point(|run| run.start <= at).saturating_sub(1);
         while !buf.is_empty() {
@@ -313,8 +314,8 @@ impl Piece {
     }
 }
 
-/// Reads chunk number `chunk` at `at`, moves `at` past it, and gives its blocks of output.
-#[allow(clippy::too_many_arguments)] // The state of one loop, split out for length.
+/// Reads chunk `chunk` at `at`, advances `at` past it, and returns its number of output blocks.
+#[allow(clippy::too_many_arguments)] // the state of one loop, split out for length
 fn read_chunk(
     file: &File,
     end: u64,

@@ -1,23 +1,23 @@
-//! How does a block stay whole when one thread reads it while another writes it?
+//! Locks that make reads and writes of blocks atomic to each other.
 //!
-//! The host's page cache promises nothing there, so a file's blocks are guarded by a fixed set of
-//! locks. A request takes the locks of all chunks it touches, in ascending order: no deadlock.
+//! The host's page cache does not guarantee that, so a fixed set of locks protects a file's blocks. A request takes
+//! the locks of all its chunks in ascending order: no deadlock.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::Lba;
 
-/// Locks: enough that threads on different places seldom meet.
+/// Number of locks: enough that threads at different places seldom share one.
 const STRIPES: u64 = 256;
-/// Blocks under one turn of a lock; a megabyte takes 4 or 5.
+/// Consecutive blocks under one lock; a megabyte takes 4 or 5 locks.
 const CHUNK_BLOCKS: u64 = 64;
 
 /// The locks.
 #[derive(Debug)]
 pub(crate) struct Stripes(Box<[RwLock<()>]>);
 
-/// Held locks of one request; the one-lock case needs no allocation.
-#[allow(dead_code)] // Held for their drop.
+/// Locks held by one request; a single lock needs no allocation.
+#[allow(dead_code)] // held for their drop
 pub(crate) enum Held<G> {
     One(G),
     Many(Vec<G>),
@@ -28,17 +28,17 @@ impl Stripes {
         Self((0..STRIPES).map(|_| RwLock::new(())).collect())
     }
 
-    /// Keeps writers of these blocks out.
+    /// Excludes writers of these blocks.
     pub(crate) fn shared(&self, at: Lba, blocks: u64) -> Held<RwLockReadGuard<'_, ()>> {
-        self.take(at, blocks, RwLock::read)
+        self.lock(at, blocks, RwLock::read)
     }
 
-    /// Keeps everyone out of these blocks.
-    pub(crate) fn alone(&self, at: Lba, blocks: u64) -> Held<RwLockWriteGuard<'_, ()>> {
-        self.take(at, blocks, RwLock::write)
+    /// Excludes all other requests for these blocks.
+    pub(crate) fn exclusive(&self, at: Lba, blocks: u64) -> Held<RwLockWriteGuard<'_, ()>> {
+        self.lock(at, blocks, RwLock::write)
     }
 
-    fn take<'a, G>(&'a self, at: Lba, blocks: u64, lock: fn(&'a RwLock<()>) -> G) -> Held<G> {
+    fn lock<'a, G>(&'a self, at: Lba, blocks: u64, lock: fn(&'a RwLock<()>) -> G) -> Held<G> {
         let first = at.0 / CHUNK_BLOCKS;
         let last = at.0.saturating_add(blocks.saturating_sub(1)) / CHUNK_BLOCKS;
         if first == last {

@@ -1,13 +1,13 @@
-//! What does a host-managed zoned disk refuse?
+//! A host-managed zoned disk.
 //!
-//! Such a disk (ZBC, ZAC: shingled tracks) is zones of one size. The first may be *conventional*: written anywhere, as any
-//! disk. Each of the others has a write pointer, and a write begins there or is refused; a reset puts it back to the zone's
-//! begin. Blocks at the pointer and behind read as zeroes.
+//! Such a disk (ZBC, ZAC: shingled tracks) consists of zones of one size. The first may be *conventional* and
+//! accept writes anywhere. Each other zone has a write pointer, and rejects writes that begin elsewhere; a reset
+//! moves the pointer to the zone's start. Blocks at and behind the pointer read as zeroes.
 //!
-//! A write that reaches over the end of a zone is split there, as Linux's block layer does for such a disk. A discard of all
-//! of a zone resets it; one of a part changes nothing, for a discard is advice. What a power cut leaves of the pointers is
-//! up to the test ([`Zoned::after_cut`]). Left out: zones that take less than their size, how many zones may be open at a
-//! time, zones that are closed or offline, and zone append.
+//! A write across the end of a zone is split there, as Linux's block layer does for such a disk. A discard of a
+//! whole zone resets it; a partial one does nothing, since a discard is only advice. The test decides what a power
+//! cut leaves of the pointers ([`Zoned::after_cut`]). Left out: zones with a capacity below their size, limits on
+//! open zones, closed or offline zones, and zone append.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -17,23 +17,23 @@ use rustix::io::Errno;
 use crate::bounds::{check, check_blocks, check_parts};
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag, Zones};
 
-/// A device that takes writes as a host-managed zoned disk does.
+/// A device that accepts writes like a host-managed zoned disk.
 pub struct Zoned<D> {
     inner: D,
     zone: u64,
     conventional: u64,
-    /// The write pointer of each zone, as a block of the device; of conventional zones without meaning.
+    /// The write pointer of each zone, as a block of the device; meaningless for conventional zones.
     pointers: Mutex<Vec<u64>>,
-    /// What a power cut leaves of them at least.
+    /// Lower bounds of the pointers after a power cut.
     flushed: Mutex<Vec<u64>>,
-    /// The device below failed a write.
+    /// True if the device below failed a write.
     failed: AtomicBool,
     refused: AtomicU64,
 }
 
 impl<D: BlockDevice> Zoned<D> {
-    /// Zones of so many blocks (over 0), the first `conventional` of them conventional, the others empty. The last may be
-    /// shorter.
+    /// Zones of `zone` blocks (over 0): the first `conventional` are conventional, the others empty. The last may
+    /// be shorter.
     pub fn new(inner: D, zone: u64, conventional: u64) -> Self {
         let zone = zone.max(1);
         let pointers: Vec<u64> = (0..inner.blocks().div_ceil(zone)).map(|n| n * zone).collect();
@@ -52,8 +52,8 @@ impl<D: BlockDevice> Zoned<D> {
         }
     }
 
-    /// The same zones over what a power cut left of the device below. `choose` gets the least and the most that a zone's
-    /// pointer may be (as of the last flush, and as of the cut) and says where it is.
+    /// The same zones over the device below after a power cut. `choose` receives the least and the greatest
+    /// possible pointer of a zone (as of the last flush, and as of the cut) and returns the pointer.
     pub fn after_cut<E: BlockDevice>(&self, inner: E, mut choose: impl FnMut(u64, u64) -> u64) -> Zoned<E> {
         let pointers = self.pointers.lock();
         let flushed = self.flushed.lock();
@@ -61,8 +61,8 @@ impl<D: BlockDevice> Zoned<D> {
         Zoned::with(inner, self.zone, self.conventional, left.collect())
     }
 
-    /// Writes that were refused because they did not begin at a pointer. Those after the device below failed one do not count:
-    /// a writer that had several under way could not know.
+    /// Number of writes rejected because they did not begin at a pointer. Writes after a failure of the device
+    /// below do not count: a writer with several under way could not know.
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
@@ -169,12 +169,12 @@ impl<D: BlockDevice> BlockDevice for Zoned<D> {
     }
 
     fn flush(&self, tag: Tag) -> Result<()> {
-        // Writes that return while the flush is under way may or may not be in it.
+        // Writes that return during the flush may or may not be covered by it.
         let before = self.pointers.lock().clone();
         self.inner.flush(tag)?;
         let pointers = self.pointers.lock();
         for ((least, most), now) in self.flushed.lock().iter_mut().zip(before).zip(&*pointers) {
-            // Another flush that began later may have ended meanwhile.
+            // A later flush may have ended meanwhile.
             *least = (*least).max(most.min(*now));
         }
         Ok(())
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_behind_a_write_that_failed_below_is_nobodys_mistake() {
+    fn writes_refused_behind_a_failed_write_are_not_counted() {
         let below = PowerCut::new(Memory::new(40));
         below.cut_after(2);
         let dev = Zoned::new(below, 16, 1);
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(dev.refused(), 1);
     }
 
-    /// The first flush waits until it is told to end.
+    /// The first flush waits until it is released.
     struct Late {
         inner: Memory,
         first: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!((dev.pointer(1), ends(false), ends(true)), (Some(Lba(16)), Some(Lba(16)), Some(Lba(16))));
         dev.write(Lba(16), &filled(2, 1), TAG).unwrap();
         assert!(dev.reset(0, TAG).is_err() && dev.reset(3, TAG).is_err());
-        // What was flushed of a conventional zone lies before what was written, or behind it.
+        // Flushed blocks of a conventional zone lie before or behind later writes.
         dev.write(Lba(9), &filled(1, 2), TAG).unwrap();
         dev.flush(TAG).unwrap();
         dev.write(Lba(3), &filled(1, 1), TAG).unwrap();

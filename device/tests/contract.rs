@@ -1,4 +1,4 @@
-//! Every device keeps the contract: compared with a plain model under random operations.
+//! Every device fulfils the contract: comparison with a plain model under random operations.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use device::{
 };
 use proptest::prelude::*;
 
-/// More than one memory chunk and not a multiple of it.
+/// More than one memory chunk, but not a multiple of it.
 const BLOCKS: u64 = 41;
 const TAG: Tag = Tag { cause: 3, owner: 9 };
 
@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// The contents a write of `stamp` puts at a block: different in every sector.
+/// The contents of a block after a write with `stamp`: different in every sector.
 fn pattern(block: u64, stamp: u8) -> Vec<u8> {
     if stamp == 0 {
         return vec![0; BLOCK];
@@ -48,7 +48,7 @@ fn pattern(block: u64, stamp: u8) -> Vec<u8> {
     (0..BLOCK).map(|i| stamp ^ (block as u8).wrapping_mul(31) ^ (i / 512) as u8).collect()
 }
 
-/// The stamps a block may show: one if written, all it ever held and zeroes if discarded.
+/// The possible stamps of a block: one if written; all earlier ones and zeroes if discarded.
 struct Model(Vec<(Vec<u8>, bool)>);
 
 impl Model {
@@ -121,7 +121,7 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
                     false => device.write_gather(Lba(*at), &slices, TAG),
                     true => {
                         let owners: Vec<u64> = (0..blocks).collect();
-                        // What an earlier request left in the room is none of this one's.
+                        // Leftovers of an earlier request in the buffer must not matter.
                         let mut room = vec![0xEE; 3 * BLOCK];
                         device.write_parts_for(Lba(*at), &slices, (&owners, TAG.cause), &mut room)
                     }
@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn a_file_keeps_the_contract(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
-        // Half a block more than whole ones.
+        // Half a block more than whole blocks.
         let device = FileDevice::create(dir.path().join("image"), BLOCKS * 4096 + 2048).unwrap();
         keeps_the_contract(&device, &steps)?;
     }
@@ -284,7 +284,7 @@ fn a_block_is_never_seen_half_written() {
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());
 }
 
-/// What every block holds, as one number each.
+/// The contents of every block, as one number each.
 fn stamps(device: &impl BlockDevice) -> Vec<u8> {
     let mut all = vec![0xEE; BLOCKS as usize * BLOCK];
     device.read(Lba(0), &mut all, TAG).unwrap();

@@ -1,4 +1,4 @@
-//! The disk model: Table 3.1 of Scherl 2004, and what a disk does that flash does not.
+//! The disk model: Table 3.1 of Scherl 2004, and behaviour that differs from flash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,7 +199,7 @@ fn at_the_break_even_time_standing_costs_what_idling_costs() {
 
 #[test]
 fn every_moment_has_one_mode() {
-    // With one power for every mode the energy is that power times the time, whatever was asked.
+    // With the same power in every mode, energy is that power times the time, for any requests.
     let mut spec = microdrive();
     for q in [
         &mut spec.seek_power,

@@ -1,4 +1,4 @@
-//! Idle levels of a disk: a timeline computed by hand, and what else happens while one is in force.
+//! Idle levels of a disk: a timeline computed by hand, and events during a level.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn level(name: &str, after_ms: u64, power_mw: u64, wake_ms: u64, energy_mj: u64)
     }
 }
 
-/// A Microdrive (222 mW idle, 61 mW standing) without read-ahead.
+/// A Microdrive (222 mW idle, 61 mW standby) without read-ahead.
 fn plain() -> DiskSpec {
     let DeviceSpec::Disk(mut spec) = Profile::find("microdrive").unwrap().device else { panic!("not a disk") };
     spec.buffer.value = 0;
@@ -76,7 +76,7 @@ impl Bench {
     }
 }
 
-/// A milliwatt over a millisecond is a microjoule, a million picojoules.
+/// One milliwatt for one millisecond is a microjoule, a million picojoules.
 const MICROJOULE: u64 = 1_000_000;
 
 #[test]
@@ -95,7 +95,7 @@ fn a_pause_costs_the_power_of_each_level_for_as_long_as_it_lasts() {
         whole.pause(pause);
         let spent = (whole.spent(Part::Idle) - before.0, whole.spent(Part::Sleep) - before.1);
         assert_eq!(spent, (idle * MICROJOULE, sleep * MICROJOULE), "{pause} ms");
-        // Looking at the account in between changes nothing.
+        // Reading the account in between changes nothing.
         let mut pieces = Bench::new(&levels());
         pieces.read(0, 1);
         for _ in 0..pause / 7 {
@@ -114,7 +114,8 @@ fn the_way_back_takes_its_time_and_its_energy_and_the_platter_has_turned_meanwhi
         bench.pause(pause);
         let (asked, idle, rotated) = (bench.now, bench.spent(Part::Idle), bench.spent(Part::Rotate));
         let took = bench.read(1, 1);
-        // By hand: the way back, 0.3 ms of electronics at 222 mW, then block 1, one block's time behind the mark, comes.
+        // Computed by hand: the return, 0.3 ms of electronics at 222 mW, then block 1, one block time behind the
+        // mark, arrives.
         let begin = u128::from(asked.0 + back_ms * 1_000_000 + 300_000) * 1_000_000;
         let (turn, block) = (60_000_000_000_000_000_u128 / 3600, u128::from(plain().media.value.0) * 4096);
         let comes = begin + (block % turn + turn - begin % turn) % turn;
@@ -132,7 +133,7 @@ fn the_way_back_takes_its_time_and_its_energy_and_the_platter_has_turned_meanwhi
 
 #[test]
 fn a_disk_that_is_asked_just_before_a_level_or_standby_does_not_enter_it_while_it_works() {
-    // Half a millisecond, and half of a request, before its time; and a request of ten seconds.
+    // Half a millisecond, and half of a request, too early; and a request of ten seconds.
     for (pause_us, blocks) in [(999_900, 1), (999_900, 8_192), (990_000, 64), (9_999_900, 8_192)] {
         for spec in [levels(), DiskSpec { standby_after: number(Nanos(SECOND)), ..plain() }] {
             let mut bench = Bench::new(&spec);
@@ -141,7 +142,7 @@ fn a_disk_that_is_asked_just_before_a_level_or_standby_does_not_enter_it_while_i
             let first = [bench.counter("wakes"), bench.counter("standbys")];
             bench.read(100_000, blocks);
             let after = [bench.counter("wakes"), bench.counter("standbys")];
-            // The next one comes at once.
+            // The next request comes immediately.
             bench.read(200_000, 1);
             assert_eq!([bench.counter("wakes"), bench.counter("standbys")], after, "{pause_us} us, {blocks} blocks");
             if pause_us < 1_000_000 {
@@ -177,7 +178,7 @@ fn a_write_leaves_the_level_although_the_cache_would_take_it() {
 #[test]
 fn draining_the_cache_is_work_and_the_levels_begin_after_it() {
     let mut bench = Bench::new(&levels());
-    // 16 blocks are answered when they are in the cache; the platter takes them much later.
+    // 16 blocks complete when they are in the cache; they reach the platter much later.
     let answered = bench.write(200_000, 16);
     let mut through = levels();
     through.write_cache.value = 0;
@@ -253,7 +254,7 @@ fn a_level_that_the_motor_stops_before_is_never_entered() {
     assert_eq!(bench.spent(Part::Sleep), 61 * 3_000 * MICROJOULE);
 }
 
-/// Requests and pauses of every length, by a seed.
+/// Random requests and pauses of all lengths, from a seed.
 fn anything(bench: &mut Bench, seed: u64, requests: u64) {
     let mut rng = Rng::new(seed);
     for _ in 0..requests {
@@ -281,7 +282,7 @@ fn anything(bench: &mut Bench, seed: u64, requests: u64) {
 
 #[test]
 fn levels_with_the_power_of_idling_and_no_way_back_are_no_levels() {
-    // Flushes of nothing and reads from the buffer begin the wait for standby anew, but not in a level: without standby.
+    // Empty flushes and buffer reads restart the wait for standby, except in a level: disable standby.
     let never = || {
         let mut spec = plain();
         spec.standby_after.value = Nanos(0);
@@ -371,12 +372,12 @@ fn at_the_break_even_time_standing_costs_what_idling_in_levels_costs() {
     let mut three = levels();
     three.idle.push(level("deep", 4_000, 61, 900, 200));
     for (spec, expected) in [
-        // 378 mJ of spinning up: 161 mW more than standing for a second, 39 mW more for 2 s, and the way back of the level
-        // it has come to. That of the second level, 180 mJ, makes up for the rest at once.
+        // Spinning up costs 378 mJ: for a second 161 mW more than standby, for 2 s 39 mW more, and the return of
+        // the level. The return of the second level, 180 mJ, immediately covers the rest.
         (levels(), Some(3_000)),
         (DiskSpec { idle: vec![level("active", 1_000, 100, 20, 15)], ..plain() }, Some(1_000 + 202 * 1_000 / 39)),
         (plain(), Some(378 * 1_000 / 161)),
-        // The deepest level draws no more than standing and its way back is cheaper: standing never pays.
+        // The deepest level draws no more than standby, and its return is cheaper, so standby never saves energy.
         (DiskSpec { idle: vec![level("deep", 1_000, 61, 20, 15)], ..plain() }, None),
     ] {
         let got = break_even(&spec).map(|t| t.0 / 1_000_000);
@@ -445,7 +446,7 @@ fn the_same_transfer_takes_longer_on_inner_tracks_and_all_adds_up_to_the_mean() 
     near(rate(SIZE - 8_192, 8_192), outer * 2.0 / 1.02);
     near(rate(0, SIZE), spec.media_mean().0 as f64 * 4096.0 / 1e6);
     near(spec.media_mean().0 as f64, spec.media.value.0 as f64 * 4.0 / 3.0);
-    // Without contents to go to, half of the time takes more than half of the blocks.
+    // Without positioning, half of the time takes more than half of the blocks.
     let mut bench = Bench::new(&spec);
     bench.write(SIZE - 8, 8);
     assert_eq!(bench.disk.cut(Nanos(0)).len(), 8);

@@ -1,8 +1,8 @@
-//! Profiles of drives with data sheets: they give back what they were made of, and what they say of numbers kept back.
+//! Profiles of drives with data sheets: they reproduce their sources, and predict numbers that were not used.
 //!
-//! Loads are those the data sheets speak of: requests of 128 KiB in order, 32 under way; requests of 4 KiB at random, one or
-//! many under way. Watts are joules by seconds of the drive alone. Kept-back numbers are compared as they came out: each
-//! difference stands here as it is, and in `docs/energy-model.md`.
+//! Loads are those of the data sheets: sequential requests of 128 KiB, 32 under way; random requests of 4 KiB, one
+//! or many under way. Watts are joules per second of the drive alone. Predictions are compared as they are: each
+//! deviation is listed here and in `docs/energy-model.md`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,17 +15,17 @@ use device::model::{self, Ask, Model, Pace, Simulated};
 use device::queue::Queue;
 use device::{Blank, Lba, Rng, Tag};
 
-/// What a load came to.
+/// Results of a load.
 #[derive(Clone, Copy)]
 struct Came {
-    /// Requests a second.
+    /// Requests per second.
     rate: f64,
-    /// Megabytes of 10^6 bytes a second.
+    /// Megabytes of 10^6 bytes per second.
     mb: f64,
     watts: f64,
 }
 
-/// A drive of so many blocks, its data everywhere if `full`.
+/// A drive of `blocks` blocks, completely written if `full`.
 fn drive(name: &str, blocks: u64, full: bool) -> Simulated<Blank> {
     let profile = Profile::find(name).unwrap();
     let mut model = model::build(&profile, blocks).unwrap();
@@ -36,7 +36,7 @@ fn drive(name: &str, blocks: u64, full: bool) -> Simulated<Blank> {
     Simulated::new(Blank::new(blocks), model, meter, Pace::Virtual(Arc::new(VirtualClock::default())))
 }
 
-/// Requests of so many blocks, `depth` under way; the first `before` are not measured.
+/// Requests of `blocks` blocks, `depth` under way; the first `before` are not measured.
 fn load(
     drive: &Simulated<Blank>,
     depth: usize,
@@ -63,7 +63,7 @@ fn load(
     Came { rate, mb: rate * (blocks * 4096) as f64 / 1e6, watts: joules / seconds }
 }
 
-/// Blocks of the drives here: 16 GiB.
+/// Blocks of the test drives: 16 GiB.
 const SIZE: u64 = 1 << 22;
 
 fn in_order(name: &str, write: bool) -> Came {
@@ -91,7 +91,7 @@ fn near(what: &str, got: f64, expected: f64, percent: f64) {
     assert!(off.abs() <= percent, "{what}: {got:.4}, expected {expected}: {off:+.2} %");
 }
 
-/// A number that no profile was made of differs by so many percent, to a point and a half.
+/// A number that no profile was made from deviates by `percent` percent, within 1.5 points.
 fn differs(what: &str, got: f64, kept_back: f64, percent: f64) {
     let off = 100.0 * (got / kept_back - 1.0);
     assert!((off - percent).abs() <= 1.5, "{what}: {got:.4}, kept back {kept_back}: {off:+.2} %, not {percent:+} %");
@@ -129,25 +129,25 @@ fn solid_state_disks_take_the_time_of_single_requests_they_were_made_of() {
 #[test]
 fn what_the_850_evo_measured_is_predicted_with_these_differences() {
     let name = "samsung-850evo";
-    // Computerbase, December 2014, 1 TB: averages, and the first 15 to 30 seconds, when it writes into single-level cells,
-    // which the model does not have.
+    // Computerbase, December 2014, 1 TB: averages, and the first 15 to 30 seconds, when it writes into single-level
+    // cells, which the model does not have.
     let written = in_order(name, true).watts;
     differs("W written in order", written, 4.03, 8.8);
     differs("W written in order at first", written, 3.09, 41.9);
-    // How many requests were under way at random is not said: one gives too little, 32 too much.
+    // The source does not state the number of concurrent random requests: one gives too little, 32 too much.
     let [one, many] = [1, 32].map(|depth| at_random(name, true, depth));
     differs("W written at random, 1 at a time", one.watts, 2.87, -44.8);
     differs("W written at random, 32 at a time", many.watts, 2.87, 53.3);
-    // The controller's limit of requests a second is not in the model: the link is.
+    // The model lacks the controller's limit of requests per second; the link limits instead.
     differs("writes of 4 KB a second, 32 at a time", many.rate, 90_000.0, 41.0);
     differs("reads of 4 KB a second, 32 at a time", at_random(name, false, 32).rate, 98_000.0, 34.2);
-    // At the data sheet's rate the energy of a write comes to this.
+    // Energy of a write at the data sheet's rate.
     let write = many.watts / many.rate;
     differs("W at 90,000 writes a second", (write - 0.28 / many.rate) * 90_000.0 + 0.28, 2.87, 11.6);
 }
 
 #[test]
-fn what_other_data_sheets_say_beside_is_predicted_with_these_differences() {
+fn other_numbers_in_data_sheets_are_predicted_with_these_differences() {
     differs("S4500: reads, 32 at a time", at_random("intel-s4500", false, 32).rate, 72_000.0, 66.3);
     differs("S4500: writes while it cleans", steady(1 << 20).rate, 33_000.0, 39.5);
     let drive = drive("intel-s4500", SIZE, true);
@@ -202,7 +202,7 @@ fn disks_wait_at_the_powers_of_their_data_sheets() {
             drive.submit(Nanos(0), Ask::Read { at: Lba(0), blocks: 1 }, Tag::default()).unwrap();
             let second = 1_000_000_000;
             let at = |seconds: u64| {
-                // A request of nothing lets time pass.
+                // An empty request lets time pass.
                 drive.submit(Nanos(seconds * second), Ask::Read { at: Lba(0), blocks: 0 }, Tag::default()).unwrap();
                 drive.meter().ledger().total()
             };
@@ -213,15 +213,15 @@ fn disks_wait_at_the_powers_of_their_data_sheets() {
 }
 
 #[test]
-fn what_the_constellation_s_manuals_say_beside_is_predicted_with_these_differences() {
+fn other_numbers_in_the_constellation_s_manuals_are_predicted_with_these_differences() {
     let spec = disk("constellation-es3-4tb");
     differs("W written at random", disk_at_random("constellation-es3-4tb", true).watts, 10.86, 5.0);
-    // Formatting writes all of it in order; the manual's is the longest it takes.
+    // Formatting writes everything sequentially; the manual gives the maximum time.
     let minutes = spec.media_mean().0 as f64 * spec.size.value as f64 / 1e15 / 60.0;
     differs("minutes to write all of it", minutes, 455.0, 13.6);
 }
 
-/// Random writes on a full drive of so many blocks that cleans all the time.
+/// Random writes on a full drive of `blocks` blocks that cleans continuously.
 fn steady(blocks: u64) -> Came {
     let drive = drive("intel-s4500", blocks, true);
     let places: Vec<u64> = {
@@ -255,14 +255,15 @@ fn disk_at_random(name: &str, write: bool) -> Came {
         let mut rng = Rng::new(6);
         (0..6_000).map(|_| rng.below(all)).collect()
     };
-    // Writes that the cache takes in begin to wait for the arm once it is full.
+    // Cached writes begin to wait for the arm when the cache is full.
     load(&drive, 1, 3_000, 3_000, 1, |n| {
         let at = Lba(places[n as usize]);
         if write { Ask::Write { at, blocks: 1 } } else { Ask::Read { at, blocks: 1 } }
     })
 }
 
-/// Watts of the Hitachi's manual's load for reads: three of 63 sectors (here 8 blocks of 4 KiB) in 100 ms, on one track.
+/// Watts of the read load in the Hitachi's manual: three reads of 63 sectors (here 8 blocks of 4 KiB) per 100 ms,
+/// on one track.
 fn three_reads() -> f64 {
     let mut spec = disk("hitachi-5k320");
     spec.buffer.value = 0;

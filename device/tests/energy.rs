@@ -1,4 +1,4 @@
-//! Profiles say where their numbers come from; every joule is in every account.
+//! Profiles record the sources of their numbers; every joule is in every account.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn another_anchor_changes_times_and_powers_but_no_energy() {
     assert!((a / b - 1.0).abs() < 1e-3, "{a} {b}");
 }
 
-/// Does one of the things that cost, drawn at random; some for several owners, with amounts that do not divide among them.
+/// Performs a random operation with costs; some for several owners, with amounts that do not divide evenly.
 fn spend(meter: &Meter, rng: &mut device::Rng, bill: &mut Bill) {
     bill.clear();
     for _ in 0..rng.below(4) {
@@ -66,7 +66,7 @@ fn spend(meter: &Meter, rng: &mut device::Rng, bill: &mut Bill) {
     }
 }
 
-/// Every account of a ledger is that of the sums of its amounts, to the last picojoule.
+/// Every account of a ledger is the sum of its amounts, to the last picojoule.
 fn accounts_agree(ledger: &Ledger) {
     let total = ledger.total();
     let amounts: Vec<_> = ledger.amounts().collect();
@@ -81,7 +81,11 @@ fn accounts_agree(ledger: &Ledger) {
     }
     for cause in 0..=u8::MAX {
         for part in Part::ALL {
-            assert_eq!(sum(&|(p, of, _)| p.cause == cause && of == part), ledger.of(*part, cause), "{cause} {part:?}");
+            assert_eq!(
+                sum(&|(p, of, _)| p.cause == cause && of == part),
+                ledger.part_for(*part, cause),
+                "{cause} {part:?}"
+            );
         }
     }
     let owners = ledger.owners();
@@ -143,7 +147,7 @@ fn threads_that_book_at_once_leave_what_they_leave_one_after_the_other() {
     assert_eq!(many.look(Ledger::total), one.ledger().total());
 }
 
-/// Shares as they are defined, block by block: equal ones, and the last block's owner pays what does not divide.
+/// Shares computed from the definition, block by block: equal ones, and the last block's owner pays the remainder.
 #[test]
 fn a_request_of_several_owners_is_divided_block_by_block() {
     let mut rng = device::Rng::new(11);
@@ -168,7 +172,7 @@ fn a_request_of_several_owners_is_divided_block_by_block() {
 }
 
 #[test]
-fn who_shares_a_request_shares_its_cost_and_nothing_is_lost_of_it() {
+fn owners_of_one_request_share_its_cost_without_loss() {
     let profile = Profile::find("kirin9000-ufs31").unwrap();
     let device = || {
         let model = model::build(&profile, 1024).unwrap();
@@ -179,7 +183,7 @@ fn who_shares_a_request_shares_its_cost_and_nothing_is_lost_of_it() {
     let (one, shared) = (device(), device());
     let data = [7; 7 * BLOCK];
     one.write(Lba(8), &data, Tag { cause: 3, owner: 12 }).unwrap();
-    // Decorators hand the owners on.
+    // Decorators pass the owners on.
     let decorated = Counting::new(shared.clone());
     decorated.write_for(Lba(8), &data, &[10, 10, 10, 11, 12, 12, 12], 3).unwrap();
     assert_eq!((decorated.snapshot()[3].writes, decorated.snapshot()[3].blocks_written), (1, 7));

@@ -1,4 +1,4 @@
-//! Faults happen where they were put, and nowhere else.
+//! Faults occur where they were injected, and nowhere else.
 
 use device::{BLOCK, BlockDevice, DeviceError, Fault, Faulty, Lba, Memory, Op, Tag};
 

@@ -1,11 +1,11 @@
-//! A fingerprint device is a memory device in which generated blocks weigh next to nothing.
+//! A fingerprint device behaves like a memory device, but generated blocks take almost no memory.
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Fingerprint, Held, Lba, Memory, Origin, Rng, Tag, generate};
 use proptest::prelude::*;
 
 const TAG: Tag = Tag { cause: 0, owner: 0 };
-/// Four chunks and a part of one.
+/// Four chunks and a partial one.
 const BLOCKS: u64 = 300;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ enum Fill {
         seed: u64,
         byte: usize,
     },
-    /// Few bytes that are not zero.
+    /// Few nonzero bytes.
     Thin {
         at: usize,
     },
@@ -97,7 +97,7 @@ proptest! {
         }
         let bytes = all(&device);
         prop_assert!(bytes == all(&plain));
-        // However the contents came to be, the same contents are the same device.
+        // Devices with the same contents are equal, however the contents were written.
         let copied = Fingerprint::new(BLOCKS);
         copied.write(Lba(0), &bytes, TAG).unwrap();
         prop_assert!(copied.same_as(&device));
@@ -184,7 +184,7 @@ fn a_saved_image_has_every_byte_and_no_more_than_it_needs() {
     plain.write(Lba(49_900), &contents(Fill::Generated { seed: 1, first: 7 }, 101), TAG).unwrap();
     plain.write(Lba(70), &contents(Fill::Thin { at: 9 }, 3), TAG).unwrap();
     assert_eq!(loaded.first_difference(&plain), None);
-    // Without what is generated.
+    // Without generated blocks.
     device.save_hollow(&path).unwrap();
     let (hollow, left) = (Memory::load(&path).unwrap(), Memory::new(50_001));
     left.write(Lba(70), &contents(Fill::Thin { at: 9 }, 3), TAG).unwrap();
@@ -198,8 +198,8 @@ fn resident() -> u64 {
     text.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Fills 60 % of a device of `blocks` blocks: nine blocks of ten generated, each its own sequence (nothing
-/// continues anything), every tenth such as metadata is, with a few lines in use.
+/// Fills 60 % of a device of `blocks` blocks: nine of ten blocks are generated, each with its own sequence (so none
+/// continues another); every tenth resembles metadata, with a few used lines.
 fn fill(blocks: u64) -> Fingerprint {
     let device = Fingerprint::new(blocks);
     let mut bytes = vec![0; 64 * BLOCK];
@@ -224,7 +224,7 @@ fn a_gigabyte_mostly_full_takes_under_eight_megabytes() {
     assert!(device.held().bytes < (2_000_000_000 / 256), "{:?}", device.held());
 }
 
-/// Deep: a minute, and the memory it is about.
+/// Deep test: takes a minute and nearly that much memory.
 #[test]
 fn a_256_gb_disk_mostly_full_fits_in_two_gigabytes() {
     if std::env::var_os("JOULEFS_DEEP").is_none_or(|v| v != "1") {

@@ -1,5 +1,4 @@
-//! A flash device that cleans while nobody asks it anything: writers find erased blocks, and the joules are those of idle
-//! time.
+//! A flash device that cleans while idle: writers find erased blocks, and the energy is booked as idle time.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos, Part};
@@ -27,7 +26,7 @@ struct Chip {
 }
 
 impl Chip {
-    /// Overwritten at random until nothing is erased any more.
+    /// Overwritten at random until no erased blocks are left.
     fn worn(ahead: Option<f64>) -> Self {
         let mut chip =
             Chip { flash: Flash::with_generations(&spec(ahead), BLOCKS), now: Nanos(0), bill: Bill::default() };
@@ -48,7 +47,7 @@ impl Chip {
     fn cleanings(&self) -> u64 {
         self.flash.counters().iter().find(|c| c.0 == "cleanings").expect("a counter").1
     }
-    /// Cleanings while so many blocks are written in order.
+    /// Number of cleanings during `blocks` sequential writes.
     fn burst(&mut self, blocks: u64) -> u64 {
         let before = self.cleanings();
         (0..blocks).step_by(8).for_each(|at| self.write(at, 8));

@@ -1,4 +1,4 @@
-//! A flash device whose buffer drains by itself: what was written is on flash some time later, whether anybody asks or not.
+//! A flash device whose buffer drains by itself: after some time writes are on flash even without further requests.
 
 use device::energy::profile::Profile;
 use device::energy::{Bill, Nanos, Part};
@@ -46,7 +46,7 @@ fn draining_pays_for_the_rest_of_its_row_and_a_writer_that_goes_on_does_not_drai
     assert!(padded > 0 && n(&*model, "blocks_programmed") == 63, "{:?}", model.counters());
     let program = bill.amounts().iter().find(|(part, _)| *part == Part::FlashProgram).expect("the padding");
     assert!(program.1.0 > 0);
-    // Once is enough.
+    // One wait is enough.
     model.wait(Nanos(now + 900 * MS), &mut bill);
     assert_eq!(n(&*model, "blocks_padded"), padded);
 }

@@ -1,4 +1,4 @@
-//! What a flash device spends is spent once, for somebody, and every time alike.
+//! All energy of a flash device is booked once, on an owner, and reproducibly.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ const BLOCKS: u64 = 6000;
 fn phone() -> (Profile, FlashSpec) {
     let profile = Profile::find("kirin9000-ufs31").expect("a shipped profile");
     let DeviceSpec::Flash(mut spec) = profile.device.clone() else { panic!("a phone with a disk") };
-    // Little enough that it is cleaned, and that its map does not fit.
+    // Small enough that it is cleaned, and that its map does not fit.
     (spec.nand.channels.value, spec.nand.dies.value, spec.map.cached_pages.value) = (1, 2, 2);
     spec.nand.page.value = 4096;
     spec.buffer.value = 256 << 10;
@@ -76,7 +76,7 @@ fn metered(n: u64) -> (Ledger, Vec<(&'static str, u64)>, Nanos) {
     });
     device.flush(Tag::default()).expect("a flush");
     let ledger = device.ledger();
-    (ledger, device.counters(), Nanos::of(clock.monotonic()))
+    (ledger, device.counters(), Nanos::from_duration(clock.monotonic()))
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn what_is_paid_is_what_was_done_at_the_profiles_prices() {
     let programmed = n("blocks_programmed") + n("blocks_copied") + n("blocks_padded");
     let copied = read.times(n("blocks_copied"));
     let spare_change = flash - (program.times(programmed) + copied);
-    // A block discarded while it waited was paid for; the next block written instead was not.
+    // A block discarded while it waited was paid for; the next written block was not.
     assert!(flash >= program.times(programmed) + copied && spare_change < program.times(13), "{spare_change}");
     assert!(ledger.part(Part::FlashClean) > Energy::ZERO && ledger.part(Part::FlashErase) > Energy::ZERO);
     let moved =
@@ -119,7 +119,7 @@ fn what_is_paid_is_what_was_done_at_the_profiles_prices() {
 }
 
 #[test]
-fn who_writes_pays_for_programming_and_who_flushes_for_what_is_not_filled() {
+fn a_write_pays_for_programming_and_a_flush_for_padding() {
     let (_, spec) = phone();
     let mut flash = Flash::new(&spec, BLOCKS);
     let cost = |flash: &mut Flash, now: u64, ask| {

@@ -1,7 +1,7 @@
-//! A device that was filled before its first request is the one that wrote the same blocks one by one.
+//! A device filled before its first request equals one on which the same blocks were written one by one.
 //!
-//! A device that keeps generations fills itself block by block: it is the judge of one that follows only rows, and of tables
-//! that are made as they are needed.
+//! A device that records generations is filled block by block: it is the judge of filling by rows, and of tables
+//! that are created on demand.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos};
@@ -14,7 +14,7 @@ fn spec(profile: &str) -> FlashSpec {
     *spec
 }
 
-/// Devices whose link, chips, buffer or map is the narrow place of a fill, and of several shapes.
+/// Devices of several shapes whose bottleneck in a fill is the link, the chips, the buffer or the map.
 fn shapes() -> Vec<(&'static str, FlashSpec)> {
     let mut all: Vec<(&str, FlashSpec)> = ["kirin9000-ufs31", "galaxy-nexus-emmc", "samsung-850evo", "micron-2550"]
         .into_iter()
@@ -46,7 +46,7 @@ fn read(at: u64, blocks: u64) -> Ask {
     Ask::Read { at: Lba(at), blocks }
 }
 
-/// A request by a seed.
+/// A random request.
 fn any(rng: &mut Rng, blocks: u64) -> Ask {
     let n = 1 + rng.below(40);
     let at = Lba(rng.below(blocks - n));
@@ -66,7 +66,7 @@ fn any(rng: &mut Rng, blocks: u64) -> Ask {
     }
 }
 
-/// The same requests on both, whose answers and bills are the same.
+/// Sends the same requests to both, which must return the same results and bills.
 fn compare(what: &str, fast: &mut Flash, slow: &mut Flash, seed: u64, requests: u64) {
     let mut rng = Rng::new(seed);
     let mut now = Nanos(0);
@@ -115,7 +115,7 @@ fn a_device_filled_in_part_and_in_any_order_is_the_same() {
         let blocks = 1 << 15;
         for seed in 0..4 {
             let mut rng = Rng::new(seed);
-            // Pieces of the device in random order, some of them left out, some shorter.
+            // Pieces of the device in random order, some left out, some shorter.
             let mut cuts: Vec<u64> = (0..rng.below(40)).map(|_| rng.below(blocks)).chain([0, blocks]).collect();
             cuts.sort_unstable();
             cuts.dedup();
@@ -160,7 +160,7 @@ fn runs_that_overlap_and_devices_already_written_are_filled_all_the_same() {
 
 #[test]
 fn a_full_terabyte_of_flash_takes_little_memory() {
-    // Tables of all its blocks would take 2 GiB.
+    // Complete tables of its blocks would take 2 GiB.
     let spec = spec("samsung-850evo");
     let blocks = 1_000_204_886_016 / 4096;
     let mut flash = Flash::new(&spec, blocks);
@@ -178,7 +178,7 @@ fn a_full_terabyte_of_flash_takes_little_memory() {
     assert!(resident() < 512 << 20, "{} bytes in memory", resident());
 }
 
-/// Bytes of this process in memory.
+/// Resident bytes of this process.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! The translation layer against a plain map: what is read is what was written, whatever the power does.
+//! The translation layer against a plain map: reads return what was written, whatever power cuts occur.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// Three translation pages.
 const BLOCKS: u64 = 2500;
 
-/// Small chips, so that little writing fills them.
+/// Small chips that few writes fill.
 fn small(dies: u64, planes: u64, page: u64) -> FlashSpec {
     let DeviceSpec::Flash(mut spec) = Profile::find("kirin9000-ufs31").expect("a shipped profile").device else {
         panic!("a phone with a disk");
@@ -27,7 +27,7 @@ fn small(dies: u64, planes: u64, page: u64) -> FlashSpec {
     *spec
 }
 
-/// What the host knows: which write each block shows, and which it may show after a power cut.
+/// The host's view: which write each block shows, and which it may show after a power cut.
 struct Plain {
     shows: Vec<Option<u64>>,
     may: Vec<BTreeSet<Option<u64>>>,
@@ -91,7 +91,7 @@ impl Plain {
         }
         flash.audit()
     }
-    /// After a cut: what is not lost is there, what is lost is something older.
+    /// After a cut: blocks that are not lost are unchanged, lost ones have older contents.
     fn cut(&mut self, flash: &Flash, lost: &[Lba]) -> Result<(), String> {
         if !lost.is_sorted() {
             return Err("lost blocks are not in order".into());
@@ -111,7 +111,7 @@ impl Plain {
     }
 }
 
-/// A device and what the host knows of it.
+/// A device and the host's view of it.
 struct Pair {
     flash: Flash,
     plain: Plain,
@@ -128,7 +128,7 @@ impl Pair {
         self.now = self.flash.serve(self.now, ask, Tag::default(), &mut self.bill);
         self.plain.apply(ask);
     }
-    /// Asks, and goes on before it is done.
+    /// Submits a request and continues before it is done.
     fn ask_ahead(&mut self, ask: Ask, gap: u64) {
         let _ = self.flash.serve(self.now, ask, Tag::default(), &mut self.bill);
         self.plain.apply(ask);
@@ -160,7 +160,7 @@ enum Step {
 }
 
 fn asks(blocks: u64) -> impl Strategy<Value = Ask> {
-    // Most requests fall on few blocks, so that they meet.
+    // Most requests target few blocks, so that they collide.
     let range = move |longest: u64| {
         prop_oneof![3 => 0..100.min(blocks), 1 => 0..blocks].prop_flat_map(move |at| {
             (Just(Lba(at)), prop_oneof![4 => 1..9u64, 1 => 0..longest].prop_map(move |n| n.min(blocks - at)))
@@ -328,7 +328,7 @@ fn what_an_unflushed_remap_replaced_is_not_erased_before_the_remap_is_durable() 
 }
 
 #[test]
-fn what_is_shared_counts_once_and_stays_until_the_last_who_shows_it_is_gone() {
+fn a_shared_unit_counts_once_and_stays_until_its_last_block_is_gone() {
     let (mut pair, mut rng) = (Pair::new(&small(2, 1, 4096), BLOCKS), Rng::new(7));
     pair.write(0, BLOCKS / 2);
     pair.ask(Ask::Flush);
@@ -338,7 +338,7 @@ fn what_is_shared_counts_once_and_stays_until_the_last_who_shows_it_is_gone() {
     }
     assert_eq!(pair.counter("blocks_programmed"), programmed);
     pair.ask(Ask::Flush);
-    // One by one they go, while cleaning moves what is left.
+    // They disappear one by one, while cleaning moves the rest.
     for gone in [0, BLOCKS / 2, BLOCKS - 400] {
         for _ in 0..6000 {
             pair.write(100 + rng.below(BLOCKS / 2 - 100), 1);
@@ -348,7 +348,7 @@ fn what_is_shared_counts_once_and_stays_until_the_last_who_shows_it_is_gone() {
         pair.cut(rng.below(1_000_000)).unwrap_or_else(|e| panic!("{gone}: {e}"));
     }
     assert!(pair.counter("cleanings") > 20 && pair.counter("blocks_copied") > 0);
-    // The last twenty were shared a second time.
+    // The last twenty were shared twice.
     let before = pair.shows(BLOCKS - 40);
     assert!(before.is_some());
     pair.write(BLOCKS - 40, 1);

@@ -1,5 +1,5 @@
-//! Handles of reclaim units: what the host keeps apart lies apart, what is read is what was written, and a device without
-//! handles is the one that it was.
+//! Handles of reclaim units: data that the host separates is stored separately, reads return what was written, and
+//! a device without handles is unaffected.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos};
@@ -42,7 +42,8 @@ impl Chip {
     }
 }
 
-/// Hot blocks among cold ones, then hot ones overwritten so often; says what cleaning copied. `handle` is that of hot blocks.
+/// Writes hot blocks among cold ones and overwrites the hot ones repeatedly; returns the number of blocks that
+/// cleaning copied. `handle` is for hot blocks.
 fn copied(chip: &mut Chip, handle: u8) -> u64 {
     for at in (0..BLOCKS).step_by(EVERY as usize) {
         chip.flash.place(Lba(at), 1, handle);
@@ -122,7 +123,7 @@ fn with_many_handles_and_power_cuts_what_is_durable_is_read() {
 #[test]
 fn a_buffer_full_of_parts_of_rows_makes_room() {
     let mut small = spec(Some(100.0));
-    // As few slots as a page has blocks, or a little more.
+    // About as many slots as a page has blocks.
     small.buffer.value = 8 << 12;
     let (mut flash, mut now, mut bill) = (Flash::new(&small, BLOCKS), Nanos(0), Bill::default());
     for at in 0..2_000 {

@@ -1,4 +1,4 @@
-//! How long a flash device takes, on the shipped profile of a phone.
+//! Durations on a flash device with the shipped profile of a phone.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos, Part};
@@ -15,7 +15,7 @@ fn phone() -> Box<FlashSpec> {
     }
 }
 
-/// A device whose requests come one after the other.
+/// A device with one request at a time.
 struct One {
     flash: Flash,
     now: Nanos,
@@ -26,7 +26,7 @@ impl One {
     fn new(spec: &FlashSpec, blocks: u64) -> Self {
         One { flash: Flash::new(spec, blocks), now: Nanos(0), bill: Bill::default() }
     }
-    /// Asks, and says how long it took.
+    /// Submits a request and returns its duration.
     fn ask(&mut self, ask: Ask) -> Nanos {
         let done = self.flash.serve(self.now, ask, Tag::default(), &mut self.bill);
         let took = done.since(self.now);

@@ -1,4 +1,4 @@
-//! Cleaning, wear and the map's cache do what theory says they do.
+//! Cleaning, wear and the map's cache match theory.
 
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
 use device::energy::{Bill, Nanos, Part};
@@ -7,7 +7,7 @@ use device::model::flash::nand::{Geometry, Misuse, Nand};
 use device::model::{Ask, Model};
 use device::{Lba, Rng, Tag};
 
-/// One unit in a row: what is measured is cleaning, not padding.
+/// One unit per row, to measure cleaning without padding.
 fn small(spare: f64) -> FlashSpec {
     let DeviceSpec::Flash(mut spec) = Profile::find("kirin9000-ufs31").expect("a shipped profile").device else {
         panic!("a phone with a disk");
@@ -41,9 +41,9 @@ impl Chip {
     }
 }
 
-/// Write amplification of uniform random overwriting if the block written longest ago is cleaned, which
-/// greedy cleaning comes close to: the share `u` that counts in it follows from
-/// data : room = (u - 1) / ln u (Desnoyers SYSTOR'12, section 3).
+/// Write amplification of uniform random overwriting if the block written longest ago is cleaned, which greedy
+/// cleaning approximates. The share `u` in it follows from data : room = (u - 1) / ln u (Desnoyers SYSTOR'12,
+/// section 3).
 fn theory(data: f64, room: f64) -> f64 {
     let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
     for _ in 0..100 {
@@ -106,8 +106,8 @@ fn blocks_wear_alike_though_most_data_never_changes() {
         (chip.flash.wear(), chip.counter("wear_levellings"))
     };
     let (levelled, times) = wear(1000);
-    // A hundredth of the endurance; and levelling gets to a block after nine cleanings for each of the die,
-    // in which blocks wear by nine on the average.
+    // A hundredth of the endurance; and levelling reaches a block after nine cleanings per block of the die, during
+    // which blocks wear by nine on average.
     assert!(times > 0 && levelled.most - levelled.least <= 10 + 9, "{levelled:?}");
     let (left, times) = wear(1_000_000);
     assert!(times == 0 && left.least == 0 && left.most > 80, "{left:?}");
@@ -119,7 +119,7 @@ fn the_map_is_fetched_and_written_back_as_a_list_of_the_least_recently_used_says
     spec.map.cached_pages.value = 4;
     let pages = 12;
     let (mut chip, mut rng) = (Chip::new(&spec, pages * 1024), Rng::new(13));
-    // Page, changed; the most recently used last.
+    // Page and changed mark; the most recently used last.
     let mut cache: Vec<(u64, bool)> = Vec::new();
     let mut stored = vec![false; pages as usize];
     let (mut fetched, mut written) = (0, 0);

@@ -1,4 +1,4 @@
-//! What ballast covers is written, however full the host becomes; and who must not accept more is told.
+//! Writes covered by ballast succeed even if the host becomes full, and a shortage is reported to writers.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const MIB: u64 = 256;
 
 type Image = Retained<Arc<Limited<Memory>>>;
 
-/// A sparse image of 1 GiB on a host with so many free blocks.
+/// A sparse image of 1 GiB on a host with `free` free blocks.
 fn image(free: u64) -> (Arc<Limited<Memory>>, Arc<HostRoom>, Image) {
     let host = Arc::new(Limited::new(Memory::new(1024 * MIB), free));
     let room = Arc::new(HostRoom::new(host.host()));
@@ -41,7 +41,7 @@ fn what_is_covered_is_written_though_others_fill_the_host() {
             if !room.covers(blocks, change) {
                 continue;
             }
-            // It is accepted. Before it is written, the host fills.
+            // The data is accepted. Before it is written, the host fills up.
             host.leave_free(0);
             let mut rest = blocks;
             while rest > 0 {
@@ -98,9 +98,9 @@ fn what_gives_room_back_goes_on_while_the_host_is_short_and_until_the_ballast_is
     assert!(!room.covers(1, Change::Gives) && room.is_short());
     let full = write(&image, 900 * MIB, 1);
     assert!(is_full(&full), "{full:?}");
-    // A write of blocks that have room needs none.
+    // Rewriting blocks with room needs no new room.
     write(&image, 0, 10).unwrap();
-    // What a discard gives back is taken as ballast again.
+    // Room freed by a discard becomes ballast again.
     image.discard(Lba(0), 6 * MIB, TAG).unwrap();
     room.renew();
     assert!(room.covers(MIB, Change::Gives));
@@ -147,7 +147,7 @@ fn an_image_that_has_all_its_blocks_needs_no_ballast_until_some_are_discarded() 
 
 #[test]
 fn a_flush_that_finds_no_room_is_repeated_after_way_was_made() {
-    /// A host that finds a place for blocks only at the flush: it fails as long as the ballast is whole.
+    /// A host with delayed allocation: flushes fail while the ballast is complete.
     struct Late(Memory, Arc<AtomicU64>);
     impl BlockDevice for Late {
         fn blocks(&self) -> u64 {
@@ -196,7 +196,7 @@ fn a_flush_that_finds_no_room_is_repeated_after_way_was_made() {
 }
 
 #[test]
-fn a_file_s_host_holds_room_in_a_file_that_nobody_sees() {
+fn a_file_s_host_holds_room_in_an_unnamed_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let file = File::create(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Memory is sparse, copies are cheap and independent, and files hold what it holds.
+//! Memory is sparse, copies are cheap and independent, and files preserve the contents.
 
 use std::os::unix::fs::MetadataExt;
 

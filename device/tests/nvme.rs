@@ -1,7 +1,8 @@
-//! What an NVMe controller reports becomes idle states of a profile.
+//! The report of an NVMe controller becomes idle states of a profile.
 //!
-//! The files in `nvme/` were printed by nvme-cli 1.12, 2.3 and 2.13 from the two structures beside them: one with the power
-//! states that a Samsung 970 EVO Plus reports (AnandTech's review of it), one with idle and active power in both scales.
+//! The files in `nvme/` were printed by nvme-cli 1.12, 2.3 and 2.13 from the two structures next to them: one with
+//! the power states of a Samsung 970 EVO Plus (from AnandTech's review), one with idle and active power in both
+//! scales.
 
 use std::path::PathBuf;
 
@@ -61,7 +62,7 @@ fn every_form_of_every_version_says_the_same() {
 
 #[test]
 fn output_of_2016_and_output_with_explanations_are_read() {
-    // The power states of a Samsung 950, as in nvme-cli's pull request 52, which brought this form.
+    // The power states of a Samsung 950, from nvme-cli's pull request 52, which introduced this form.
     let text = "NVME Identify Controller:\nvid     : 0x144d\nsn      : S\nmn      : A 950\nfr      : 1\n\
         apsta   : 0x1\n  [0:0] : 0x1\tAutonomous Power State Transitions Supported\nnpss    : 4\n\
         ps    0 : mp:6.50W operational enlat:5 exlat:5 rrt:0 rrl:0\n          rwt:0 rwl:0 idle_power:- active_power:-\n\
@@ -77,7 +78,7 @@ fn output_of_2016_and_output_with_explanations_are_read() {
     assert_eq!(sleeps, expected);
 }
 
-/// The error's text, in one line.
+/// The error's text on one line.
 fn refused(bytes: &[u8]) -> String {
     let e = Controller::read(bytes).expect_err("refused").to_string();
     assert_eq!(e.lines().count(), 1, "{e}");
@@ -166,7 +167,7 @@ fn the_profile_has_the_states_linux_uses_and_says_where_each_number_is_from() {
     }
     assert!(ps4.after.source.contains("nvme_configure_apst"), "{}", ps4.after.source);
     assert!(notes.iter().any(|n| n.contains("idle power of state 0")), "{notes:?}");
-    // All else is the base's.
+    // Everything else comes from the base.
     let base = Profile::find("samsung-970evoplus").unwrap();
     let DeviceSpec::Flash(own) = &base.device else { panic!("flash") };
     assert_eq!((&flash.nand, &flash.link, &flash.map, &profile.host), (&own.nand, &own.link, &own.map, &base.host));
@@ -200,7 +201,8 @@ fn the_device_sleeps_and_wakes_as_its_profile_says() {
     assert_eq!(woken, short + Nanos(45_000_000));
     let spent = |part| bill.amounts().iter().find(|(p, _)| *p == part).map_or(0, |(_, e)| e.0);
     assert_eq!(spent(Part::Idle), 600_000 * 100_000);
-    // 2 s at 40 mW, 7.9 s at 2 mW, and 50 ms of entering and leaving at the 600 mW of being ready, in picojoules.
+    // 2 s at 40 mW, 7.9 s at 2 mW, and 50 ms of entering and leaving at the 600 mW of the ready state, in
+    // picojoules.
     assert_eq!(spent(Part::Sleep), (40_000 * 2_000_000) + (2_000 * 7_900_000) + 600_000 * 50_000);
 }
 

@@ -1,4 +1,4 @@
-//! Images in use, absent, forbidden or of the wrong kind are refused, each by one clear line.
+//! Images that are in use, missing, forbidden or of the wrong kind are rejected with a one-line error.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -82,7 +82,7 @@ fn a_forbidden_image_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     made(&path, 1 << 20);
-    // Modes do not stop root; an immutable file does.
+    // File modes do not stop root, but immutable files do.
     let root = fs::metadata(&path).unwrap().uid() == 0;
     let immutable = |flag| Command::new("chattr").arg(flag).arg(&path).status().is_ok_and(|status| status.success());
     if !root {
@@ -168,7 +168,7 @@ fn an_image_under_a_loop_device_is_refused_and_the_loop_device_itself_is_not() {
     let Some(held) = Loop::on(&path, false) else {
         return testlog::missing("a loop device, for root");
     };
-    // By another name too: the file is what counts.
+    // Also under another name: the file matters.
     let link = dir.path().join("other name");
     fs::hard_link(&path, &link).unwrap();
     for (name, access) in [(&path, Access::ReadWrite), (&path, Access::ReadOnly), (&link, Access::ReadWrite)] {
@@ -217,10 +217,10 @@ fn an_image_that_is_open_is_refused_through_loop_devices_above_it_too() {
     refused(&above.0);
     let higher = Loop::on(Path::new(&above.0), false).unwrap();
     refused(&higher.0);
-    // A device that another one lies over is refused for that.
+    // A device below another one is rejected for that reason.
     assert!(FileDevice::open(&above.0, Access::ReadWrite).is_err());
     drop((open, higher));
-    // Two devices above one file are the same bytes, too.
+    // Two devices on one file share its bytes, too.
     let other = Loop::on(&path, false).unwrap();
     let one = FileDevice::open(&above.0, Access::ReadWrite).unwrap();
     assert!(matches!(FileDevice::open(&other.0, Access::ReadWrite), Err(OpenError::BackingLocked { .. })));

@@ -1,4 +1,4 @@
-//! What a cut may leave, and what it may not.
+//! Permitted and forbidden results of a power cut.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn block(memory: &Memory, at: u64) -> Vec<u8> {
     buf
 }
 
-/// The first byte of each sector, each of one value all through.
+/// The first byte of each sector; all bytes of a sector are equal.
 fn sectors(memory: &Memory, at: u64) -> Vec<u8> {
     let values: Vec<u8> = block(memory, at).chunks(SECTOR).map(|s| s[0]).collect();
     assert!(block(memory, at).chunks(SECTOR).zip(&values).all(|(s, v)| s.iter().all(|b| b == v)));
@@ -47,7 +47,7 @@ proptest! {
     fn every_sector_after_a_cut_is_one_the_contract_allows(steps in steps(), cut in 1..40u64, seed: u64) {
         let device = PowerCut::new(Memory::new(24));
         device.cut_after(cut);
-        // Per block: values a sector may have; the value each write used is its number.
+        // Allowed values of a sector per block; each write uses its number as the value.
         let mut allowed: Vec<BTreeSet<u8>> = vec![BTreeSet::from([0]); 24];
         let mut ever = allowed.clone();
         let mut last: Vec<Option<u8>> = vec![Some(0); 24];
@@ -127,12 +127,12 @@ fn unflushed_writes_are_sometimes_kept_sometimes_lost_sometimes_torn_sometimes_r
         seen[1] |= zero == [2; 8];
         seen[2] |= zero == [3; 8];
         seen[3] |= zero.contains(&1) && zero.contains(&3);
-        // A write of several blocks: some blocks whole, others not at all; and torn inside a block.
+        // A write of several blocks: some blocks complete, others missing; and torn inside a block.
         seen[4] |= long.iter().any(|b| *b == [4; 8]) && long.iter().any(|b| *b == [0; 8]);
         seen[5] |= long.iter().any(|b| b.contains(&0) && b.contains(&4));
     }
     assert_eq!(seen, [true; 6]);
-    // The newest lost is not the same as the two swapped; a swap shows only if both are kept.
+    // Losing the newest differs from swapping the two; a swap is visible only if both are kept.
     assert_eq!(sectors(&device.image(Loss::Reversed), 0), [2; 8]);
 }
 

@@ -1,4 +1,4 @@
-//! What a device forgets when it is switched off and on, what it keeps, and what it holds from the start.
+//! What a device loses and keeps when it is switched off and on, and its initial contents.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn n(device: &Device, name: &str) -> u64 {
     device.counters().iter().find(|c| c.0 == name).unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// Reads a block from each of 16 pages of the map; says what that cost on the map, and how long it took.
+/// Reads a block from each of 16 map pages; returns the map energy and the duration.
 fn read_about(device: &Device) -> (Energy, Nanos) {
     let (before, from) = (device.ledger(), device.time());
     for page in 0..16 {
@@ -44,7 +44,7 @@ fn after_a_power_cycle_the_map_comes_from_flash_again_and_every_block_is_there()
     let warm = read_about(&device);
     assert_eq!((warm.0, n(&device, "map_pages_fetched")), (Energy::ZERO, 0));
 
-    // In the write buffer still: the device says so before it goes off.
+    // Still in the write buffer: the device reports this before it goes off.
     device.write(Lba(77), &[9; BLOCK], TAG).expect("a write");
     let before = device.ledger();
     device.power_cycle(TAG).expect("a power cycle");
@@ -97,13 +97,13 @@ fn what_is_held_from_the_start_costs_nothing_before_it_is_read_and_then_as_if_it
     written.power_cycle(TAG).expect("a power cycle");
     let empty = simulated("kirin9000-ufs31", |_| {});
     let flash = |d: &Device| {
-        // How long it takes depends on which pages of the chips the blocks came to lie in.
+        // The duration depends on the chip pages of the blocks.
         let (map, _) = read_about(d);
         (map, d.ledger().part(Part::FlashRead), n(d, "blocks_read_from_flash"), n(d, "map_pages_fetched"))
     };
     let (filled, written, empty) = (flash(&filled), flash(&written), flash(&empty));
     assert_eq!(filled, written);
-    // Of the tenth page of the map only other blocks than the one read are held.
+    // On the tenth map page only blocks other than the one read are buffered.
     assert_eq!((filled.2, filled.3), (11, 12));
     assert_eq!(empty, (Energy::ZERO, Energy::ZERO, 0, 0));
 }

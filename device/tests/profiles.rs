@@ -1,4 +1,4 @@
-//! What the shipped profiles say of the devices they are named after.
+//! The shipped profiles match the devices they are named after.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ struct Bench {
 impl Bench {
     fn new(profile: &str) -> Self {
         let profile = Profile::find(profile).unwrap();
-        // Far more than is written, so that the device never cleans.
+        // Far larger than the written data, so that the device never cleans.
         let (clock, blocks) = (Arc::new(VirtualClock::default()), 1 << 20);
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let model = model::build(&profile, blocks).unwrap();
         Bench { device: Simulated::new(Memory::new(blocks), model, meter, Pace::Virtual(clock.clone())), clock }
     }
-    /// Seconds and what was spent.
+    /// Returns seconds and energy.
     fn measure(&self, work: impl FnOnce(&Simulated<Memory>)) -> (f64, Ledger) {
         let (before, begun) = (self.device.ledger(), self.clock.monotonic());
         work(&self.device);
@@ -38,7 +38,7 @@ fn near(what: &str, got: f64, expected: f64, percent: f64) {
     assert!(off.abs() <= percent, "{what}: {got:.4}, expected {expected}: {off:+.2} %");
 }
 
-/// Seconds of one read, of one write, of 4 KB scattered over 64 MB.
+/// Seconds of one read and of one write of 4 KB, scattered over 64 MB.
 fn one_block(bench: &Bench) -> [f64; 2] {
     let n = 16_384;
     let scattered = |i: u64| Lba(i * 7919 % n);

@@ -1,4 +1,4 @@
-//! What requests cost that are under way at once: as much as one after the other, but for what they share.
+//! Costs of concurrent requests: the same as one after the other, except for what they share.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -34,7 +34,7 @@ impl Bench {
     }
 }
 
-/// Requests with the pauses between them; mostly small ones close together, as of several programs.
+/// Requests with pauses between them: mostly small ones close together, as from several programs.
 fn requests(seed: u64, reads_only: bool) -> Vec<(Nanos, Ask, Tag)> {
     let mut rng = Rng::new(seed);
     let mut at = 0;
@@ -55,7 +55,7 @@ fn requests(seed: u64, reads_only: bool) -> Vec<(Nanos, Ask, Tag)> {
         .collect()
 }
 
-/// Gives all requests, each at its time if the device lets it; returns when each was given and done.
+/// Submits all requests, each at its time if the device permits; returns when each was submitted and done.
 fn give(device: &dyn Queue, requests: &[(Nanos, Ask, Tag)]) -> Vec<(Nanos, Nanos)> {
     let give = |(at, ask, tag): &(Nanos, Ask, Tag)| {
         let done = device.submit(*at, *ask, *tag).expect("within the device");
@@ -66,7 +66,7 @@ fn give(device: &dyn Queue, requests: &[(Nanos, Ask, Tag)]) -> Vec<(Nanos, Nanos
     all
 }
 
-/// Makes the same request by a call.
+/// Makes the same request through a call.
 fn call(device: &dyn BlockDevice, ask: Ask, tag: Tag) {
     let mut bytes = vec![0; 256 * BLOCK];
     let done = match ask {
@@ -89,14 +89,14 @@ fn one_request_at_a_time_costs_what_calls_cost_to_the_picojoule() {
             assert_eq!(queue.device.drain(), done);
             calls.clock.advance(at.duration().saturating_sub(calls.clock.monotonic()));
             call(&calls.device, ask, tag);
-            assert_eq!(Nanos::of(calls.clock.monotonic()), done, "{profile}: {ask:?}");
+            assert_eq!(Nanos::from_duration(calls.clock.monotonic()), done, "{profile}: {ask:?}");
         }
         assert!(queue.device.ledger() == calls.device.ledger(), "{profile}");
         assert_eq!(queue.device.counters(), calls.device.counters(), "{profile}");
     }
 }
 
-/// The time in which something was under way.
+/// The time in which at least one request was under way.
 fn union(mut times: Vec<(Nanos, Nanos)>) -> Vec<Nanos> {
     times.sort_unstable();
     let mut runs: Vec<(Nanos, Nanos)> = Vec::new();
@@ -115,12 +115,12 @@ fn requests_of_a_queue_end_when_the_model_says_and_pay_the_board_together_once()
     let requests = requests(2, false);
     let times = give(&device, &requests);
 
-    // The model alone, given the same.
+    // The model alone with the same requests.
     let (mut model, mut bill) = (filled(&profile), Bill::default());
     let mut under_way: Vec<Nanos> = Vec::new();
     let (mut last, mut most) = (Nanos(0), 0);
     for ((at, ask, tag), (_, done)) in requests.iter().zip(&times) {
-        // A request more than the queue holds comes when the first of them ends.
+        // A request beyond the queue's capacity arrives when the first of them ends.
         let mut now = last.max(*at);
         under_way.retain(|end| *end > now);
         while under_way.len() >= model.queue() {
@@ -144,7 +144,7 @@ fn requests_of_a_queue_end_when_the_model_says_and_pay_the_board_together_once()
     assert!(gaps.0.abs_diff(expected.0) <= 1000, "{gaps} of pauses, {expected} by their length");
 }
 
-/// What requests made the device and the processor do.
+/// Energy of the device and the processor for requests.
 fn active(ledger: &Ledger) -> Vec<(Part, Energy)> {
     let waits = [Part::Board, Part::Idle, Part::Sleep];
     Part::ALL.iter().filter(|p| !waits.contains(p)).map(|p| (*p, ledger.part(*p))).collect()
@@ -170,7 +170,7 @@ fn joules_fall_by_what_overlaps_and_by_nothing_else() {
     assert_eq!(many.operation(Operation::Read).operations, 2_000);
 }
 
-/// Every request takes 200 milliseconds, any number at once up to eight.
+/// Every request takes 200 milliseconds, with up to eight at once.
 struct Slow;
 
 const LONG: Nanos = Nanos(200_000_000);

@@ -1,4 +1,4 @@
-//! A flush that returns success makes everything durable that was written before it, whatever failed earlier.
+//! A successful flush makes all earlier writes durable, whatever failed before.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use proptest::prelude::*;
 
 const TAG: Tag = Tag { cause: 0, owner: 0 };
 const BLOCKS: u64 = 24;
-/// More than any test here writes between two flushes.
+/// More than any test writes between two flushes.
 const AMPLE: usize = 64 << 20;
 
 type Host = Arc<Faulty<Arc<PowerCut>>>;
 
-/// A host whose flushes and writes can fail, and what stands on it.
+/// A host whose flushes and writes can fail, with a retained device on top.
 fn retained(limit: usize) -> (Arc<PowerCut>, Host, Retained<Host>) {
     let power = Arc::new(PowerCut::new(Memory::new(BLOCKS)));
     let host = Arc::new(Faulty::new(power.clone()));
@@ -26,7 +26,7 @@ fn bytes(value: u8, blocks: u64) -> Vec<u8> {
     vec![value; blocks as usize * BLOCK]
 }
 
-/// What each block is full of; nothing if it is torn.
+/// The byte that fills each block; `None` if the block is torn.
 fn values(device: &impl BlockDevice) -> Vec<Option<u8>> {
     let mut all = bytes(0, BLOCKS);
     device.read(Lba(0), &mut all, TAG).unwrap();
@@ -56,15 +56,15 @@ proptest! {
 
     #[test]
     fn after_a_flush_that_succeeds_a_power_cut_takes_nothing(steps in steps(), limit in prop_oneof![Just(AMPLE), 1..20usize]) {
-        // A small limit is one in blocks: then the device flushes by itself.
+        // A small limit counts blocks: then the device flushes by itself.
         let (power, host, device) = retained(if limit == AMPLE { AMPLE } else { limit * BLOCK });
-        // Per block what it holds; unknown after a discard.
+        // The contents of each block; unknown after a discard.
         let mut model = vec![Some(0u8); BLOCKS as usize];
         for (number, step) in (1..=250u8).cycle().zip(steps) {
             match step {
                 Step::Write { at, blocks, fails } => {
                     if fails {
-                        // Only the last block: those before it are stored.
+                        // Only the last block fails: those before it are stored.
                         host.add(Fault::Place { op: Op::Write, blocks: at + blocks - 1..at + blocks });
                         let failed = device.write(Lba(at), &bytes(number, blocks), TAG);
                         prop_assert!(matches!(failed, Err(DeviceError::Io { .. })), "{:?}", failed);
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Some writes and flushes, each tried again until it succeeds; what then is on the medium, whatever is lost.
+/// Some writes and flushes, each repeated until it succeeds; checks the medium under any loss.
 fn run_of_writes(device: &impl BlockDevice, power: &PowerCut) {
     let persist = |operation: &dyn Fn() -> device::Result<()>| {
         if operation().is_err() {
@@ -140,7 +140,7 @@ fn whichever_request_fails_once_the_flush_after_it_loses_nothing() {
 
 #[test]
 fn without_copies_a_repeated_flush_loses_what_the_failed_one_dropped() {
-    // What the other tests rest on.
+    // The basis of the other tests.
     let (power, host, _) = retained(AMPLE);
     host.write(Lba(3), &bytes(5, 1), TAG).unwrap();
     power.fail_flush(1, Loss::AllLost);

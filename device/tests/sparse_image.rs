@@ -1,4 +1,4 @@
-//! Android sparse images read as the image they stand for, or are refused with a reason.
+//! Android sparse images read as their expanded image, or are rejected with a reason.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ fn image(block: u32, blocks: u32, checksum: u32, chunks: &[Vec<u8>]) -> Vec<u8> 
     out
 }
 
-/// A raw, a filled, an absent and again a raw stretch of `block`-sized blocks; and its expansion.
+/// A raw, a filled, an absent and another raw range of `block`-sized blocks, and the expansion.
 fn sample(block: u32, units: u32, spoil_crc: u32) -> (Vec<u8>, Vec<u8>) {
     let mut rng = Rng::new(u64::from(block));
     let mut raw = |blocks: u32| {
@@ -153,7 +153,7 @@ fn damaged_images_never_break_the_reader() {
     let mut rng = Rng::new(99);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
-    // Where the structures are; the rest is data.
+    // Positions of the structures; the rest is data.
     let headers: Vec<usize> = (0..40).chain(8232..8300).chain(8300..good.len()).filter(|i| *i < good.len()).collect();
     let (mut opened, mut closed) = (0, 0);
     for _ in 0..4000 {

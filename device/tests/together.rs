@@ -1,5 +1,5 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
-//! Those that cannot run beside others are programs of their own; Cargo.toml says why.
+//! Tests that cannot run in parallel with others are separate programs; Cargo.toml gives the reasons.
 
 mod contract;
 mod disk;

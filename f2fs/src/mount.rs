@@ -204,7 +204,7 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
     match SuperBlock::check(&block) {
         Ok(sb) => match dev.read(Lba(1), &mut other, Cause::Superblock.tag()) {
-            Ok(()) => Ok(sb.beside(&other)),
+            Ok(()) => Ok(sb.compared_with(&other)),
             Err(_) => Ok(SuperBlock { alone: true, ..sb }),
         },
         Err(first) => {

@@ -48,7 +48,7 @@ fn each_delta_costs_the_profiles_time_of_making_it_and_each_read_of_one_that_of_
     assert_eq!(ledger.cause(Cause::DeltaEncode as u8), rig.computing(costs.encode, 12));
     assert_eq!(ledger.cause(Cause::DeltaDecode as u8), rig.computing(costs.decode, 12), "read once");
     assert_eq!(ledger.operation(Operation::Work).operations, 24);
-    assert_eq!(ledger.of(Part::CpuWork, Cause::DeltaEncode as u8), {
+    assert_eq!(ledger.part_for(Part::CpuWork, Cause::DeltaEncode as u8), {
         rig.profile.host.prices().cpu_busy.over(costs.encode).times(12)
     });
     // Whoever asked has waited for it: the device's time is the requests' and the processor's.

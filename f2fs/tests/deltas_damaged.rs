@@ -126,7 +126,7 @@ fn a_zone_that_makes_no_sense_costs_its_deltas_and_no_file() {
             let raw = RawInode::of_mut(b);
             let d = raw.divide(sb.features).unwrap();
             let entry = delta::Entry { slot: 500, codec: delta::Codec::Runs, check: 0, payload: &[] };
-            assert!(delta::put(raw, d, &entry));
+            assert!(delta::insert(raw, d, &entry));
         }),
     ];
     for (what, harm) in harms {

@@ -412,7 +412,7 @@ fn assert_tools_clean_settled(dev: &Memory) {
 #[test]
 fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothing() {
     use format::node::delta as in_node;
-    use format::node::kept::{KEPT, put_head};
+    use format::node::kept::{KEPT, encode_head};
     let dev = Arc::new(with_deltas(64));
     let vol = mount(dev.clone());
     let mut db = Database::new(20, 6);
@@ -430,7 +430,7 @@ fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothin
     let generation = format::inode::RawInode::of(&places.node(&image, ino.nid())).i_generation.get();
     let block = u32::MAX - 3;
     let page = [9; PAGE];
-    let payload = put_head(777, None, &format::delta::codec::encode_alone(&page, PAGE).unwrap());
+    let payload = encode_head(777, None, &format::delta::codec::encode_alone(&page, PAGE).unwrap());
     let check = format::delta::check(places.seed(), ino, generation, block, &page);
     let entry = in_node::Entry { block, codec: format::delta::Codec::Alone, check, payload: &payload };
     places.edit(&image, nid, true, |b| assert!(in_node::rewrite(b, |_| true, &[entry])));

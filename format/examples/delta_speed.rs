@@ -1,7 +1,8 @@
-//! How long does it take to make a delta of a page, and a page of a delta?
+//! How long does it take to encode a delta of a page, and to decode it?
 //!
-//! `cargo run --release -p joulefs-format --example delta_speed`. Each time includes the check over the page, without
-//! which no delta is stored or applied. Pages lie in the processor's cache, as those that a program has just written do.
+//! `cargo run --release -p joulefs-format --example delta_speed`. Each time includes the check over the page,
+//! without which no delta is stored or applied. Pages are in the processor's cache, like those that a program has
+//! just written.
 
 use device::Rng;
 use device::clock::{Clock, RealClock};
@@ -10,7 +11,7 @@ use joulefs_format::{Block, Ino, delta};
 
 const ROUNDS: u32 = 20_000;
 
-/// Nanoseconds that one of `ROUNDS` takes, the best of five times.
+/// Nanoseconds per round of `ROUNDS`, the best of five runs.
 fn nanoseconds(mut work: impl FnMut()) -> f64 {
     let clock = RealClock::new();
     let mut best = f64::MAX;
@@ -68,6 +69,6 @@ fn main() {
         let applying = applying.map_or_else(|| "-".into(), |n| format!("{n:.0}"));
         println!("{name:<34} {bytes:>6} {making:>10.0} {applying:>10}");
     }
-    // Nothing above is for nobody.
+    // Keeps the results alive.
     std::hint::black_box(sum);
 }

@@ -1,26 +1,26 @@
-//! POSIX access control lists: how F2FS keeps them, how user space speaks of them, and what they do
-//! to the mode of a file.
+//! POSIX access control lists: their form on disk, their form in user space, and their effect on the mode of a
+//! file.
 //!
-//! On disk a list is a version word (1) and entries of 4 bytes (tag, permissions), or of 8 for named
-//! users and groups (the id follows). In an extended attribute as user space sees it, the version is
-//! 2 and every entry has 8 bytes. Left out: who may set a list.
+//! On disk a list is a version word (1) and entries of 4 bytes (tag, permissions), or of 8 for named users and
+//! groups (the id follows). In the extended attribute that user space sees, the version is 2 and every entry has 8
+//! bytes. Left out: who may set a list.
 
 use std::fmt;
 
 const DISK_VERSION: u32 = 1;
 const WIRE_VERSION: u32 = 2;
 /// The id of an entry without user or group (kernel `ACL_UNDEFINED_ID`).
-const NOBODY: u32 = !0;
+const NO_ID: u32 = !0;
 const RWX: u16 = 0o777;
 
-/// Bytes that are no access control list, or a list that breaks the rules.
+/// Bytes that are not an access control list, or a list that breaks the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AclError {
-    /// Neither of the two versions; Linux answers "operation not supported".
+    /// Unknown version; Linux returns "operation not supported".
     #[error("access control list: version is {0}")]
     Version(u32),
-    /// Not a whole number of entries.
+    /// The size does not fit a whole number of entries.
     #[error("access control list: {0} bytes hold no whole number of entries")]
     Length(usize),
     /// An entry has an unknown tag.
@@ -29,12 +29,12 @@ pub enum AclError {
     /// An entry allows more than read, write and execute.
     #[error("access control list: permissions of an entry are {0:#x}")]
     Permissions(u16),
-    /// Entries are missing, twice there, out of order, or name an impossible id.
+    /// Entries are missing, duplicate, out of order, or have an invalid id.
     #[error("access control list: entry {0} is missing, out of order or names nobody")]
     Order(usize),
 }
 
-/// Whom an entry is for.
+/// The subject of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Tag {
     /// The file's owner.
@@ -45,7 +45,7 @@ pub enum Tag {
     OwningGroup,
     /// The group with this id.
     Group(u32),
-    /// The most that named users, named groups and the owning group may get.
+    /// Upper limit of what named users, named groups and the owning group get.
     Mask,
     /// All other users.
     Other,
@@ -68,7 +68,7 @@ impl Tag {
             _ => None,
         }
     }
-    /// The tag of a number; `id` is asked for only where the tag names someone.
+    /// Decodes a tag number; `id` is called only if the tag has an id.
     fn read(number: u16, id: impl FnOnce() -> Option<u32>) -> Result<Option<Tag>, AclError> {
         Ok(match number {
             0x01 => Some(Tag::Owner),
@@ -85,13 +85,13 @@ impl Tag {
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AclEntry {
-    /// For whom.
+    /// Its subject.
     pub tag: Tag,
     /// Read 4, write 2, execute 1.
     pub perm: u8,
 }
 
-/// A list of entries, in their order. [`Acl::valid`] says whether the list is lawful.
+/// An ordered list of entries. [`Acl::valid`] checks it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Acl {
     /// The entries.
@@ -119,8 +119,8 @@ fn body(bytes: &[u8], version: u32) -> Result<&[u8], AclError> {
 }
 
 impl Acl {
-    /// Reads the value of a `system.posix_acl_*` attribute. No bytes at all, or no entries, are an
-    /// empty list, which in a `setxattr` means "remove". Ids of entries that name nobody are ignored.
+    /// Reads the value of a `system.posix_acl_*` attribute. An empty value, or no entries, is an empty list, which
+    /// in a `setxattr` means "remove". Ids of entries without a named user or group are ignored.
     pub fn from_wire(value: &[u8]) -> Result<Acl, AclError> {
         if value.is_empty() {
             return Ok(Acl::default());
@@ -137,18 +137,18 @@ impl Acl {
         Ok(Acl { entries: entries.map(read).collect::<Result<_, _>>()? })
     }
 
-    /// The value user space sees.
+    /// Encodes the list as user space sees it.
     pub fn to_wire(&self) -> Vec<u8> {
         let mut out = WIRE_VERSION.to_le_bytes().to_vec();
         for e in &self.entries {
             out.extend_from_slice(&e.tag.number().to_le_bytes());
             out.extend_from_slice(&u16::from(e.perm).to_le_bytes());
-            out.extend_from_slice(&e.tag.id().unwrap_or(NOBODY).to_le_bytes());
+            out.extend_from_slice(&e.tag.id().unwrap_or(NO_ID).to_le_bytes());
         }
         out
     }
 
-    /// Reads F2FS's own form. Order and completeness are not checked, as Linux does not either.
+    /// Reads F2FS's own form. Order and completeness are not checked, as in Linux.
     pub fn from_disk(bytes: &[u8]) -> Result<Acl, AclError> {
         let mut rest = body(bytes, DISK_VERSION)?;
         let mut entries = Vec::new();
@@ -162,7 +162,7 @@ impl Acl {
         Ok(Acl { entries })
     }
 
-    /// F2FS's own form.
+    /// Encodes F2FS's own form.
     pub fn to_disk(&self) -> Vec<u8> {
         let mut out = DISK_VERSION.to_le_bytes().to_vec();
         for e in &self.entries {
@@ -175,17 +175,17 @@ impl Acl {
         out
     }
 
-    /// Checks the rules of POSIX 1003.1e as Linux does (kernel `posix_acl_valid`): owner, users,
-    /// owning group, groups, mask, other, in this order; a mask where anyone is named; ids possible.
+    /// Checks the rules of POSIX 1003.1e as Linux does (kernel `posix_acl_valid`): owner, users, owning group,
+    /// groups, mask, other, in this order; a mask if any user or group is named; valid ids.
     pub fn valid(&self) -> Result<(), AclError> {
         let mut stage = 0;
         let mut named = false;
         for (i, e) in self.entries.iter().enumerate() {
             let next = match (e.tag, stage) {
                 (Tag::Owner, 0) => 1,
-                (Tag::User(id), 1) if id != NOBODY => 1,
+                (Tag::User(id), 1) if id != NO_ID => 1,
                 (Tag::OwningGroup, 1) => 2,
-                (Tag::Group(id), 2) if id != NOBODY => 2,
+                (Tag::Group(id), 2) if id != NO_ID => 2,
                 (Tag::Mask, 2) => 3,
                 (Tag::Other, 3) => 4,
                 (Tag::Other, 2) if !named => 4,
@@ -200,8 +200,8 @@ impl Acl {
         if stage == 4 { Ok(()) } else { Err(AclError::Order(self.entries.len())) }
     }
 
-    /// The nine permission bits of a mode that come nearest, and whether they say all the list says
-    /// (kernel `posix_acl_equiv_mode`). If they do, a file needs no list.
+    /// The closest nine permission bits of a mode, and true if they express the whole list (kernel
+    /// `posix_acl_equiv_mode`). If so, a file needs no list.
     pub fn equivalent_mode(&self) -> (u16, bool) {
         let mut mode = 0;
         let mut minimal = true;
@@ -225,15 +225,15 @@ impl Acl {
         (mode, minimal)
     }
 
-    /// The index of the entry that the mode's group bits stand for: the mask, else the owning group.
+    /// Index of the entry that the group bits of the mode stand for: the mask, or else the owning group.
     fn group_class(&self) -> Option<usize> {
         let at = |tag| self.entries.iter().position(|e| e.tag == tag);
         at(Tag::Mask).or_else(|| at(Tag::OwningGroup))
     }
 
-    /// Makes this list, the parent's default, the access list of a new file created with `mode`
-    /// (kernel `posix_acl_create_masq`): takes from the list what the mode does not give and from the
-    /// mode what the list does not give. Returns the mode and whether it says all the list says.
+    /// Turns this list, the parent's default list, into the access list of a new file created with `mode` (kernel
+    /// `posix_acl_create_masq`): removes from each what the other does not grant. Returns the mode, and true if it
+    /// expresses the whole list.
     pub fn create_masq(&mut self, mode: u16) -> (u16, bool) {
         let mut kept = mode & RWX;
         let group = self.group_class();
@@ -252,8 +252,8 @@ impl Acl {
         (mode & !RWX | kept, minimal)
     }
 
-    /// The list after `chmod` (kernel `posix_acl_chmod_masq`): owner, other and the group class take
-    /// the mode's bits.
+    /// Applies `chmod` to the list (kernel `posix_acl_chmod_masq`): owner, other and the group class take the bits
+    /// of the mode.
     pub fn chmod(&mut self, mode: u16) {
         let group = self.group_class();
         for (i, e) in self.entries.iter_mut().enumerate() {
@@ -269,7 +269,7 @@ impl Acl {
 }
 
 impl fmt::Display for Acl {
-    /// As `getfacl` abbreviates: `u::rwx,u:5:r--,g::r-x,m::r-x,o::---`.
+    /// Abbreviated as by `getfacl`: `u::rwx,u:5:r--,g::r-x,m::r-x,o::---`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, e) in self.entries.iter().enumerate() {
             let (kind, id) = match e.tag {
@@ -291,32 +291,32 @@ impl fmt::Display for Acl {
     }
 }
 
-/// The value of a `system.posix_acl_*` attribute in F2FS's own form; the list must be valid.
+/// Converts the value of a `system.posix_acl_*` attribute to F2FS's own form; the list must be valid.
 pub fn to_disk(xattr_value: &[u8]) -> Result<Vec<u8>, AclError> {
     let acl = Acl::from_wire(xattr_value)?;
     acl.valid()?;
     Ok(acl.to_disk())
 }
 
-/// F2FS's own form as the value of a `system.posix_acl_*` attribute.
+/// Converts F2FS's own form to the value of a `system.posix_acl_*` attribute.
 pub fn from_disk(bytes: &[u8]) -> Result<Vec<u8>, AclError> {
     Acl::from_disk(bytes).map(|acl| acl.to_wire())
 }
 
-/// What a new inode gets from its parent.
+/// Mode and lists that a new inode inherits from its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inherited {
-    /// Its mode, type bits as they were.
+    /// Its mode, with unchanged type bits.
     pub mode: u16,
-    /// Its access list, where the mode does not say it all.
+    /// Its access list, if the mode does not express it.
     pub access: Option<Acl>,
-    /// Its own default list: a directory's.
+    /// Its default list, for a directory.
     pub default: Option<Acl>,
 }
 
-/// What a new inode created with `mode` (type bits included) gets from a parent whose default list is
-/// `default` (kernel `posix_acl_create`). The umask counts only where the parent has no default list.
-/// Symbolic links get nothing and keep their mode.
+/// Mode and lists of a new inode created with `mode` (type bits included) under a parent whose default list is
+/// `default` (kernel `posix_acl_create`). The umask counts only if the parent has no default list. Symbolic links
+/// inherit nothing and keep their mode.
 pub fn inherit(default: Option<&Acl>, mode: u16, umask: u16) -> Inherited {
     const KIND: u16 = 0o170_000;
     const DIRECTORY: u16 = 0o040_000;
@@ -370,7 +370,7 @@ mod tests {
     fn the_bytes_on_disk_are_as_linux_lays_them_out() {
         let bytes = acl(&[(Tag::Owner, 6), (Tag::User(0x0102), 4)]).to_disk();
         assert_eq!(bytes, [1, 0, 0, 0, 1, 0, 6, 0, 2, 0, 4, 0, 2, 1, 0, 0]);
-        // Four short entries and the rest long ones: kernel f2fs_acl_size.
+        // Four short entries, the rest long: kernel `f2fs_acl_size`.
         assert_eq!(named().to_disk().len(), 4 + 4 * 4 + 2 * 8);
     }
 

@@ -1,4 +1,4 @@
-//! Addresses and numbers of different kinds are different types.
+//! Distinct types for addresses and numbers of different kinds.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ impl BlockAddr {
     /// First slot of a compressed cluster (kernel `COMPRESS_ADDR`).
     pub const COMPRESS: Self = Self(0xFFFF_FFFE);
 
-    /// Neither a hole nor one of the two marks. Says nothing of whether it lies in the main area.
+    /// True for anything but a hole or one of the two marks, inside the main area or not.
     #[inline]
     pub fn is_real(self) -> bool {
         self.0 != 0 && self.0 < 0xFFFF_FFFE
     }
-    /// The address `n` blocks on; saturating, so that a wild value stays outside every device.
+    /// The address `n` blocks further; saturating, so that an invalid value stays outside every device.
     #[inline]
     #[must_use]
     pub fn plus(self, n: u32) -> Self {
@@ -83,7 +83,7 @@ impl Ino {
 }
 
 impl Nid {
-    /// The number as an inode's; right only if the node is an inode.
+    /// The number as an inode number; correct only if the node is an inode.
     #[inline]
     pub fn as_ino(self) -> Ino {
         Ino(self.0)

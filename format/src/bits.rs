@@ -1,8 +1,8 @@
 //! Bitmaps in the two bit orders F2FS uses.
 //!
-//! Most significant bit first: SIT valid maps, SIT and NAT version bitmaps. Least significant bit
-//! first: dentry bitmaps, the full and empty maps of nat_bits. Reads past the end give `false`,
-//! writes past the end do nothing: a bit index may come from a disk.
+//! Most significant bit first: SIT valid maps, SIT and NAT version bitmaps. Least significant bit first: dentry
+//! bitmaps, the full and empty maps of nat_bits. A bit index may come from a disk, so reads past the end return
+//! `false` and writes past the end do nothing.
 
 /// Tests bit `i`, most significant bit of each byte first.
 #[inline]
@@ -10,7 +10,7 @@ pub fn msb_test(map: &[u8], i: usize) -> bool {
     map.get(i / 8).is_some_and(|b| b & (0x80 >> (i % 8)) != 0)
 }
 
-/// Sets or clears bit `i`, most significant bit first; returns what it was.
+/// Sets or clears bit `i`, most significant bit first; returns its old value.
 #[inline]
 pub fn msb_put(map: &mut [u8], i: usize, on: bool) -> bool {
     put(map, i, 0x80 >> (i % 8), on)
@@ -22,7 +22,7 @@ pub fn lsb_test(map: &[u8], i: usize) -> bool {
     map.get(i / 8).is_some_and(|b| b & (1 << (i % 8)) != 0)
 }
 
-/// Sets or clears bit `i`, least significant bit first; returns what it was.
+/// Sets or clears bit `i`, least significant bit first; returns its old value.
 #[inline]
 pub fn lsb_put(map: &mut [u8], i: usize, on: bool) -> bool {
     put(map, i, 1 << (i % 8), on)
@@ -31,16 +31,16 @@ pub fn lsb_put(map: &mut [u8], i: usize, on: bool) -> bool {
 #[inline]
 fn put(map: &mut [u8], i: usize, mask: u8, on: bool) -> bool {
     let Some(b) = map.get_mut(i / 8) else { return false };
-    let was = *b & mask != 0;
+    let old = *b & mask != 0;
     if on {
         *b |= mask;
     } else {
         *b &= !mask;
     }
-    was
+    old
 }
 
-/// How many bits are set.
+/// Number of set bits.
 pub fn count(map: &[u8]) -> u32 {
     map.iter().map(|b| b.count_ones()).sum()
 }

@@ -13,7 +13,7 @@ use crate::{BLOCK, Block, FormatError, SegNo, crc, summary};
 const S: &str = "checkpoint";
 /// Offset of the version bitmaps.
 pub const BITMAPS: usize = 192;
-/// Where the checksum is, except on volumes with a large NAT bitmap.
+/// Offset of the checksum, except on volumes with a large NAT bitmap.
 pub const CHECKSUM_OFFSET: u32 = 4092;
 
 bitflags! {
@@ -26,29 +26,29 @@ bitflags! {
         const ORPHAN = 0x2;
         /// Data summaries are compact.
         const COMPACT_SUM = 0x4;
-        /// Linux met an error.
+        /// Linux detected an error.
         const ERROR = 0x8;
-        /// fsck is wanted.
+        /// fsck is needed.
         const FSCK = 0x10;
-        /// Node summaries are in the pack though the volume stayed mounted.
+        /// Node summaries are in the pack although the volume stayed mounted.
         const FASTBOOT = 0x20;
         /// Node footers carry the checkpoint's CRC.
         const CRC_RECOVERY = 0x40;
         /// nat_bits are in the pack.
         const NAT_BITS = 0x80;
-        /// Everything free was discarded.
+        /// All free space is discarded.
         const TRIMMED = 0x100;
-        /// fsck wrote this checkpoint: node footers must be compared without CRC.
+        /// fsck wrote this checkpoint: compare node footers without CRC.
         const NOCRC_RECOVERY = 0x200;
-        /// The NAT bitmap may pass the block's end; the checksum stands before it.
+        /// The NAT bitmap may extend past the block; the checksum precedes it.
         const LARGE_NAT_BITMAP = 0x400;
-        /// Quota files are not to be trusted: Linux rechecks them.
+        /// Quota files may be wrong: Linux rechecks them.
         const QUOTA_NEED_FSCK = 0x800;
         /// Checkpoints were disabled.
         const DISABLED = 0x1000;
         /// Checkpoints were disabled without cleaning first.
         const DISABLED_QUICK = 0x2000;
-        /// A resize was under way.
+        /// A resize was in progress.
         const RESIZEFS = 0x4000;
         const _ = !0;
     }
@@ -95,30 +95,30 @@ pub struct LogHead {
 }
 
 impl LogHead {
-    /// The head of a log whose stored position cannot be: in a segment that no volume has.
+    /// The head of a log whose stored position is invalid: a segment that no volume has.
     pub const NOWHERE: Self = LogHead { seg: SegNo(u32::MAX), next: 0, threaded: false };
 }
 
-/// A checkpoint whose checksum holds.
+/// A checkpoint with a valid checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Version: of two valid packs the newer one is used.
     pub version: u64,
-    /// Blocks users may fill.
+    /// Blocks available to users.
     pub user_blocks: u64,
-    /// Valid blocks, data and nodes, with reserved ones.
+    /// Valid blocks: data, nodes and reserved ones.
     pub valid_blocks: u64,
-    /// Segments kept back for cleaning.
+    /// Segments reserved for cleaning.
     pub reserved_segs: u32,
-    /// Segments users never get.
+    /// Segments not available to users (overprovisioning).
     pub overprov_segs: u32,
-    /// Segments without a valid block that are no log's.
+    /// Segments without valid blocks that no log uses.
     pub free_segs: u32,
     /// The six logs, indexed by [`LogType`].
     pub logs: [LogHead; 6],
     /// Flags.
     pub flags: CpFlags,
-    /// Blocks of the pack.
+    /// Number of blocks in the pack.
     pub pack_blocks: u32,
     /// First summary block, from the pack's start.
     pub start_sum: u32,
@@ -126,7 +126,7 @@ pub struct Checkpoint {
     pub valid_nodes: u32,
     /// Valid inodes.
     pub valid_inodes: u32,
-    /// Where to look for free nids first.
+    /// Where the search for free nids starts.
     pub next_free_nid: u32,
     /// Seconds mounted, over the volume's life.
     pub elapsed: u64,
@@ -134,7 +134,7 @@ pub struct Checkpoint {
     pub sit_bitmap: Vec<u8>,
     /// Which copy of each NAT block is valid.
     pub nat_bitmap: Vec<u8>,
-    /// The CRC as stored: node footers carry it.
+    /// The stored CRC, which node footers repeat.
     pub crc: u32,
 }
 
@@ -146,13 +146,13 @@ fn compute_crc(block: &Block, at: usize) -> u32 {
     c
 }
 
-/// The version of a pack's head or tail block, if its checksum holds.
+/// The version in a pack's head or tail block, if its checksum is valid.
 pub fn version(block: &Block) -> Result<u64, FormatError> {
     check_crc(block).map(|(raw, _)| raw.checkpoint_ver.get())
 }
 
 fn check_crc(block: &Block) -> Result<(&RawCheckpoint, u32), FormatError> {
-    // OK to unwrap: 192 bytes are there, alignment 1, every bit pattern valid.
+    // OK to unwrap: 192 bytes exist, alignment 1, every bit pattern valid.
     let raw = RawCheckpoint::ref_from_prefix(block).unwrap().0;
     let at = raw.checksum_offset.get();
     if !(BITMAPS as u32..=CHECKSUM_OFFSET).contains(&at) {
@@ -167,7 +167,7 @@ fn check_crc(block: &Block) -> Result<(&RawCheckpoint, u32), FormatError> {
     Ok((raw, stored))
 }
 
-/// Blocks of a pack as its head claims, between 3 and 512, if the head's checksum holds.
+/// Number of blocks in a pack according to its head (3 to 512), if the head's checksum is valid.
 pub fn pack_blocks(head: &Block) -> Result<u32, FormatError> {
     let (raw, _) = check_crc(head)?;
     let n = raw.cp_pack_total_block_count.get();
@@ -177,8 +177,8 @@ pub fn pack_blocks(head: &Block) -> Result<u32, FormatError> {
     Ok(n)
 }
 
-/// Byte ranges of the SIT and NAT bitmaps in a head block followed by its payload blocks. `sum_at`: where the checksum
-/// stands. Large bitmaps follow it; f2fs-tools before 1.13 left it at the block's end.
+/// Byte ranges of the SIT and NAT bitmaps in a head block followed by its payload blocks. `sum_at` is the offset of
+/// the checksum. Large bitmaps follow it; f2fs-tools before 1.13 left it at the end of the block.
 fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags, sum_at: u32) -> (Range<usize>, Range<usize>) {
     let (sit, nat) = (sb.sit_bitmap_bytes(), sb.nat_bitmap_bytes());
     let (sit_at, nat_at) = if flags.contains(CpFlags::LARGE_NAT_BITMAP) {
@@ -193,11 +193,11 @@ fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags, sum_at: u32) -> (Range<usize>,
 }
 
 impl Checkpoint {
-    /// Checks a pack's head with its payload blocks (`1 + cp_payload` blocks, as bytes): checksum,
-    /// sizes, log positions inside the main area, counts within bounds.
+    /// Checks a pack's head with its payload blocks (`1 + cp_payload` blocks, as bytes): checksum, sizes, log
+    /// positions inside the main area, counts within bounds.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn check(sb: &SuperBlock, bytes: &[u8]) -> Result<Self, FormatError> {
         let (checkpoint, faults) = Self::read(sb, bytes)?;
         match faults.into_iter().next() {
@@ -206,11 +206,11 @@ impl Checkpoint {
         }
     }
 
-    /// The same for a checkpoint whose fields may say what cannot be: the fields as they are stored, and what is wrong
-    /// with them. A log at a place that is none is [`LogHead::NOWHERE`]. The bitmaps are as long as the superblock says.
+    /// Like [`Self::check`], but accepts invalid fields: returns the fields as stored, and their faults. A log with
+    /// an invalid position is [`LogHead::NOWHERE`]. The bitmaps have the length that the superblock implies.
     ///
     /// # Errors
-    /// If the checksum does not hold, or the bitmaps do not fit the pack.
+    /// If the checksum is wrong, or the bitmaps do not fit the pack.
     pub fn read(sb: &SuperBlock, bytes: &[u8]) -> Result<(Self, Vec<FormatError>), FormatError> {
         let need = (1 + sb.cp_payload as usize) * BLOCK;
         let short = FormatError::Short { structure: S, have: bytes.len(), need };
@@ -257,7 +257,7 @@ impl Checkpoint {
             let threaded = raw.alloc_type[k] == 1;
             *head = if inside && lawful { LogHead { seg: SegNo(seg), next, threaded } } else { LogHead::NOWHERE };
         }
-        // A read-only image has two logs, hot data and hot node; the others' fields are zero.
+        // A read-only image has two logs, hot data and hot node; the fields of the others are zero.
         let ro = sb.features.contains(crate::superblock::Features::RO);
         for (i, a) in logs.iter().enumerate() {
             let twice = !ro && *a != LogHead::NOWHERE && logs[..i].iter().any(|b| b.seg == a.seg);
@@ -266,7 +266,7 @@ impl Checkpoint {
         let start_sum = raw.cp_pack_start_sum.get();
         let ok = start_sum > sb.cp_payload && start_sum < blocks;
         want("cp_pack_start_sum", start_sum.into(), ok, "past the payload and inside the pack");
-        // Without orphans the summaries begin right behind the payload, and the pack is as long as they say.
+        // Without orphans the summaries follow the payload, and their number determines the length of the pack.
         let nodes = if flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT) { 3 } else { 0 };
         let entries = logs[..3].iter().map(|log| if log.threaded { 512 } else { usize::from(log.next) }).sum();
         let data = if flags.contains(CpFlags::COMPACT_SUM) { summary::compact_blocks(entries) as u32 } else { 3 };
@@ -274,7 +274,7 @@ impl Checkpoint {
         let ends_there = !flags.contains(CpFlags::ORPHAN) && first + data + nodes + 1 == blocks;
         let misplaced = ok && ends_there && start_sum != first;
         want("cp_pack_start_sum", start_sum.into(), !misplaced, "right behind the payload, as there are no orphans");
-        // Linux lets a read-only image, which needs no reserve, use every block.
+        // Linux lets a read-only image use every block, since it needs no reserve.
         let main_blocks = (u64::from(sb.main_segs) + u64::from(ro)) * 512;
         let (user, valid) = (raw.user_block_count.get(), raw.valid_block_count.get());
         want("user_block_count", user, user > 0 && user < main_blocks, "1..main blocks");
@@ -312,7 +312,7 @@ impl Checkpoint {
         Ok((checkpoint, faults))
     }
 
-    /// Encodes head and payload blocks and stores the checksum in `self.crc` too.
+    /// Encodes head and payload blocks, and stores the checksum in `self.crc` too.
     pub fn encode(&mut self, sb: &SuperBlock) -> Vec<u8> {
         let mut out = vec![0; (1 + sb.cp_payload as usize) * BLOCK];
         let large = self.flags.contains(CpFlags::LARGE_NAT_BITMAP);

@@ -1,8 +1,8 @@
-//! Directory entries: the area of a dentry block or of an inline directory, and the geometry of a
-//! directory's hash levels.
+//! Directory entries: the area of a dentry block or of an inline directory, and the geometry of a directory's hash
+//! levels.
 //!
-//! An area is a bitmap, fixed entries and 8-byte name slots; a name takes as many consecutive slots
-//! as it needs, and only its first entry means anything.
+//! An area is a bitmap, fixed entries and 8-byte name slots. A name takes consecutive slots, and only its first
+//! entry is meaningful.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const ENTRY: usize = 11;
 /// Deepest hash level plus one.
 pub const MAX_DEPTH: u32 = 63;
 
-/// Where the parts of an area lie.
+/// Offsets of the parts of an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Number of slots.
@@ -32,8 +32,8 @@ impl Layout {
     /// A whole dentry block.
     pub const BLOCK: Layout = Layout { slots: SLOTS_PER_BLOCK, entries: 30, names: 2384 };
 
-    /// An inline directory of `bytes` bytes (as many slots as fit; the slack lies after the bitmap).
-    /// No area is longer than a block: bytes beyond that are not used.
+    /// An inline directory of `bytes` bytes: the number of slots that fit, with the slack after the bitmap. An area
+    /// is at most one block long: further bytes are not used.
     pub fn inline(bytes: usize) -> Layout {
         let bytes = bytes.min(crate::BLOCK);
         let slots = bytes * 8 / ((ENTRY + SLOT_LEN) * 8 + 1);
@@ -51,7 +51,7 @@ impl Layout {
     pub fn len(&self) -> usize {
         self.names + self.slots * SLOT_LEN
     }
-    /// True if not even one slot fits.
+    /// True if no slot fits.
     pub fn is_empty(&self) -> bool {
         self.slots == 0
     }
@@ -69,7 +69,7 @@ impl Layout {
     }
 }
 
-/// Slots a name of `len` bytes takes.
+/// Number of slots for a name of `len` bytes.
 #[inline]
 pub fn slots_for(len: usize) -> usize {
     len.div_ceil(SLOT_LEN)
@@ -82,7 +82,7 @@ pub struct Dentry<'a> {
     pub slot: usize,
     /// Name hash as stored.
     pub hash: u32,
-    /// The inode, unchecked.
+    /// Inode number, unchecked.
     pub ino: u32,
     /// Type number as stored (1 file .. 7 symlink).
     pub kind: u8,
@@ -99,7 +99,7 @@ fn name_len(l: &Layout, area: &[u8], i: usize) -> usize {
     area.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])))
 }
 
-/// Entry at slot `i`, if the slot begins a lawful one.
+/// The entry at slot `i`, if a valid entry begins there.
 pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
     if i >= l.slots || !bits::lsb_test(area, i) {
         return None;
@@ -118,7 +118,7 @@ pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
     })
 }
 
-/// Hash and inode number as they stand at slot `i`, whether or not a lawful entry begins there.
+/// Hash and inode number stored at slot `i`, even if no valid entry begins there.
 pub fn raw_hash_and_ino(l: &Layout, area: &[u8], i: usize) -> (u32, u32) {
     if i >= l.slots {
         return (0, 0);
@@ -127,15 +127,15 @@ pub fn raw_hash_and_ino(l: &Layout, area: &[u8], i: usize) -> (u32, u32) {
     (u32_at(area, e), u32_at(area, e + 4))
 }
 
-/// The entry of `name` (whose hash is `hash`).
+/// The entry for `name` (with hash `hash`).
 pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<Dentry<'a>> {
     find_where(l, area, hash, |entry| entry == name)
 }
 
-/// The entry under `hash` whose name `is` the one that is meant.
+/// The entry under `hash` for which `is` accepts the name.
 pub fn find_where<'a>(l: &Layout, area: &'a [u8], hash: u32, is: impl Fn(&[u8]) -> bool) -> Option<Dentry<'a>> {
-    // One comparison a slot in the common case; the bitmap is only asked about a slot whose hash
-    // matches. Eight slots share one branch.
+    // One comparison per slot in the common case; the bitmap is read only for slots with a matching hash. Eight
+    // slots share one branch.
     let entries = area.get(l.entries..l.names)?.as_chunks::<ENTRY>().0;
     let same = |e: &[u8; ENTRY]| u32::from_le_bytes([e[0], e[1], e[2], e[3]]) == hash;
     for (group, eight) in entries.chunks(8).enumerate() {
@@ -154,7 +154,7 @@ pub fn find_where<'a>(l: &Layout, area: &'a [u8], hash: u32, is: impl Fn(&[u8]) 
     None
 }
 
-/// Every lawful entry from slot `from` on. A slot in use that begins none is stepped over.
+/// All valid entries from slot `from` on. Used slots without a valid entry are skipped.
 pub fn entries<'a>(l: &Layout, area: &'a [u8], from: usize) -> impl Iterator<Item = Dentry<'a>> {
     let l = *l;
     let mut i = from;
@@ -172,8 +172,8 @@ pub fn entries<'a>(l: &Layout, area: &'a [u8], from: usize) -> impl Iterator<Ite
     })
 }
 
-/// The first run of `n` free slots; `None` for a run of none.
-pub fn room(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
+/// The first run of `n` free slots; `None` for `n` 0.
+pub fn free_run(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
     let slots = l.slots.min(SLOTS_PER_BLOCK);
     if n == 0 || n > slots {
         return None;
@@ -189,7 +189,7 @@ pub fn room(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
             *word &= (1 << here) - 1;
         }
     }
-    // Then bit i: a run of `have` free slots begins at i. Two overlapping runs make a longer one.
+    // Then bit i means that a run of `have` free slots begins at i. Two overlapping runs make a longer one.
     let mut have = 1;
     while have < n {
         let by = have.min(n - have).min(63);
@@ -203,8 +203,8 @@ pub fn room(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
     Some(w * 64 + word.trailing_zeros() as usize)
 }
 
-/// Writes an entry at `slot`, where [`room`] found place. An empty name, one past 255 bytes or past
-/// the area is the caller's mistake and is not written.
+/// Writes an entry at `slot`, which [`free_run`] returned. An empty name, one past 255 bytes, or one past the area
+/// is a caller's bug and is not written.
 pub fn insert(l: &Layout, area: &mut [u8], slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
     let n = slots_for(name.len());
     let fits = (1..=NAME_MAX).contains(&name.len()) && slot < l.slots && slot + n <= l.slots;
@@ -213,7 +213,7 @@ pub fn insert(l: &Layout, area: &mut [u8], slot: usize, name: &[u8], hash: u32, 
         return;
     }
     let entries = &mut area[l.entry(slot)..l.entry(slot + n)];
-    // Linux reads the name length of every slot: only the first may have one.
+    // Linux reads the name length of every slot: only the first may be set.
     entries.fill(0);
     entries[..4].copy_from_slice(&hash.to_le_bytes());
     entries[4..8].copy_from_slice(&ino.to_le_bytes());
@@ -234,7 +234,7 @@ pub fn remove(l: &Layout, area: &mut [u8], slot: usize) {
     }
 }
 
-/// Makes the entry at `slot` lead to another inode.
+/// Points the entry at `slot` at another inode.
 pub fn redirect(l: &Layout, area: &mut [u8], slot: usize, ino: u32, kind: u8) {
     let e = l.entry(slot.min(l.slots));
     if let Some(entry) = area.get_mut(e..e + ENTRY).filter(|_| slot < l.slots) {
@@ -259,8 +259,8 @@ pub fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }
 }
 
-/// The blocks of the bucket where a name with `hash` may lie at `level` (0..[`MAX_DEPTH`]; a deeper
-/// level is taken for the deepest).
+/// The blocks of the bucket for names with `hash` at `level` (0..[`MAX_DEPTH`]; a deeper level counts as the
+/// deepest).
 pub fn bucket(level: u32, dir_level: u8, hash: u32) -> Range<u64> {
     let level = level.min(MAX_DEPTH - 1);
     let before: u64 = (0..level).map(|l| buckets(l, dir_level) * bucket_blocks(l)).sum();

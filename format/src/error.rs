@@ -1,6 +1,6 @@
-//! What a structure can be wrong about.
+//! Errors of on-disk structures.
 
-/// Bytes that do not form a lawful structure: names the structure, the field and what it held.
+/// An invalid structure: its name, the field and the value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
@@ -11,22 +11,22 @@ pub enum FormatError {
         structure: &'static str,
         /// On-disk field name.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
-        /// What would be lawful.
+        /// The valid values.
         must: &'static str,
     },
-    /// A checksum does not match.
+    /// The checksum does not match.
     #[error("{structure}: checksum is {stored:#010x}, contents give {computed:#010x}")]
     Checksum {
         /// On-disk structure.
         structure: &'static str,
         /// As stored.
         stored: u32,
-        /// As computed.
+        /// Computed from the contents.
         computed: u32,
     },
-    /// The bytes given are too few for what the structure says of itself.
+    /// The input is shorter than the structure requires.
     #[error("{structure}: {have} bytes where {need} are needed")]
     Short {
         /// On-disk structure.

@@ -1,5 +1,5 @@
-//! The inode block: its fields, and how its 923 address words are shared between extra attributes,
-//! block addresses, inline data, an inline directory and inline extended attributes.
+//! The inode block: its fields, and the division of its 923 address words among extra attributes, block addresses,
+//! inline data, an inline directory and inline extended attributes.
 
 pub mod delta;
 
@@ -13,13 +13,13 @@ use crate::{Block, BlockAddr, FormatError, Nid, crc};
 
 /// Address words in an inode.
 pub const ADDRS_PER_INODE: u32 = 923;
-/// Words of inline extended attributes where no other size is given.
+/// Words of inline extended attributes if no size is given.
 pub const DEFAULT_INLINE_XATTR: u32 = 50;
 /// Offset of `i_addr` in the block, where extra attributes overlay it.
 pub const ADDR_OFFSET: usize = 360;
 /// Longest file name in bytes.
 pub const NAME_LEN: usize = 255;
-/// Bytes of extra attributes a full structure has.
+/// Bytes of extra attributes in a full structure.
 pub const EXTRA_FULL: u16 = 36;
 
 bitflags! {
@@ -32,15 +32,15 @@ bitflags! {
         const DATA = 0x02;
         /// Directory entries inside the inode.
         const DENTRY = 0x04;
-        /// Inline data holds something.
+        /// Inline data is not empty.
         const DATA_EXIST = 0x08;
-        /// The inline directory has `.` and `..` of its own.
+        /// The inline directory contains `.` and `..`.
         const DOTS = 0x10;
         /// Extra attributes are present.
         const EXTRA_ATTR = 0x20;
         /// Blocks must not move.
         const PIN_FILE = 0x40;
-        /// Saved blocks of compressed clusters were given back.
+        /// Blocks saved by compression were released.
         const COMPRESS_RELEASED = 0x80;
     }
     /// `i_advise`.
@@ -48,13 +48,13 @@ bitflags! {
     pub struct Advise: u8 {
         /// Data goes to the cold log.
         const COLD = 0x01;
-        /// `i_pino` does not name the parent.
+        /// `i_pino` may not be the parent.
         const LOST_PINO = 0x02;
-        /// Contents (or names in it) are encrypted.
+        /// Contents (or names in the directory) are encrypted.
         const ENCRYPT = 0x04;
         /// Its own name is encrypted.
         const ENC_NAME = 0x08;
-        /// Blocks past the size are meant.
+        /// Blocks past the size are intentional.
         const KEEP_SIZE = 0x10;
         /// Data goes to the hot log.
         const HOT = 0x20;
@@ -150,7 +150,7 @@ pub struct RawExtra {
 }
 const _: () = assert!(size_of::<RawExtra>() == EXTRA_FULL as usize);
 
-/// Bytes an `i_extra_isize` must reach for a field of [`RawExtra`] to be there.
+/// Value that `i_extra_isize` must reach for a field of [`RawExtra`] to exist.
 pub mod extra_end {
     /// `i_inline_xattr_size`.
     pub const INLINE_XATTR_SIZE: u32 = 4;
@@ -160,34 +160,34 @@ pub mod extra_end {
     pub const CHECKSUM: u32 = 12;
     /// `i_crtime` with its nanoseconds.
     pub const CRTIME: u32 = 24;
-    /// Everything about compression.
+    /// All compression fields.
     pub const COMPRESS: u32 = 36;
 }
 
-/// How an inode's address words are divided. Every range lies inside the 923 words.
+/// Division of an inode's address words. Every range lies inside the 923 words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Division {
     /// Words taken by extra attributes.
     pub extra: u32,
     /// Words taken by inline extended attributes, at the end.
     pub xattr: u32,
-    /// Words taken by the zone of deltas, before them; the slots there have no addresses.
+    /// Words taken by the zone of deltas, before the extended attributes; they hold no addresses.
     pub zone: u32,
 }
 
 impl Division {
-    /// Block addresses the inode itself can hold.
+    /// Block addresses that the inode itself can hold.
     #[inline]
     pub fn direct_slots(self) -> u32 {
         ADDRS_PER_INODE - self.extra - self.xattr
     }
-    /// Those of them for which there is room beside the zone of deltas.
+    /// Block addresses that fit next to the zone of deltas.
     #[inline]
     pub fn addressed(self) -> u32 {
         self.direct_slots() - self.zone
     }
-    /// Byte range of inline data or an inline directory in the block: one reserved word after the
-    /// extra attributes, up to the extended attributes.
+    /// Byte range of inline data or of an inline directory in the block: from one reserved word after the extra
+    /// attributes up to the extended attributes.
     #[inline]
     pub fn inline_area(self) -> std::ops::Range<usize> {
         let start = ADDR_OFFSET + 4 * (self.extra as usize + 1);
@@ -203,70 +203,71 @@ impl Division {
 }
 
 impl RawInode {
-    /// A block seen as an inode; any bytes are lawful here.
+    /// Views a block as an inode; any bytes are valid here.
     #[inline]
     pub fn of(block: &Block) -> &Self {
         // OK to unwrap: same size, alignment 1, every bit pattern valid.
         Self::ref_from_bytes(block).unwrap()
     }
-    /// A block seen as an inode, to be changed.
+    /// Views a block as an inode, mutably.
     #[inline]
     pub fn of_mut(block: &mut Block) -> &mut Self {
         // OK to unwrap: same size, alignment 1, every bit pattern valid.
         Self::mut_from_bytes(block).unwrap()
     }
-    /// `i_inline`'s bits.
+    /// The bits of `i_inline`.
     #[inline]
     pub fn inline(&self) -> Inline {
         Inline::from_bits_retain(self.i_inline)
     }
-    /// `i_advise`'s bits.
+    /// The bits of `i_advise`.
     #[inline]
     pub fn advise(&self) -> Advise {
         Advise::from_bits_retain(self.i_advise)
     }
-    /// `i_flags`' bits.
+    /// The bits of `i_flags`.
     #[inline]
     pub fn flags(&self) -> InodeFlags {
         InodeFlags::from_bits_retain(self.i_flags.get())
     }
-    /// The name as the inode records it; what passes 255 bytes is cut off.
+    /// The name recorded in the inode, truncated to 255 bytes.
     pub fn name(&self) -> &[u8] {
         &self.i_name[..(self.i_namelen.get() as usize).min(NAME_LEN)]
     }
-    /// The hash that follows the name of an inode in a directory whose names are encrypted and fold case (kernel
+    /// The hash behind the name of an inode in a directory with encrypted, case-folding names (kernel
     /// `init_dent_inode`); `None` if the name leaves no room for it.
     pub fn hash_behind_name(&self) -> Option<u32> {
         let behind = self.i_name.get(self.name().len()..)?.first_chunk()?;
         Some(u32::from_le_bytes(*behind))
     }
-    /// True if the size counts and not the blocks behind it: somebody reserved them, or they are fs-verity's hashes.
+    /// True if only the size marks the end of the contents: blocks behind it are preallocated, or are fs-verity's
+    /// hashes.
     #[inline]
     pub fn has_blocks_behind_end(&self) -> bool {
         self.advise().intersects(Advise::KEEP_SIZE | Advise::VERITY)
     }
-    /// Extra attributes, if the inode has them. Fields past `i_extra_isize` are other things' bytes:
-    /// check with [`extra_end`].
+    /// Extra attributes, if the inode has them. Fields past `i_extra_isize` are unrelated bytes: check with
+    /// [`extra_end`].
     #[inline]
     pub fn extra(&self) -> Option<&RawExtra> {
-        let there = self.inline().contains(Inline::EXTRA_ATTR);
-        // OK to unwrap: 36 bytes are there, alignment 1, every bit pattern valid.
-        there.then(|| RawExtra::ref_from_prefix(self.i_addr.as_bytes()).unwrap().0)
+        let present = self.inline().contains(Inline::EXTRA_ATTR);
+        // OK to unwrap: 36 bytes exist, alignment 1, every bit pattern valid.
+        present.then(|| RawExtra::ref_from_prefix(self.i_addr.as_bytes()).unwrap().0)
     }
-    /// Extra attributes, to be changed.
+    /// Extra attributes, mutable.
     #[inline]
     pub fn extra_mut(&mut self) -> Option<&mut RawExtra> {
-        let there = self.inline().contains(Inline::EXTRA_ATTR);
+        let present = self.inline().contains(Inline::EXTRA_ATTR);
         // OK to unwrap: as in `extra`.
-        there.then(|| RawExtra::mut_from_prefix(self.i_addr.as_mut_bytes()).unwrap().0)
+        present.then(|| RawExtra::mut_from_prefix(self.i_addr.as_mut_bytes()).unwrap().0)
     }
-    /// Bytes of extra attributes, 0 without them; at most [`EXTRA_FULL`] after [`Self::divide`] passed.
+    /// Bytes of extra attributes, 0 without them; at most [`EXTRA_FULL`] if [`Self::divide`] succeeds.
     #[inline]
     pub fn extra_isize(&self) -> u32 {
         self.extra().map_or(0, |e| u32::from(e.i_extra_isize.get()))
     }
 
-    /// How the address words are divided, checked: sizes lawful and inside the inode.
+    /// Checks the sizes and returns the division of the address words.
     #[inline]
     pub fn divide(&self, features: Features) -> Result<Division, FormatError> {
         let inline = self.inline();
@@ -279,7 +280,7 @@ impl RawInode {
         }
         let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR) && inline.contains(Inline::EXTRA_ATTR);
         let xattr = if flexible {
-            // The size counts whether or not the XATTR bit is set, as in the kernel.
+            // As in the kernel, the size counts even if the XATTR bit is not set.
             self.extra().map_or(0, |e| u32::from(e.i_inline_xattr_size.get()))
         } else if inline.intersects(Inline::XATTR | Inline::DENTRY) {
             DEFAULT_INLINE_XATTR
@@ -302,9 +303,9 @@ impl RawInode {
         Ok(Division { extra: words, xattr, zone })
     }
 
-    /// Blocks in a cluster of a compressed file, as a power of two; `None` if Linux does not take the
-    /// inode for a compressed file's (it must be a regular file with the flag and with room for the
-    /// field, on a volume with the feature).
+    /// Blocks in a cluster of a compressed file, as a power of two; `None` if Linux does not treat the inode as
+    /// compressed. (It must be a regular file with the flag and with room for the field, on a volume with the
+    /// feature.)
     pub fn log_cluster(&self, features: Features) -> Result<Option<u8>, FormatError> {
         let compressed = features.contains(Features::COMPRESSION)
             && self.flags().contains(InodeFlags::COMPRESS)
@@ -317,11 +318,11 @@ impl RawInode {
         }
     }
 
-    /// Blocks that compression saves, as the inode counts them; 0 where it has no room for the count.
+    /// Blocks saved by compression according to the inode; 0 if it has no room for the count.
     pub fn saved_blocks(&self) -> u64 {
         self.extra().filter(|_| self.extra_isize() >= extra_end::COMPRESS).map_or(0, |e| e.i_compr_blocks.get())
     }
-    /// Adds to the count of blocks that compression saves, where there is room for it.
+    /// Adds to the count of blocks saved by compression, if there is room for it.
     pub fn add_saved_blocks(&mut self, more: i64) {
         let room = self.extra_isize() >= extra_end::COMPRESS;
         if let Some(e) = self.extra_mut().filter(|_| room) {
@@ -329,8 +330,8 @@ impl RawInode {
         }
     }
 
-    /// How many file blocks the inode and its direct nodes address (kernel `ADDRS_PER_INODE`,
-    /// `ADDRS_PER_BLOCK`): in a compressed file whole clusters only, so that none is cut in two.
+    /// Number of file blocks that the inode and its direct nodes address (kernel `ADDRS_PER_INODE`,
+    /// `ADDRS_PER_BLOCK`). In a compressed file these are whole clusters, so that no cluster is split.
     #[inline]
     pub fn shape(&self, features: Features) -> Result<Shape, FormatError> {
         let direct_slots = self.divide(features)?.direct_slots();
@@ -343,13 +344,13 @@ impl RawInode {
         })
     }
 
-    /// Address slot `slot` (past the extra attributes); a slot at or past
-    /// [`Division::addressed`] reads as a hole.
+    /// Reads address slot `slot` (past the extra attributes); a slot at or past [`Division::addressed`] reads as a
+    /// hole.
     #[inline]
     pub fn addr(&self, division: Division, slot: u32) -> BlockAddr {
         self.slots(division).get(slot as usize).map_or(BlockAddr::NULL, |a| BlockAddr(a.get()))
     }
-    /// Writes address slot `slot` for other contents: a delta of the slot goes. Nothing happens at or past
+    /// Sets address slot `slot` for new contents, and drops a delta of the slot. Does nothing at or past
     /// [`Division::addressed`].
     #[inline]
     pub fn set_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
@@ -358,8 +359,8 @@ impl RawInode {
             delta::drop_slots(self, division, slot..slot + 1);
         }
     }
-    /// Writes address slot `slot` for the same contents at another place: a delta of the slot stays. Nothing happens at
-    /// or past [`Division::addressed`].
+    /// Sets address slot `slot` for relocated contents, and keeps a delta of the slot. Does nothing at or past
+    /// [`Division::addressed`].
     #[inline]
     pub fn move_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
         let end = division.extra.saturating_add(division.addressed()) as usize;
@@ -379,18 +380,18 @@ impl RawInode {
     pub fn nid(&self, k: usize) -> Nid {
         self.i_nid.get(k).map_or(Nid(0), |n| Nid(n.get()))
     }
-    /// Drops the remembered extent: the block map is the truth. The mark of a zone of deltas stays.
+    /// Clears the cached extent: the block map is authoritative. The mark of a zone of deltas stays.
     #[inline]
     pub fn forget_extent(&mut self) {
         if self.has_extent() {
             self.i_ext = [0.into(); 3];
         }
     }
-    /// True if the inode is marked as one with a zone of deltas.
+    /// True if the inode is marked as having a zone of deltas.
     pub fn has_zone(&self) -> bool {
         delta::marked_words(self) > 0
     }
-    /// True if there is an extent to forget.
+    /// True if there is a cached extent to clear.
     #[inline]
     pub fn has_extent(&self) -> bool {
         let [from, addr, length] = self.i_ext.map(|w| w.get());
@@ -398,12 +399,12 @@ impl RawInode {
     }
 }
 
-/// The seed of every inode checksum of a volume.
+/// Seed of all inode checksums of a volume.
 pub fn checksum_seed(uuid: &[u8; 16]) -> u32 {
     crc::crc32(!0, uuid)
 }
 
-/// Checksum of an inode block, over everything but itself.
+/// Checksum of an inode block without the checksum field.
 pub fn checksum(seed: u32, block: &Block) -> u32 {
     let raw = RawInode::of(block);
     let at = ADDR_OFFSET + 8;
@@ -414,14 +415,14 @@ pub fn checksum(seed: u32, block: &Block) -> u32 {
     crc::crc32(c, &block[at + 4..])
 }
 
-/// True if inodes of this shape carry a checksum.
+/// True if inodes with these features and fields have a checksum.
 pub fn has_checksum(features: Features, raw: &RawInode) -> bool {
     features.contains(Features::INODE_CHECKSUM)
         && raw.inline().contains(Inline::EXTRA_ATTR)
         && raw.extra_isize() >= extra_end::CHECKSUM
 }
 
-/// Checks an inode's checksum, where it has one.
+/// Checks an inode's checksum, if it has one.
 pub fn verify_checksum(features: Features, seed: u32, block: &Block) -> Result<(), FormatError> {
     let raw = RawInode::of(block);
     if let Some(extra) = raw.extra().filter(|_| has_checksum(features, raw)) {
@@ -433,7 +434,7 @@ pub fn verify_checksum(features: Features, seed: u32, block: &Block) -> Result<(
     Ok(())
 }
 
-/// Stores an inode's checksum, where it has one. The footer must be final.
+/// Stores an inode's checksum, if it has one. The footer must be final.
 pub fn seal(features: Features, seed: u32, block: &mut Block) {
     if has_checksum(features, RawInode::of(block)) {
         let sum = checksum(seed, block);

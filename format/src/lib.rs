@@ -1,11 +1,11 @@
-//! What do the bytes of F2FS mean?
+//! The on-disk format of F2FS.
 //!
-//! Every structure is decoded under its on-disk name (`Raw*`, little-endian, unaligned, its size
-//! asserted at compile time), then promoted to a checked type with our names by one constructor.
-//! Numbers of different kinds are different types ([`addr`]). Encoding is the reverse.
+//! Every structure is decoded under its on-disk name (`Raw*`, little-endian, unaligned, its size asserted at
+//! compile time), then converted to a checked type with our names by one constructor. Numbers of different kinds
+//! have different types ([`addr`]). Encoding is the reverse.
 //!
-//! Left out on purpose: I/O, allocation policy, anything that needs two structures from different
-//! places of the device to agree (that is the file system's and fsck's business).
+//! Left out on purpose: I/O, allocation policy, and consistency between structures in different places (the
+//! business of the file system and fsck).
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -36,7 +36,7 @@ pub use inode::delta;
 
 /// The file system's magic (kernel `F2FS_SUPER_MAGIC`).
 pub const MAGIC: u32 = 0xF2F5_2010;
-/// The magic of a volume whose inodes may hold [`delta`]s: no other system must take it for plain F2FS.
+/// The magic of a volume whose inodes may hold [`delta`]s, so that no other system mistakes it for plain F2FS.
 pub const DELTA_MAGIC: u32 = 0x4A4F_F2F5;
 /// Bytes in a block.
 pub const BLOCK: usize = 4096;

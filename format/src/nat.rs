@@ -1,4 +1,4 @@
-//! The node address table: where each node is.
+//! The node address table: the address of each node.
 
 use zerocopy::byteorder::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -12,11 +12,11 @@ pub const NAT_ENTRIES: u32 = 455;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawNatEntry {
-    /// Bumped when the node is freed.
+    /// Incremented when the node is freed.
     pub version: u8,
     /// The inode the node belongs to.
     pub ino: U32,
-    /// Where it is.
+    /// Its address.
     pub block_addr: U32,
 }
 const _: () = assert!(size_of::<RawNatEntry>() == 9);
@@ -24,11 +24,11 @@ const _: () = assert!(size_of::<RawNatEntry>() == 9);
 /// One entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NatEntry {
-    /// Life of this nid: bumped when the node is freed; data summaries carry it.
+    /// Version of this nid: incremented when the node is freed; data summaries record it.
     pub version: u8,
     /// The inode the node belongs to.
     pub ino: Ino,
-    /// Where the node is; [`BlockAddr::NULL`] if the nid is free.
+    /// Address of the node; [`BlockAddr::NULL`] if the nid is free.
     pub addr: BlockAddr,
 }
 
@@ -43,7 +43,7 @@ impl From<NatEntry> for RawNatEntry {
     }
 }
 
-/// Which NAT block of the table holds `nid`, and at which entry.
+/// The NAT block and the index of the entry for `nid`.
 #[inline]
 pub fn position(nid: Nid) -> (u32, usize) {
     (nid.0 / NAT_ENTRIES, (nid.0 % NAT_ENTRIES) as usize)

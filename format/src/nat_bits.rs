@@ -1,5 +1,5 @@
-//! nat_bits: for each block of the node address table, whether all its entries are in use, none is,
-//! or some are. They let a mount that follows a clean unmount skip reading the table.
+//! nat_bits record for each block of the node address table whether all, none or some of its entries are in use.
+//! With them a mount after a clean unmount need not read the table.
 //!
 //! They lie in the last blocks of the pack's segment: a tag (checkpoint version, and its checksum in
 //! the upper half), the map of full blocks, the map of empty blocks, least significant bit first.
@@ -13,12 +13,12 @@ use crate::{BLOCK, BLOCKS_PER_SEG, Block, FormatError, bits};
 const S: &str = "nat_bits";
 const TAG: usize = 8;
 
-/// What the entries of one NAT block are.
+/// Usage of one NAT block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Usage {
     /// No entry is in use.
     Empty,
-    /// Some are.
+    /// Some entries are in use.
     #[default]
     Some,
     /// No entry is free.
@@ -26,9 +26,9 @@ pub enum Usage {
 }
 
 impl Usage {
-    /// The usage of NAT block `n` of which `used` entries have an address. Number 0, which no node
-    /// may have, counts as in use though its entry is empty (kernel `__update_nat_bits`).
-    pub fn of(n: u32, used: u32) -> Usage {
+    /// The usage of NAT block `n` with `used` entries that have an address. Number 0, which no node may have,
+    /// counts as in use although its entry is empty (kernel `__update_nat_bits`).
+    pub fn classify(n: u32, used: u32) -> Usage {
         match used.saturating_add(u32::from(n == 0)) {
             0 => Usage::Empty,
             NAT_ENTRIES.. => Usage::Full,
@@ -37,18 +37,18 @@ impl Usage {
     }
 }
 
-/// The tag that ties bits to a checkpoint: its version, and its checksum in the upper half.
+/// The tag that binds bits to a checkpoint: its version, and its checksum in the upper half.
 pub fn tag(version: u64, crc: u32) -> u64 {
     version | u64::from(crc) << 32
 }
 
-/// Blocks that nat_bits take for a table of `nat_blocks` blocks (one copy).
+/// Number of blocks of nat_bits for a table of `nat_blocks` blocks (one copy).
 pub fn blocks(nat_blocks: u32) -> u32 {
     (TAG + 2 * bytes(nat_blocks)).div_ceil(BLOCK) as u32
 }
 
-/// Where nat_bits begin, in blocks from the pack's start; `None` if the table is so large that they
-/// pass the segment.
+/// Start of nat_bits, in blocks from the pack's start; `None` if the table is so large that they do not fit the
+/// segment.
 pub fn offset(nat_blocks: u32) -> Option<u32> {
     BLOCKS_PER_SEG.checked_sub(blocks(nat_blocks)).filter(|&at| at > 0)
 }
@@ -72,8 +72,8 @@ impl NatBits {
         NatBits { nat_blocks: sb.nat_blocks(), full: map(usage == Usage::Full), empty: map(usage == Usage::Empty) }
     }
 
-    /// Checks bits as read from the device ([`blocks`] blocks): long enough, of the checkpoint with
-    /// this [`tag`], no block both full and empty.
+    /// Checks bits read from the device ([`blocks`] blocks): long enough, with this checkpoint's [`tag`], no block
+    /// both full and empty.
     pub fn check(sb: &SuperBlock, tag: u64, stored: &[u8]) -> Result<Self, FormatError> {
         let len = sb.nat_bitmap_bytes();
         let short = FormatError::Short { structure: S, have: stored.len(), need: TAG + 2 * len };
@@ -90,7 +90,7 @@ impl NatBits {
         Ok(NatBits { nat_blocks: sb.nat_blocks(), full: full.to_vec(), empty: empty.to_vec() })
     }
 
-    /// What block `n` of the table is said to be; past the table nothing is claimed.
+    /// Recorded usage of block `n`; [`Usage::Some`] past the table.
     pub fn usage(&self, n: u32) -> Usage {
         match (bits::lsb_test(&self.full, n as usize), bits::lsb_test(&self.empty, n as usize)) {
             (true, _) => Usage::Full,
@@ -99,7 +99,7 @@ impl NatBits {
         }
     }
 
-    /// States what block `n` is; nothing past the table.
+    /// Records the usage of block `n`; does nothing past the table.
     pub fn set(&mut self, n: u32, usage: Usage) {
         bits::lsb_put(&mut self.full, n as usize, usage == Usage::Full);
         bits::lsb_put(&mut self.empty, n as usize, usage == Usage::Empty);
@@ -122,17 +122,17 @@ mod tests {
 
     #[test]
     fn number_0_counts_as_used_in_the_first_block() {
-        assert_eq!(Usage::of(0, 454), Usage::Full);
-        assert_eq!(Usage::of(0, 0), Usage::Some);
-        assert_eq!(Usage::of(1, 0), Usage::Empty);
-        assert_eq!(Usage::of(1, 454), Usage::Some);
-        assert_eq!(Usage::of(1, 455), Usage::Full);
+        assert_eq!(Usage::classify(0, 454), Usage::Full);
+        assert_eq!(Usage::classify(0, 0), Usage::Some);
+        assert_eq!(Usage::classify(1, 0), Usage::Empty);
+        assert_eq!(Usage::classify(1, 454), Usage::Some);
+        assert_eq!(Usage::classify(1, 455), Usage::Full);
     }
 
     #[test]
     fn a_table_too_large_for_the_pack_has_no_place_for_bits() {
         assert_eq!((blocks(512), offset(512)), (1, Some(511)));
-        // 8 + 2 * 2044 bytes end exactly at a block's end.
+        // 8 + 2 * 2044 bytes end exactly at a block boundary.
         assert_eq!((blocks(2044 * 8), blocks(2045 * 8)), (1, 2));
         assert_eq!(offset(512 * 2048 * 8), None);
     }

@@ -1,5 +1,5 @@
-//! Node blocks: the footer every node has, direct and indirect nodes, and the shape of the tree
-//! that maps a file's blocks.
+//! Node blocks: the footer of every node, direct and indirect nodes, and the shape of the tree that maps a file's
+//! blocks.
 
 pub mod delta;
 pub mod kept;
@@ -15,8 +15,8 @@ pub const ADDRS_PER_BLOCK: u32 = 1018;
 pub const NIDS_PER_BLOCK: u32 = 1018;
 /// Offset of the footer in a node block.
 pub const FOOTER: usize = 4072;
-/// `ofs_of_node` of the node that holds extended attributes (kernel `XATTR_NODE_OFFSET`, as the
-/// footer's 29 bits keep it).
+/// `ofs_of_node` of the node that holds extended attributes (kernel `XATTR_NODE_OFFSET`, truncated to the footer's
+/// 29 bits).
 pub const XATTR_NODE_OFFSET: u32 = 0x1FFF_FFFF;
 
 const COLD_BIT: u32 = 1;
@@ -35,25 +35,25 @@ pub struct RawNodeFooter {
     pub flag: U32,
     /// Checkpoint version it was written under, with that checkpoint's CRC in the upper half.
     pub cp_ver: U64,
-    /// The next free block of the log when this one was allocated.
+    /// The free block of the log that follows this node in allocation order.
     pub next_blkaddr: U32,
 }
 const _: () = assert!(size_of::<RawNodeFooter>() == 24);
 
-/// A node's footer with our names.
+/// A node's footer with our field names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
     /// The node's own number.
     pub nid: Nid,
     /// The inode it belongs to.
     pub ino: Ino,
-    /// Set for every node that is not a directory's.
+    /// Set for every node that does not belong to a directory.
     pub cold: bool,
     /// Written by fsync: roll-forward replays it.
     pub fsync: bool,
-    /// Its name must be restored by roll-forward.
+    /// Roll-forward must restore its name.
     pub dentry: bool,
-    /// Place in the file's node tree, 29 bits; the inode is 0.
+    /// Position in the file's node tree, 29 bits; 0 is the inode.
     pub offset: u32,
     /// Checkpoint version | CRC << 32.
     pub cp_ver: u64,
@@ -61,7 +61,7 @@ pub struct Footer {
     pub next: BlockAddr,
 }
 
-/// Reads a node's footer; every bit pattern is lawful.
+/// Reads a node's footer; every bit pattern is valid.
 pub fn footer(block: &Block) -> Footer {
     // OK to unwrap: the slice is exactly the footer's 24 bytes.
     let r = RawNodeFooter::ref_from_bytes(&block[FOOTER..]).unwrap();
@@ -94,7 +94,7 @@ pub fn set_footer(block: &mut Block, f: &Footer) {
     block[FOOTER..].copy_from_slice(raw.as_bytes());
 }
 
-/// Word `i` of a direct or indirect node (0..1018); past the end 0.
+/// Word `i` of a direct or indirect node (0..1018); 0 past the end.
 #[inline]
 pub fn word(block: &Block, i: usize) -> u32 {
     let at = i.min(ADDRS_PER_BLOCK as usize) * 4;
@@ -104,7 +104,7 @@ pub fn word(block: &Block, i: usize) -> u32 {
     }
 }
 
-/// Writes word `i` of a direct or indirect node; nothing past the end.
+/// Writes word `i` of a direct or indirect node; does nothing past the end.
 #[inline]
 pub fn set_word(block: &mut Block, i: usize, value: u32) {
     if i < ADDRS_PER_BLOCK as usize {
@@ -112,7 +112,7 @@ pub fn set_word(block: &mut Block, i: usize, value: u32) {
     }
 }
 
-/// How to reach the address slot of one file block from its inode.
+/// The path from an inode to the address slot of one file block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodePath {
     /// Nodes below the inode: 0 (slot in the inode) to 3 (double indirect).
@@ -124,8 +124,8 @@ pub struct NodePath {
     pub offsets: [u32; 3],
 }
 
-/// How many file blocks the inode and each direct node of one file address. Get a file's by
-/// [`crate::inode::RawInode::shape`]: compressed files use less of their nodes than others.
+/// Number of file blocks that the inode and each direct node of one file address. Computed by
+/// [`crate::inode::RawInode::shape`]: compressed files use fewer slots of their nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Addresses in the inode.
@@ -135,24 +135,24 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// A file that is not compressed, with `direct_slots` addresses in its inode.
+    /// The shape of an uncompressed file with `direct_slots` addresses in its inode.
     #[inline]
     pub fn plain(direct_slots: u32) -> Shape {
         Shape { direct_slots, per_node: ADDRS_PER_BLOCK }
     }
 
-    /// File blocks under one node `level` above the direct nodes (0: a direct node).
+    /// File blocks mapped by one node `level` levels above the direct nodes (0: a direct node).
     #[inline]
     pub fn span(self, level: u32) -> u64 {
         u64::from(self.per_node) * u64::from(NIDS_PER_BLOCK).pow(level.min(2))
     }
 
-    /// Largest number of blocks such a file can have.
+    /// Largest number of blocks of such a file.
     pub fn max_blocks(self) -> u64 {
         u64::from(self.direct_slots) + 2 * self.span(0) + 2 * self.span(1) + self.span(2)
     }
 
-    /// The way to file block `index`; `None` past the double indirect limit.
+    /// The path to file block `index`; `None` past the double indirect limit.
     #[inline]
     pub fn path(self, index: u64) -> Option<NodePath> {
         let (n, per) = (u64::from(NIDS_PER_BLOCK), u64::from(self.per_node));
@@ -185,10 +185,10 @@ impl Shape {
         None
     }
 
-    /// What the node at footer offset `offset` is.
+    /// Kind of the node at footer offset `offset`.
     pub fn kind_of(self, offset: u32) -> NodeKind {
         let (n, per_node) = (u64::from(NIDS_PER_BLOCK), u64::from(self.per_node));
-        // The number of a direct node among all direct nodes of the file.
+        // The index of a direct node among all direct nodes of the file.
         let direct = |number: u64| NodeKind::Direct { first: number * per_node };
         let per = NIDS_PER_BLOCK + 1;
         match offset {
@@ -222,25 +222,24 @@ impl Shape {
     }
 }
 
-/// Largest number of blocks a file that is not compressed can have, given the direct slots of its
-/// inode.
+/// Largest number of blocks of an uncompressed file, given the direct slots of its inode.
 pub fn max_blocks(direct_slots: u32) -> u64 {
     Shape::plain(direct_slots).max_blocks()
 }
 
-/// The way to file block `index` of a file that is not compressed, whose inode has `direct_slots`
-/// addresses. `None` past the double indirect limit.
+/// The path to file block `index` of an uncompressed file whose inode has `direct_slots` addresses. `None` past the
+/// double indirect limit.
 #[inline]
 pub fn path(index: u64, direct_slots: u32) -> Option<NodePath> {
     Shape::plain(direct_slots).path(index)
 }
 
-/// What the node at footer offset `offset` of a file that is not compressed is.
+/// Kind of the node at footer offset `offset` of an uncompressed file.
 pub fn kind_of(offset: u32) -> NodeKind {
     Shape::plain(0).kind_of(offset)
 }
 
-/// What kind of node a footer offset names.
+/// Kind of node at a footer offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// The inode itself.
@@ -256,7 +255,7 @@ pub enum NodeKind {
     DoubleIndirect,
     /// The node of extended attributes.
     Xattr,
-    /// A node of deltas ([`delta`]), on a volume that may hold some.
+    /// A delta node ([`delta`]), on a volume with deltas.
     Delta,
     /// No node has this offset.
     Nothing,

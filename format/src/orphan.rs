@@ -16,9 +16,9 @@ pub struct RawOrphanBlock {
     pub ino: [U32; ORPHANS_PER_BLOCK],
     /// Zero.
     pub reserved: U32,
-    /// This block's number among the orphan blocks, from 1.
+    /// Index of this block among the orphan blocks, from 1.
     pub blk_addr: U16,
-    /// How many orphan blocks there are.
+    /// Number of orphan blocks.
     pub blk_count: U16,
     /// Entries in this block.
     pub entry_count: U32,
@@ -36,7 +36,7 @@ pub fn parse(block: &Block) -> Result<Vec<Ino>, FormatError> {
     Ok(inos.iter().map(|i| Ino(i.get())).collect())
 }
 
-/// Packs inode numbers into as many blocks as they need.
+/// Packs inode numbers into blocks.
 pub fn encode(inos: &[Ino]) -> Vec<Block> {
     let chunks = inos.chunks(ORPHANS_PER_BLOCK);
     let count = chunks.len() as u16;

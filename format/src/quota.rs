@@ -1,7 +1,7 @@
-//! What does a fresh quota file hold?
+//! The contents of a fresh quota file.
 //!
-//! Linux's format v1 of "vfsv1" (r1): blocks of 1 KiB; a header, a radix tree of four levels over the
-//! bytes of the id, most significant first, and a leaf of entries.
+//! Linux's format v1 of "vfsv1" (r1): blocks of 1 KiB; a header, a radix tree of four levels over the bytes of the
+//! id, most significant first, and a leaf of entries.
 
 use crate::{BLOCK, Block};
 
@@ -14,11 +14,11 @@ const QUOTA_BLOCK: usize = 1024;
 /// Header, four levels of tree, one leaf.
 const BLOCKS: usize = 6;
 const LEAF: usize = 5;
-/// Seconds a user may stay over a soft limit: a week.
+/// Seconds that a user may exceed a soft limit: a week.
 const GRACE: u32 = 604_800;
 const LEAF_HEADER: usize = 16;
 
-/// Whose blocks are counted.
+/// Whose blocks a quota file counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Of users.
@@ -30,7 +30,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In the order of the superblock's `qf_ino`.
+    /// All kinds, in the order of the superblock's `qf_ino`.
     pub const ALL: [Kind; 3] = [Kind::User, Kind::Group, Kind::Project];
 
     fn magic(self) -> u32 {
@@ -52,9 +52,9 @@ pub fn fresh_file(kind: Kind, id: u32, inodes: u64, bytes: u64) -> Vec<Block> {
     put(8, &GRACE.to_le_bytes());
     put(12, &GRACE.to_le_bytes());
     put(20, &(BLOCKS as u32).to_le_bytes());
-    // Word 24, the first free block, is 0: none. The leaf has room for more entries.
+    // Word 24, the first free block, is 0 (none). The leaf has room for more entries.
     put(28, &(LEAF as u32).to_le_bytes());
-    // Tree block 1 is the root; each leads to the next by one byte of the id.
+    // Tree block 1 is the root; each block leads to the next by one byte of the id.
     for (level, byte) in id.to_be_bytes().into_iter().enumerate() {
         let block = level + 1;
         put(block * QUOTA_BLOCK + usize::from(byte) * 4, &(block as u32 + 1).to_le_bytes());

@@ -1,4 +1,4 @@
-//! The segment information table: which blocks of a segment are valid.
+//! The segment information table: the valid blocks of each segment.
 
 use zerocopy::byteorder::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,14 +16,14 @@ pub const MAP_BYTES: usize = 64;
 pub struct RawSitEntry {
     /// Type in the upper 6 bits, valid blocks in the lower 10.
     pub vblocks: U16,
-    /// One bit a block, most significant first.
+    /// One bit per block, most significant first.
     pub valid_map: [u8; MAP_BYTES],
     /// Age of the segment, in seconds of mounted time.
     pub mtime: U64,
 }
 const _: () = assert!(size_of::<RawSitEntry>() == 74);
 
-/// What a log holds, and so what a segment written by it holds.
+/// Contents of a log, and so of the segments that it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(u8)]
 pub enum LogType {
@@ -36,7 +36,7 @@ pub enum LogType {
     ColdData = 2,
     /// Direct nodes and inodes of directories.
     HotNode = 3,
-    /// Direct nodes and inodes of everything else: the log fsync replays.
+    /// Direct nodes and inodes of other files: the log that fsync replays.
     WarmNode = 4,
     /// Indirect nodes.
     ColdNode = 5,
@@ -52,7 +52,7 @@ impl LogType {
         LogType::WarmNode,
         LogType::ColdNode,
     ];
-    /// From its on-disk number.
+    /// Decodes the on-disk number.
     pub fn from_number(n: u8) -> Option<Self> {
         Self::ALL.get(usize::from(n)).copied()
     }
@@ -70,18 +70,18 @@ impl LogType {
 /// One checked entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SitEntry {
-    /// Which log wrote the segment.
+    /// The log that wrote the segment.
     pub log: LogType,
-    /// Valid blocks, 0..=512, equal to the map's population.
+    /// Valid blocks, 0..=512, equal to the number of bits set in the map.
     pub valid: u16,
-    /// One bit a block, most significant first.
+    /// One bit per block, most significant first.
     pub map: [u8; MAP_BYTES],
     /// Seconds of mounted time.
     pub mtime: u64,
 }
 
 impl SitEntry {
-    /// Checks type, count and that the count is the map's population.
+    /// Checks type and count, and that the count matches the map.
     pub fn check(raw: &RawSitEntry) -> Result<Self, FormatError> {
         let v = raw.vblocks.get();
         let valid = v & 0x3FF;
@@ -96,7 +96,7 @@ impl SitEntry {
         }
         Ok(SitEntry { log, valid, map: raw.valid_map, mtime: raw.mtime.get() })
     }
-    /// Back to disk form.
+    /// Encodes the on-disk form.
     pub fn to_raw(&self) -> RawSitEntry {
         RawSitEntry {
             vblocks: ((self.log as u16) << 10 | self.valid).into(),

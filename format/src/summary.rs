@@ -1,5 +1,5 @@
-//! Segment summaries (who owns each block of a segment) and the NAT and SIT journals that ride in
-//! them, in normal and compact form.
+//! Segment summaries (the owner of each block of a segment), and the NAT and SIT journals stored with them, in
+//! normal and compact form.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -33,7 +33,7 @@ pub struct RawSummary {
 }
 const _: () = assert!(size_of::<RawSummary>() == 7);
 
-/// Who owns a block.
+/// The owner of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Data block: the node whose slot holds its address. Node block: its own number.
@@ -55,7 +55,7 @@ impl From<Summary> for RawSummary {
     }
 }
 
-/// What a summary block's footer says its segment holds.
+/// Contents of a segment according to its summary block's footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SummaryKind {
     /// Data blocks.
@@ -64,7 +64,7 @@ pub enum SummaryKind {
     Node,
 }
 
-/// Entry `i` of a summary block; past the end an empty one.
+/// Entry `i` of a summary block; an empty one past the end.
 #[inline]
 pub fn get(block: &Block, i: usize) -> Summary {
     let at = i.min(SUMMARY_ENTRIES) * ENTRY;
@@ -78,7 +78,7 @@ pub fn get(block: &Block, i: usize) -> Summary {
     }
 }
 
-/// Writes entry `i` of a summary block; nothing past the end.
+/// Writes entry `i` of a summary block; does nothing past the end.
 #[inline]
 pub fn put(block: &mut Block, i: usize, s: Summary) {
     if i < SUMMARY_ENTRIES {
@@ -86,7 +86,7 @@ pub fn put(block: &mut Block, i: usize, s: Summary) {
     }
 }
 
-/// The kind a summary block's footer names; `None` if it names neither.
+/// The kind in a summary block's footer; `None` if it is neither.
 pub fn kind(block: &Block) -> Option<SummaryKind> {
     match block[FOOTER] {
         0 => Some(SummaryKind::Data),
@@ -98,7 +98,7 @@ pub fn kind(block: &Block) -> Option<SummaryKind> {
 /// Writes a summary block's footer.
 pub fn set_kind(block: &mut Block, kind: SummaryKind) {
     block[FOOTER] = u8::from(kind == SummaryKind::Node);
-    // Linux never fills nor verifies the footer's checksum; keep it zero as it does.
+    // Linux neither fills nor verifies the footer's checksum; keep it zero as Linux does.
     block[FOOTER + 1..].fill(0);
 }
 
@@ -107,7 +107,7 @@ pub fn journal(block: &Block) -> &[u8] {
     &block[JOURNAL..JOURNAL + JOURNAL_BYTES]
 }
 
-/// The journal inside a summary block, to be changed.
+/// The journal inside a summary block, mutable.
 pub fn journal_mut(block: &mut Block) -> &mut [u8] {
     &mut block[JOURNAL..JOURNAL + JOURNAL_BYTES]
 }
@@ -147,7 +147,7 @@ pub fn sit_journal(journal: &[u8]) -> Result<Vec<(SegNo, RawSitEntry)>, FormatEr
         .collect())
 }
 
-/// A journal of NAT entries; at most [`NAT_JOURNAL`] are taken.
+/// Encodes a journal of NAT entries; at most [`NAT_JOURNAL`] are used.
 pub fn encode_nat_journal(entries: &[(Nid, NatEntry)]) -> [u8; JOURNAL_BYTES] {
     let mut out = [0; JOURNAL_BYTES];
     let entries = &entries[..entries.len().min(NAT_JOURNAL)];
@@ -159,7 +159,7 @@ pub fn encode_nat_journal(entries: &[(Nid, NatEntry)]) -> [u8; JOURNAL_BYTES] {
     out
 }
 
-/// A journal of SIT entries; at most [`SIT_JOURNAL`] are taken.
+/// Encodes a journal of SIT entries; at most [`SIT_JOURNAL`] are used.
 pub fn encode_sit_journal(entries: &[(SegNo, RawSitEntry)]) -> [u8; JOURNAL_BYTES] {
     let mut out = [0; JOURNAL_BYTES];
     let entries = &entries[..entries.len().min(SIT_JOURNAL)];
@@ -183,15 +183,15 @@ pub fn set_kbytes_written(journal: &mut [u8], kbytes: u64) {
     }
 }
 
-/// Where compact summaries keep entry number `n` (counted over the three data logs): which block,
-/// which byte. The first block begins with both journals; no entry reaches into the last 5 bytes.
+/// Block and byte offset of entry `n` in compact summaries (counted over the three data logs). The first block
+/// begins with both journals; no entry reaches into the last 5 bytes.
 fn compact_position(n: usize) -> (usize, usize) {
     const FIRST: usize = (FOOTER - 2 * JOURNAL_BYTES) / ENTRY; // 439
     const REST: usize = FOOTER / ENTRY; // 584
     if n < FIRST { (0, 2 * JOURNAL_BYTES + n * ENTRY) } else { (1 + (n - FIRST) / REST, (n - FIRST) % REST * ENTRY) }
 }
 
-/// Blocks that compact summaries of `entries` entries take.
+/// Number of blocks of compact summaries with `entries` entries.
 pub fn compact_blocks(entries: usize) -> usize {
     if entries == 0 { 1 } else { compact_position(entries - 1).0 + 1 }
 }
@@ -202,7 +202,7 @@ pub fn compact_journals(blocks: &[Block]) -> Option<(&[u8], &[u8])> {
     Some((&first[..JOURNAL_BYTES], &first[JOURNAL_BYTES..2 * JOURNAL_BYTES]))
 }
 
-/// Entry number `n` of compact summaries; `None` past the blocks given.
+/// Entry `n` of compact summaries; `None` past the given blocks.
 pub fn compact_get(blocks: &[Block], n: usize) -> Option<Summary> {
     let (b, at) = compact_position(n);
     let bytes = blocks.get(b)?.get(at..at + ENTRY)?;

@@ -14,7 +14,7 @@ pub use crate::{DELTA_MAGIC, MAGIC};
 pub const OFFSET: usize = 1024;
 /// Most entries in the extension list.
 pub const MAX_EXTENSIONS: usize = 64;
-/// A volume that may hold deltas has fewer blocks: addresses from here on mark inodes that have some.
+/// Upper limit of blocks in a volume with deltas: addresses from here on mark inodes with deltas.
 pub const MOST_WITH_DELTAS: u32 = 0xFFFF_0000;
 const S: &str = "superblock";
 
@@ -26,7 +26,7 @@ bitflags! {
         const ENCRYPT = 0x1;
         /// Zoned block device.
         const BLKZONED = 0x2;
-        /// Atomic write (a mark, never used on disk).
+        /// Atomic write (a mark that is never on disk).
         const ATOMIC_WRITE = 0x4;
         /// Inodes have extra attributes.
         const EXTRA_ATTR = 0x8;
@@ -34,11 +34,11 @@ bitflags! {
         const PRJQUOTA = 0x10;
         /// Inodes carry a checksum.
         const INODE_CHECKSUM = 0x20;
-        /// The size of inline extended attributes is a field.
+        /// The size of inline extended attributes is stored in a field.
         const FLEXIBLE_INLINE_XATTR = 0x40;
         /// Quota files are hidden inodes.
         const QUOTA_INO = 0x80;
-        /// Inodes record their birth.
+        /// Inodes record their creation time.
         const INODE_CRTIME = 0x100;
         /// There is a lost+found.
         const LOST_FOUND = 0x200;
@@ -56,14 +56,14 @@ bitflags! {
         const DEVICE_ALIAS = 0x8000;
         /// Several summaries in a block.
         const PACKED_SSA = 0x1_0000;
-        /// Inodes may hold deltas. On disk no bit says so but the magic: Linux must not mount such a volume.
+        /// Inodes may hold deltas. Stored only as the magic, not as a bit: Linux must not mount such a volume.
         const DELTA = 0x8000_0000;
         const _ = !0;
     }
 }
 
 impl Features {
-    /// Every bit with the name `mkfs.f2fs -O` gives it.
+    /// Every bit with its name in `mkfs.f2fs -O`.
     pub const NAMES: [(Features, &'static str); 18] = [
         (Features::ENCRYPT, "encrypt"),
         (Features::BLKZONED, "blkzoned"),
@@ -85,7 +85,7 @@ impl Features {
         (Features::DELTA, "delta"),
     ];
 
-    /// The names of the bits set; a bit without a name is given as a number.
+    /// Names of the set bits; a bit without a name is given as a number.
     pub fn names(self) -> Vec<String> {
         let mut rest = self.bits();
         let mut out = Vec::new();
@@ -167,17 +167,17 @@ const _: () = assert!(std::mem::offset_of!(RawSuperBlock, qf_ino) == 2745);
 const _: () = assert!(std::mem::offset_of!(RawSuperBlock, crc) == 3068);
 
 impl RawSuperBlock {
-    /// The structure inside block 0 or 1; any bytes are lawful here.
+    /// Views the structure in block 0 or 1; any bytes are valid here.
     pub fn of(block: &Block) -> &Self {
-        // OK to unwrap: 3072 bytes are there, alignment 1, every bit pattern valid.
+        // OK to unwrap: 3072 bytes exist, alignment 1, every bit pattern valid.
         Self::ref_from_bytes(&block[OFFSET..]).unwrap()
     }
-    /// The checksum the contents give.
+    /// Computes the checksum of the contents.
     pub fn compute_crc(&self) -> u32 {
         crc::crc32(crc::SEED, &self.as_bytes()[..3068])
     }
-    /// Puts the structure into a block whose first 1024 bytes are left alone, its checksum renewed
-    /// where the volume has one.
+    /// Writes the structure into a block, without its first 1024 bytes, and updates the checksum if the volume has
+    /// one.
     pub fn store(&self, block: &mut Block) {
         let mut raw = self.clone();
         if Features::from_bits_retain(raw.feature.get()).contains(Features::SB_CHKSUM) {
@@ -187,11 +187,11 @@ impl RawSuperBlock {
     }
 }
 
-/// A checked superblock. All areas are in order and inside the device's claimed size, so arithmetic
-/// with its numbers does not overflow.
+/// A checked superblock. All areas are in order and inside the recorded size of the device, so arithmetic with its
+/// numbers does not overflow.
 #[derive(Debug, Clone)]
 pub struct SuperBlock {
-    /// Feature bits, unknown ones kept.
+    /// Feature bits, unknown ones included.
     pub features: Features,
     /// Size of the volume in blocks.
     pub block_count: u64,
@@ -209,7 +209,7 @@ pub struct SuperBlock {
     pub nat_segs: u32,
     /// See `sit_segs`.
     pub ssa_segs: u32,
-    /// First block of the checkpoint area; the second pack begins 512 blocks on.
+    /// First block of the checkpoint area; the second pack begins 512 blocks later.
     pub cp: BlockAddr,
     /// First block of the SIT.
     pub sit: BlockAddr,
@@ -233,18 +233,18 @@ pub struct SuperBlock {
     pub hot_extensions: Vec<Vec<u8>>,
     /// Volume label.
     pub label: String,
-    /// Names of further devices, if the volume spans any.
+    /// Number of further devices, if the volume spans any.
     pub devices: usize,
-    /// True if one copy allows deltas and the other does not; then none is there.
+    /// True if one copy allows deltas and the other does not; then deltas are disabled.
     pub mixed: bool,
-    /// True if the other copy could not be read: it may be plain, so that no delta must be made.
+    /// True if the other copy could not be read: it may be plain F2FS, so no delta must be written.
     pub alone: bool,
-    /// The structure itself, to be changed and stored again.
+    /// The on-disk structure, for changing and storing it.
     pub raw: Box<RawSuperBlock>,
 }
 
 impl SuperBlock {
-    /// Checks block 0 or 1 (kernel `sanity_check_raw_super`, by what it demands).
+    /// Checks block 0 or 1 (requirements of the kernel's `sanity_check_raw_super`).
     pub fn check(block: &Block) -> Result<Self, FormatError> {
         let r = RawSuperBlock::of(block);
         let want = |field, value: u64, ok: bool, must| {
@@ -371,10 +371,10 @@ impl SuperBlock {
         })
     }
 
-    /// The same, seen beside the volume's other copy: a volume of which one lawful copy is plain F2FS's holds no deltas,
-    /// since Linux would mount it by that copy.
+    /// Compares with the volume's other copy: if one valid copy is plain F2FS, deltas are disabled, since Linux
+    /// would mount the volume by that copy.
     #[must_use]
-    pub fn beside(mut self, other: &Block) -> Self {
+    pub fn compared_with(mut self, other: &Block) -> Self {
         if let Ok(other) = Self::check(other) {
             let (a, b) = (self.features.contains(Features::DELTA), other.features.contains(Features::DELTA));
             self.mixed = a != b;
@@ -397,15 +397,15 @@ impl SuperBlock {
     pub fn seg_start(&self, seg: SegNo) -> BlockAddr {
         self.main.plus(seg.0.saturating_mul(BLOCKS_PER_SEG))
     }
-    /// Where a main block lies: segment and offset; `None` outside the main area.
+    /// Segment and offset of a main block; `None` outside the main area.
     #[inline]
     pub fn locate(&self, addr: BlockAddr) -> Option<(SegNo, u16)> {
         let off = addr.0.checked_sub(self.main.0)?;
         let seg = off / BLOCKS_PER_SEG;
         (seg < self.main_segs).then_some((SegNo(seg), (off % BLOCKS_PER_SEG) as u16))
     }
-    /// True for a node number that the superblock names, or that no node has: no new node gets it, whether or not a node
-    /// has it now. Linux looks for its own inodes and for quota files under these numbers.
+    /// True for a node number that the superblock names or that no node may have: no new node gets it, even if it
+    /// is free. Linux looks for its own inodes and for quota files under these numbers.
     pub fn is_named(&self, nid: Nid) -> bool {
         nid.0 <= self.root.0 || self.quota_inos.iter().any(|ino| ino.nid() == nid)
     }
@@ -429,15 +429,15 @@ impl SuperBlock {
     pub fn nat_bitmap_bytes(&self) -> usize {
         self.nat_blocks() as usize / 8
     }
-    /// Where SIT block `n` lies in its first or second copy.
+    /// Address of SIT block `n` in its first or second copy.
     pub fn sit_block(&self, n: u32, second: bool) -> BlockAddr {
         self.sit.plus(n).plus(if second { self.sit_blocks() } else { 0 })
     }
-    /// Where NAT block `n` lies in its first or second copy (the copies alternate by segment).
+    /// Address of NAT block `n` in its first or second copy (the copies alternate by segment).
     pub fn nat_block(&self, n: u32, second: bool) -> BlockAddr {
         self.nat.plus((n / 512).saturating_mul(1024)).plus(n % 512 + if second { 512 } else { 0 })
     }
-    /// Where the summary of a main segment lies. Read-only images may have none (`ssa_segs` 0).
+    /// Address of the summary of a main segment. Read-only images may have none (`ssa_segs` 0).
     pub fn ssa_block(&self, seg: SegNo) -> BlockAddr {
         self.ssa.plus(seg.0)
     }

@@ -1,14 +1,12 @@
-//! Extended attributes: the list of names and values an inode carries, and how full names are kept.
+//! Extended attributes: the list of names and values of an inode, and the encoding of full names.
 //!
-//! The list runs through one logical area of bytes: the inline part at the end of the inode's
-//! address words, followed by the body of the xattr node where there is one. An entry may straddle
-//! the two. Left out: where the parts lie (see [`crate::inode::Division::xattr_area`]) and who may
-//! read which name.
+//! The list occupies one logical area: the inline part at the end of the inode's address words, followed by the
+//! body of the xattr node if there is one. An entry may straddle the two. Left out: the location of the parts (see
+//! [`crate::inode::Division::xattr_area`]) and who may read which name.
 
 use crate::FormatError;
 
-/// Bytes of an xattr node that belong to the list (kernel `VALID_XATTR_BLOCK_SIZE`): the block
-/// without its footer.
+/// Bytes of an xattr node for the list (kernel `VALID_XATTR_BLOCK_SIZE`): the block without its footer.
 pub const NODE_BYTES: usize = crate::node::FOOTER;
 /// The list's magic (kernel `F2FS_XATTR_MAGIC`).
 pub const MAGIC: u32 = 0xF2F5_2011;
@@ -18,7 +16,7 @@ pub const HEADER: usize = 24;
 pub const NAME_MAX: usize = 255;
 
 const ENTRY: usize = 4;
-/// The zero word that ends a list that does not fill its area.
+/// The zero word that ends a list shorter than its area.
 const TERMINATOR: usize = 4;
 const S: &str = "xattr list";
 
@@ -36,26 +34,26 @@ pub mod index {
     pub const LUSTRE: u8 = 5;
     /// `security.`
     pub const SECURITY: u8 = 6;
-    /// `system.advise`: never in the list, its value is the inode's `i_advise`.
+    /// `system.advise`: never in the list; its value is the inode's `i_advise`.
     pub const ADVISE: u8 = 7;
     /// fscrypt's context, without a full name.
     pub const ENCRYPTION: u8 = 9;
-    /// fs-verity's descriptor place, without a full name.
+    /// fs-verity's descriptor location, without a full name.
     pub const VERITY: u8 = 11;
 }
 
-/// Names that are a prefix and a rest.
+/// Prefixes that a name follows.
 const PREFIXES: [(u8, &[u8]); 3] =
     [(index::USER, b"user."), (index::TRUSTED, b"trusted."), (index::SECURITY, b"security.")];
-/// Names that stand alone.
+/// Full names.
 const WHOLE: [(u8, &[u8]); 3] = [
     (index::ACL_ACCESS, b"system.posix_acl_access"),
     (index::ACL_DEFAULT, b"system.posix_acl_default"),
     (index::ADVISE, b"system.advise"),
 ];
 
-/// A full name as index and rest; `None` if F2FS cannot keep such a name (no known prefix, nothing
-/// behind the prefix, or a rest of more than [`NAME_MAX`] bytes).
+/// Splits a full name into index and rest; `None` if F2FS cannot store it (no known prefix, nothing behind the
+/// prefix, or a rest of more than [`NAME_MAX`] bytes).
 pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
     if let Some(&(i, _)) = WHOLE.iter().find(|(_, name)| *name == full) {
         return Some((i, &[]));
@@ -66,8 +64,7 @@ pub fn split_name(full: &[u8]) -> Option<(u8, &[u8])> {
         .filter(|(_, rest)| (1..=NAME_MAX).contains(&rest.len()))
 }
 
-/// The full name of an entry; `None` for entries that users never see (encryption, verity) and for
-/// indexes without a meaning.
+/// The full name of an entry; `None` for entries hidden from users (encryption, verity) and for unknown indexes.
 pub fn full_name(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
     if let Some(&(_, name)) = WHOLE.iter().find(|&&(i, _)| i == index) {
         return rest.is_empty().then(|| name.to_vec());
@@ -79,7 +76,7 @@ pub fn full_name(index: u8, rest: &[u8]) -> Option<Vec<u8>> {
 /// One attribute of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XattrRef<'a> {
-    /// What stands for the name's prefix.
+    /// The index of the name's prefix.
     pub index: u8,
     /// The name without its prefix.
     pub name: &'a [u8],
@@ -87,27 +84,25 @@ pub struct XattrRef<'a> {
     pub value: &'a [u8],
 }
 
-/// The longest value that name and list leave room for in an inode with `inline` bytes of inline
-/// area (kernel `MAX_VALUE_LEN`). Linux refuses a longer one, and one that does not fit beside what
-/// is there, with "argument list too long".
+/// Length of the longest value in an inode with `inline` bytes of inline area (kernel `MAX_VALUE_LEN`). Linux
+/// rejects a longer one, and one that does not fit next to the existing entries, with "argument list too long".
 pub fn max_value(inline: usize) -> usize {
     capacity(inline, true) - HEADER - ENTRY
 }
 
-/// Bytes of the logical area with `inline` bytes in the inode, with or without an xattr node
-/// (kernel `XATTR_SIZE`).
+/// Bytes of the logical area with `inline` bytes in the inode, with or without an xattr node (kernel `XATTR_SIZE`).
 pub fn capacity(inline: usize, node: bool) -> usize {
     inline + if node { NODE_BYTES } else { 0 }
 }
 
-/// Bytes one entry takes: kernel `ENTRY_SIZE`, a multiple of 4.
+/// Bytes of one entry: kernel `ENTRY_SIZE`, a multiple of 4.
 pub fn entry_len(name: &[u8], value: &[u8]) -> usize {
     (ENTRY + name.len() + value.len()).next_multiple_of(4)
 }
 
-/// The attributes of an area, in their order. An area shorter than a header, or with a header of
-/// zeros, has none. An entry that passes the area's end is an error; a list that fills the area to
-/// the last byte needs no terminator.
+/// The attributes of an area, in order. An area shorter than a header, or with a header of zeros, has none. An
+/// entry that passes the end of the area is an error; a list that fills the area to the last byte needs no
+/// terminator.
 pub fn entries(area: &[u8]) -> Result<Vec<XattrRef<'_>>, FormatError> {
     let Some((header, mut rest)) = area.split_first_chunk::<HEADER>() else {
         return Ok(Vec::new());
@@ -136,8 +131,8 @@ pub fn entries(area: &[u8]) -> Result<Vec<XattrRef<'_>>, FormatError> {
     Ok(out)
 }
 
-/// Where the list ends: header, entries and, if there is room, terminator, in bytes from the area's
-/// start. Everything from there on must be zero (fsck checks it).
+/// End of the list: header, entries and, if there is room, terminator, in bytes from the start of the area. The
+/// rest must be zero (fsck checks it).
 pub fn used(area: &[u8]) -> Result<usize, FormatError> {
     let all = entries(area)?;
     let len = all.iter().map(|e| entry_len(e.name, e.value)).sum::<usize>();
@@ -150,14 +145,14 @@ pub fn get<'a>(area: &'a [u8], index: u8, name: &[u8]) -> Result<Option<&'a [u8]
     Ok(all.iter().find(|e| e.index == index && e.name == name).map(|e| e.value))
 }
 
-/// Bytes a list needs: header and entries. The end of the area ends a list as a terminator does.
+/// Bytes of a list: header and entries. The end of the area can replace the terminator.
 pub fn encoded_len(entries: &[(u8, &[u8], &[u8])]) -> usize {
     HEADER + entries.iter().map(|(_, n, v)| entry_len(n, v)).sum::<usize>()
 }
 
-/// An area of `capacity` bytes with these entries, padded with zeros. `None` if they do not fit, or if an entry cannot be written at all (index 0, a name past 255 bytes, a value
-/// past 65535). No entries fit into any capacity: where there is no room for the header the area is
-/// all zero, which every reader takes as empty.
+/// An area of `capacity` bytes with these entries, padded with zeros. `None` if they do not fit, or if an entry is
+/// invalid (index 0, a name past 255 bytes, a value past 65535). An empty list fits into any capacity: without room
+/// for the header the area is all zero, which every reader takes as empty.
 pub fn encode(entries: &[(u8, &[u8], &[u8])], capacity: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(capacity);
     let len = encoded_len(entries);
@@ -182,8 +177,8 @@ pub fn encode(entries: &[(u8, &[u8], &[u8])], capacity: usize) -> Option<Vec<u8>
     Some(out)
 }
 
-/// The area after setting (`Some`) or removing (`None`) one attribute, `capacity` bytes long; the
-/// inner `None` means it does not fit. As in Linux the new entry goes to the end of the list.
+/// The area after setting (`Some`) or removing (`None`) one attribute, `capacity` bytes long; the inner `None`
+/// means it does not fit. As in Linux, a new entry is appended.
 pub fn set(
     area: &[u8],
     index: u8,
@@ -231,7 +226,7 @@ mod tests {
     fn the_longest_value_fits_and_one_byte_more_does_not() {
         let value = vec![1; max_value(200)];
         let full = capacity(200, true);
-        // Name and value share the room that the longest value of an empty name would take.
+        // Name and value share the room of the longest value of an empty name.
         assert!(encode(&[(1, b"", &value)], full).is_some());
         assert!(encode(&[(1, b"n", &value)], full).is_none());
     }

@@ -1,5 +1,5 @@
-//! No bytes make the format panic: random ones, lawful blocks with a few bytes changed, and blocks of
-//! a real volume, whole, changed, and taken for something they are not.
+//! No bytes make the format panic: random ones, valid blocks with a few bytes changed, and blocks of a real volume,
+//! unchanged, changed, and interpreted as another structure.
 
 use format::node;
 use format::{BLOCK, BlockAddr};
@@ -85,7 +85,7 @@ fn blocks_of_a_real_volume_never_panic_whole_damaged_or_mistaken() {
                 for (_, driver) in drivers::ALL {
                     driver(&changed);
                 }
-                // Damage where the numbers are that everything else hangs on.
+                // Damages the numbers on which everything else depends.
                 let mut changed = whole;
                 chance.damage(&mut changed[..400]);
                 node::set_footer(&mut changed, &footer);

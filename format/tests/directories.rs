@@ -1,4 +1,4 @@
-//! A directory's area behaves as a map from names to inodes, whatever is done to it.
+//! A directory's area behaves as a map from names to inodes under any sequence of operations.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ enum Step {
         ino: u32,
         kind: u8,
     },
-    /// Removes the n-th name there is.
+    /// Removes the n-th existing name.
     Remove(usize),
     Redirect {
         nth: usize,
@@ -25,7 +25,7 @@ enum Step {
 }
 
 fn names() -> impl Strategy<Value = Vec<u8>> {
-    // Few letters, so that names meet again; mostly short, sometimes as long as may be.
+    // Few letters, so that names repeat; mostly short, sometimes of the maximum length.
     prop_oneof![vec(b'a'..=b'c', 1..4), vec(b'a'..=b'b', 1..40), vec(any::<u8>(), 1..=255)]
 }
 
@@ -74,7 +74,7 @@ proptest! {
                     let found = dentry::find(&l, &area, &name, h).map(|d| (d.ino, d.kind));
                     prop_assert_eq!(found, model.get(&name).copied());
                     let n = dentry::slots_for(name.len());
-                    let room = dentry::room(&l, &area, n);
+                    let room = dentry::free_run(&l, &area, n);
                     prop_assert_eq!(room, first_run(&l, &area, n));
                     if let (None, Some(slot)) = (found, room) {
                         dentry::insert(&l, &mut area, slot, &name, h, ino, kind);
@@ -113,7 +113,7 @@ proptest! {
         let mut area = vec![0; bytes];
         let len = l.bitmap_len();
         area[..len].copy_from_slice(&map[..len]);
-        prop_assert_eq!(dentry::room(&l, &area, n), first_run(&l, &area, n));
+        prop_assert_eq!(dentry::free_run(&l, &area, n), first_run(&l, &area, n));
     }
 }
 
@@ -158,7 +158,7 @@ fn an_entry_that_does_not_fit_is_not_found() {
     let mut area = [0u8; BLOCK];
     dentry::insert(&l, &mut area, 212, b"sixteen bytes ..", 5, 9, 1);
     assert!(dentry::find(&l, &area, b"sixteen bytes ..", 5).is_some());
-    // One byte more, and the name would need a slot that is not there.
+    // With one byte more the name would need a slot that does not exist.
     area[l.entries_at() + 212 * 11 + 8] = 17;
     assert_eq!(dentry::at(&l, &area, 212), None);
     assert_eq!(dentry::entries(&l, &area, 0).count(), 0);

@@ -1,4 +1,4 @@
-//! What `mkfs.f2fs` and `sload.f2fs` write is understood, and written again bit for bit.
+//! Volumes written by `mkfs.f2fs` and `sload.f2fs` are decoded, and encoded again bit for bit.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::dentry::{self, Layout};
@@ -44,7 +44,7 @@ fn both_checkpoints_of_every_volume_are_encoded_again_bit_for_bit() {
     }
 }
 
-/// Writes a normal summary block again from what is understood of it.
+/// Encodes a normal summary block from its decoded contents.
 fn again(block: &Block) -> Block {
     let mut out = [0; BLOCK];
     for i in 0..summary::SUMMARY_ENTRIES {
@@ -69,7 +69,7 @@ fn summaries_and_journals_of_every_pack_are_encoded_again_bit_for_bit() {
             let nats = summary::nat_journal(&nat).unwrap();
             let sits = summary::sit_journal(&sit).unwrap();
             let (nat, sit): ([u8; 507], [u8; 507]) = (nat.try_into().unwrap(), sit.try_into().unwrap());
-            // Linux and the tools leave old entries behind the count: they are not ours to repeat.
+            // Linux and the tools leave stale entries behind the count; they are not compared.
             let live = |n: usize, of: usize| 2 + n * of;
             let our_nat = summary::encode_nat_journal(&nats);
             let our_sit = summary::encode_sit_journal(&sits);
@@ -173,8 +173,8 @@ fn every_node_is_found_by_its_number_and_its_footer_and_checksum_are_ours_too() 
     }
 }
 
-/// Names of a directory with their inode numbers; each must have our hash, be in the bucket we would
-/// look in, and be found.
+/// Names of a directory with their inode numbers; each must have our hash, be in its bucket, and be found by
+/// lookup.
 fn names(image: &Image, nodes: &BTreeMap<Nid, nat::NatEntry>, dir: Nid) -> BTreeMap<Vec<u8>, u32> {
     let block = image.block(nodes[&dir].addr);
     let raw = RawInode::of(&block);
@@ -303,8 +303,8 @@ fn nat_bits_say_what_the_table_holds_and_are_encoded_again_bit_for_bit() {
         }
         let mut ours = NatBits::new(sb, Usage::Empty);
         for (n, &used) in used.iter().enumerate() {
-            ours.set(n as u32, Usage::of(n as u32, used));
-            assert_eq!(read.usage(n as u32), Usage::of(n as u32, used), "{}: {n}", image.name);
+            ours.set(n as u32, Usage::classify(n as u32, used));
+            assert_eq!(read.usage(n as u32), Usage::classify(n as u32, used), "{}: {n}", image.name);
         }
         assert!(ours == read, "{}", image.name);
     }

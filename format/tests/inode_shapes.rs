@@ -1,4 +1,4 @@
-//! How an inode's words are shared, and how a file's blocks are reached, at every border.
+//! The division of an inode's words, and the paths to a file's blocks, at every boundary.
 
 use format::inode::{ADDRS_PER_INODE, Division, Inline, InodeFlags, RawInode};
 use format::node::{self, NodeKind, Shape};
@@ -20,8 +20,8 @@ fn flexible() -> Features {
     Features::EXTRA_ATTR | Features::FLEXIBLE_INLINE_XATTR
 }
 
-/// Extra attributes, reserved word, inline area, addresses and inline xattrs lie where the format
-/// puts them, one behind the other.
+/// Extra attributes, reserved word, inline area, addresses and inline xattrs follow one another in the order of the
+/// format.
 fn assert_tiles(d: Division) {
     let words = |r: std::ops::Range<usize>| (r.start - 360) / 4..(r.end - 360) / 4;
     assert_eq!(d.extra + d.direct_slots() + d.xattr, ADDRS_PER_INODE);
@@ -69,7 +69,7 @@ fn without_flexible_inline_xattrs_50_words_are_theirs_if_an_inline_bit_says_so()
             assert_eq!((d.extra, d.xattr), (0, want), "{inline:?}");
             assert_tiles(d);
         }
-        // The field is not looked at without its feature.
+        // The field is ignored without its feature.
         let block = inode(Some(36), 77, inline);
         let d = RawInode::of(&block).divide(Features::EXTRA_ATTR).unwrap();
         assert_eq!((d.extra, d.xattr), (9, want), "{inline:?}");
@@ -177,7 +177,7 @@ fn nodes_of_compressed_files_hold_whole_clusters() {
         let shape = Shape { direct_slots, per_node };
         assert_eq!(RawInode::of(&block).shape(features), Ok(shape));
         assert_eq!(RawInode::of(&block).log_cluster(features), Ok(Some(log)));
-        // No cluster is cut in two by the end of a node.
+        // The end of a node splits no cluster.
         let cluster = 1u64 << log;
         for index in (0..10_000).chain(shape.max_blocks() - 5000..shape.max_blocks()) {
             let (p, first) = (shape.path(index).unwrap(), shape.path(index - index % cluster).unwrap());

@@ -1,5 +1,5 @@
-//! The layout document is what the code does: every field's offset and size in it is taken from the
-//! structures. `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together layout::` writes it anew.
+//! The layout document matches the code: the offset and size of every field are taken from the structures.
+//! `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together layout::` regenerates it.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -30,7 +30,7 @@ fn bytes_of<T, F>(_: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// A structure's fields with their places, all of them: one left out does not compile.
+/// A structure's fields with their offsets. A missing field does not compile.
 macro_rules! structure {
     ($title:literal, $raw:ident { $($field:ident: $meaning:literal),* $(,)? }) => {{
         let _every_field_is_named = |raw: &$raw| {
@@ -395,7 +395,7 @@ fn no_structure_has_a_gap_or_an_overlap() {
     }
 }
 
-/// Offsets found on images of other makers, independent of the structures' definitions.
+/// Offsets found on images from other tools, independent of the structures' definitions.
 #[test]
 fn fields_lie_where_they_were_found_on_volumes_of_others() {
     let all = structures();

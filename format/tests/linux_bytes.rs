@@ -1,5 +1,5 @@
-//! Extended attributes and access control lists as Linux 6.1 wrote them: what `setfattr` and `setfacl`
-//! left in inodes, and what new inodes inherited.
+//! Extended attributes and access control lists as Linux 6.1 wrote them: inodes after `setfattr` and `setfacl`, and
+//! what new inodes inherited.
 
 use format::acl::{self, Acl};
 use format::xattr::{self, index};
@@ -7,7 +7,7 @@ use format::xattr::{self, index};
 /// Bytes of the inline area of a plain inode.
 const INLINE: usize = 200;
 
-/// The inline xattr area whose beginning is given in hexadecimal.
+/// An inline xattr area that begins with the given hexadecimal bytes.
 fn area(hex: &str) -> Vec<u8> {
     let mut out: Vec<u8> = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
     out.resize(INLINE, 0);
@@ -81,7 +81,7 @@ fn access_control_lists_of_linux_are_valid_and_encoded_again_bit_for_bit() {
 #[test]
 fn new_inodes_inherit_what_linux_let_them_inherit() {
     let default = Acl::from_disk(&area(DEFAULT_ACL)[..36]).unwrap();
-    // `touch` under a umask of 022, which the default list puts out of force.
+    // `touch` under a umask of 022, which the default list overrides.
     let file = acl::inherit(Some(&default), 0o100_666, 0o022);
     assert_eq!(file.mode, 0o100_664);
     assert_eq!(file.access.unwrap().to_disk(), area(FILE_ACL)[..36]);
@@ -93,7 +93,7 @@ fn new_inodes_inherit_what_linux_let_them_inherit() {
 
 #[test]
 fn a_list_may_fill_its_area_to_the_last_byte_as_in_linux() {
-    // The longest values that Linux took for user.x: inside the inode, and with the xattr node.
+    // The longest values that Linux accepted for user.x: inside the inode, and with the xattr node.
     for (most, capacity) in [(171, INLINE), (4243, xattr::capacity(INLINE, true))] {
         let fit = |len: usize| xattr::encode(&[(index::USER, b"x", &vec![1; len])], capacity);
         let full = fit(most).unwrap();

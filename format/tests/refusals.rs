@@ -1,4 +1,4 @@
-//! What is wrong is refused, and the error names the field that is; what is at the border is not.
+//! Invalid values are rejected with an error that names the field; boundary values are accepted.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::nat::NatEntry;

@@ -1,6 +1,6 @@
-//! Which deltas of a file count, and where are their bases?
+//! Which deltas of a file are current, and where are their bases?
 //!
-//! Reads what it is asked for from the image, and judges nothing else.
+//! Reads only the requested blocks of the image; checks nothing else.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,24 @@ use super::FsckError;
 use super::kind::kind_of;
 use super::load::Image;
 
-/// Where the bases of a file lie.
+/// Locates the bases of a file.
 pub struct Bases<'f, 'i, 'd> {
     img: &'i Image<'d>,
     raw: &'f RawInode,
     ino: Ino,
     division: Division,
     shape: Shape,
-    /// The nodes last looked into, by how far below the inode they are.
+    /// The nodes read last, by depth below the inode.
     last: [Option<(Nid, Box<Block>)>; 3],
 }
 
 impl<'f, 'i, 'd> Bases<'f, 'i, 'd> {
-    /// Of this inode.
+    /// For one inode.
     pub fn new(img: &'i Image<'d>, raw: &'f RawInode, division: Division, shape: Shape) -> Self {
         Bases { img, raw, ino: Ino(raw.footer.ino.get()), division, shape, last: [const { None }; 3] }
     }
 
-    /// The address of a file block; `None` if the node that has it cannot be used.
+    /// The address of a file block; `None` if the node that holds it cannot be used.
     pub fn address(&mut self, index: u64) -> Result<Option<BlockAddr>, FsckError> {
         let Some(path) = self.shape.path(index) else { return Ok(Some(BlockAddr::NULL)) };
         if path.depth == 0 {
@@ -62,27 +62,27 @@ impl<'f, 'i, 'd> Bases<'f, 'i, 'd> {
         Ok(Some(BlockAddr(word)))
     }
 
-    /// Whether a delta makes of the block at an address the page whose check it has. True too where the block cannot be
-    /// read: contents that cannot be read are no finding, as everywhere.
+    /// True if a delta turns the block at an address into the page with its check. Also true if the block cannot be
+    /// read: unreadable contents are not a finding, as everywhere.
     pub fn fits(&self, addr: BlockAddr, index: u32, (codec, payload, check): (Codec, &[u8], u32)) -> bool {
         let Ok(base) = self.img.block(addr) else { return true };
         delta::codec::decode(codec, payload, &base).is_some_and(|page| self.is_right(index, &page, check))
     }
 
-    /// Whether an entry that needs no block makes the page whose check it has, of the kept pages.
+    /// True if an entry without a base gives the page with its check, using the kept pages.
     pub fn is_made(&self, kept: &Find<'_>, index: u32, e: &node::delta::Entry<'_>) -> bool {
         kept::decode(kept, e.codec, e.payload, None).is_some_and(|page| self.is_right(index, &page, e.check))
     }
 
-    /// Whether a page has this check.
+    /// True if a page has this check.
     pub fn is_right(&self, index: u32, page: &Block, check: u32) -> bool {
         delta::check(self.img.seed, self.ino, self.raw.i_generation.get(), index, page) == check
     }
 }
 
-/// The entries that count, by file block: of several for one block, that in the node of the highest age. Of nodes of one
-/// age the first counts.
-pub fn living(nodes: &[Box<Block>]) -> BTreeMap<u32, node::delta::Entry<'_>> {
+/// The current entries, by file block: of several for one block, the one in the node with the highest age. Of nodes
+/// with equal ages the first wins.
+pub fn current_entries(nodes: &[Box<Block>]) -> BTreeMap<u32, node::delta::Entry<'_>> {
     let mut by_age: Vec<&Block> = nodes.iter().rev().map(|b| &**b).collect();
     by_age.sort_by_key(|b| node::delta::age(b));
     by_age.into_iter().flat_map(node::delta::entries).map(|e| (e.block, e)).collect()
@@ -93,7 +93,7 @@ pub fn may_have_nodes(raw: &RawInode) -> bool {
     kind_of(raw.i_mode.get()) == Some(1) && !raw.inline().intersects(Inline::DATA | Inline::DENTRY)
 }
 
-/// Features without deltas: an inode is divided by them as if it had no zone.
-pub fn plain(features: Features) -> Features {
+/// Features without deltas, to divide an inode as if it had no zone.
+pub fn without_deltas(features: Features) -> Features {
     features.difference(Features::DELTA)
 }

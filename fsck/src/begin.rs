@@ -9,7 +9,7 @@ use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr};
 use super::report::{FindingKind as K, Report};
 use super::{FsckError, TAG};
 
-/// Feature bits whose structures are understood.
+/// Feature bits with known structures.
 pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::ATOMIC_WRITE)
     .union(Features::BLKZONED)
@@ -26,7 +26,7 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::CASEFOLD)
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
-/// Feature bits that change what the structures mean in ways not understood.
+/// Feature bits that change the structures in unknown ways.
 const REFUSED: Features = Features::DEVICE_ALIAS.union(Features::PACKED_SSA);
 
 /// Reads one block.
@@ -36,7 +36,7 @@ pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, Fs
     Ok(b)
 }
 
-/// Both superblocks; the first lawful one counts, as for Linux.
+/// Reads both superblocks; the first valid one is used, as in Linux.
 pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlock, FsckError> {
     if dev.blocks() < 2 {
         return Err(FsckError::NotF2fs { first: None });
@@ -48,12 +48,12 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
             if let Some(offset) = raw(0).iter().zip(raw(1)).position(|(a, b)| a != b) {
                 report.add(K::SuperblockCopiesDiffer { offset });
             }
-            (a.beside(&blocks[1]), None)
+            (a.compared_with(&blocks[1]), None)
         }
         (Ok(a), Err(error)) => (a, Some((1, error))),
         (Err(error), Ok(b)) => (b, Some((0, error))),
         (Err(error), Err(_)) => {
-            // A superblock that is F2FS's but of another shape is not a foreign device.
+            // An F2FS superblock of another shape is not a foreign device.
             let ours = blocks.iter().any(|b| [MAGIC, DELTA_MAGIC].contains(&RawSuperBlock::of(b).magic.get()));
             return Err(if ours { FsckError::Superblock(error) } else { FsckError::NotF2fs { first: Some(error) } });
         }
@@ -69,7 +69,7 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
         let names = sb.features.intersection(REFUSED).names().join(", ");
         return Err(FsckError::Unsupported { what: format!("feature {names}") });
     }
-    // What `mkfs.f2fs -O ro` makes has two logs, and nothing that says whose a block is.
+    // A volume made by `mkfs.f2fs -O ro` has two logs, and no summaries.
     if sb.features.contains(Features::RO) && sb.ssa_segs == 0 {
         return Err(FsckError::Unsupported { what: "feature ro without summaries of segments".into() });
     }
@@ -83,11 +83,11 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
     Ok(sb)
 }
 
-/// The summaries of the six logs as the checkpoint keeps them.
+/// The summaries of the six logs in the checkpoint.
 pub struct LogSummaries {
-    /// Summary block per log; `None` where the pack has none (node logs, unclean shutdown).
+    /// Summary block per log; `None` if the pack has none (node logs, unclean shutdown).
     pub blocks: [Option<Box<Block>>; 6],
-    /// Entries from here on say nothing (compact form leaves out what is not written).
+    /// Entries from here on are unknown (the compact form omits unwritten ones).
     pub known: [u16; 6],
     /// NAT journal bytes.
     pub nat_journal: Vec<u8>,
@@ -95,7 +95,7 @@ pub struct LogSummaries {
     pub sit_journal: Vec<u8>,
 }
 
-/// True if the pack keeps the node logs' summaries.
+/// True if the pack contains the node logs' summaries.
 pub fn has_node_summaries(cp: &Checkpoint) -> bool {
     cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT)
 }
@@ -125,7 +125,7 @@ pub fn log_summaries(
         }
     }
     if cp.flags.contains(CpFlags::COMPACT_SUM) && cp.logs[..3].contains(&LogHead::NOWHERE) {
-        // How many entries each log has is not known, so only the journals before them can be read.
+        // The number of entries of each log is not known, so only the journals before them can be read.
         if let Some((nat, sit)) = summary::compact_journals(&[*read_block(dev, start.plus(cp.start_sum))?]) {
             (out.nat_journal, out.sit_journal) = (nat.to_vec(), sit.to_vec());
         }

@@ -1,10 +1,10 @@
 //! What did `fsync` write after the checkpoint?
 //!
-//! Nodes written since then follow each other from the next free block of the warm node log. Roll-forward replays those
-//! of each inode up to the last one with an fsync mark; no `fsync` promised the others. It passes over an inode that the
-//! checkpoint does not have if none of its nodes has the dentry mark: the file was deleted, and an fsync of its directory
-//! took the mark away. A node that makes no sense ends the chain: it is torn, and no `fsync` had returned that wrote what
-//! follows.
+//! Nodes written since then follow each other from the next free block of the warm node log. For each inode,
+//! roll-forward replays those up to the last one with an fsync mark; later ones belong to no completed `fsync`. It
+//! skips an inode that is not in the checkpoint if none of its nodes has the dentry mark: the file was deleted, and
+//! an fsync of its directory cleared the mark. An invalid node ends the chain: it is torn, and no `fsync` that
+//! wrote later nodes had returned.
 
 use format::checkpoint::CpFlags;
 use format::delta;
@@ -21,26 +21,26 @@ use super::load::Image;
 use super::report::{FindingKind as K, Name, Report, Synced};
 use super::sets::BlockSet;
 
-/// Bytes of a path: Linux takes no longer one.
+/// Longest path in bytes, as in Linux.
 const LONGEST: usize = 4096;
-/// Inodes whose name and parent are remembered.
+/// Inodes whose name and parent are cached.
 const REMEMBERED: usize = 1 << 16;
 
 /// The nodes written after the checkpoint.
 #[derive(Default)]
 pub struct Chain {
-    /// What `fsync` promised, by inode, in the order of the first promise.
+    /// Fsynced files, in the order of their first promise.
     pub synced: Vec<Synced>,
-    /// Node blocks that no `fsync` promised.
+    /// Node blocks outside any completed `fsync`.
     pub unsynced: u64,
 }
 
-/// The promised nodes of one inode.
+/// The fsynced nodes of one inode.
 #[derive(Default)]
 struct Promised {
     /// Position of the last node with an fsync mark.
     last: usize,
-    /// One of the nodes has the dentry mark.
+    /// True if one of the nodes has the dentry mark.
     named: bool,
     nodes: u64,
     /// The newest version of each node.
@@ -48,8 +48,8 @@ struct Promised {
 }
 
 impl Chain {
-    /// Reads the chain. A checkpoint of an unmount may have one too: Linux writes none when it mounts, so what was
-    /// synced before the first one of that mount follows the last one of the mount before.
+    /// Reads the chain. A checkpoint of an unmount may have a chain too: Linux writes no checkpoint at mount, so
+    /// files fsynced before the first checkpoint of that mount follow the last one of the mount before.
     pub fn read(img: &Image<'_>) -> Result<Self, FsckError> {
         let links = links(img)?;
         let mut order = Vec::new();
@@ -82,19 +82,19 @@ impl Chain {
             let Some(p) = promised.get(&ino) else { continue };
             // No report lists more.
             let listed = n < Report::MOST;
-            let path = if listed { paths.of(ino, p.newest.get(&ino.nid()).copied())? } else { None };
+            let path = if listed { paths.path_of(ino, p.newest.get(&ino.nid()).copied())? } else { None };
             synced.push(Synced { ino, path, nodes: p.nodes, blocks: new_blocks(img, p)? });
         }
         Ok(Chain { synced, unsynced })
     }
 
-    /// Node blocks that roll-forward replays.
+    /// Number of node blocks that roll-forward replays.
     pub fn nodes(&self) -> u64 {
         self.synced.iter().map(|s| s.nodes).sum()
     }
 
-    /// Says what is in it.
-    pub fn tell(&self, report: &mut Report) {
+    /// Adds the contents of the chain to the report.
+    pub fn report(&self, report: &mut Report) {
         if !self.synced.is_empty() {
             report.add(K::NeedsRecovery { nodes: self.nodes() });
         }
@@ -122,7 +122,7 @@ fn links(img: &Image<'_>) -> Result<Vec<(BlockAddr, Footer)>, FsckError> {
         let block = img.block(at)?;
         let f = node::footer(&block);
         let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
-        // A node that both tables have is the checkpoint's own: the log stands where it must not.
+        // A node in both tables belongs to the checkpoint: the log's position is invalid.
         if !same || img.marked(at) && img.nat(f.nid)?.addr == at {
             break;
         }
@@ -135,7 +135,7 @@ fn links(img: &Image<'_>) -> Result<Vec<(BlockAddr, Footer)>, FsckError> {
     Ok(out)
 }
 
-/// True if roll-forward takes a node of the chain for whole.
+/// True if roll-forward accepts a node of the chain as complete.
 fn makes_sense(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
     let features = img.sb.features;
     let lawful = |n: u32| (1..img.sb.max_nid()).contains(&n);
@@ -143,7 +143,7 @@ fn makes_sense(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
     let place = match node::kind_of(f.offset) {
         NodeKind::Inode => {
             let raw = RawInode::of(block);
-            // Every inode of a volume with checksums has room for one.
+            // On volumes with checksums every inode has room for one.
             let bare = features.contains(Features::INODE_CHECKSUM) && !raw.inline().contains(Inline::EXTRA_ATTR);
             is_inode
                 && !bare
@@ -161,7 +161,7 @@ fn makes_sense(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
     lawful(f.nid.0) && lawful(f.ino.0) && place && addresses(img, block).all(inside)
 }
 
-/// True if an inode's checksum is right, as it is or as it was before its marks were taken away where it lies.
+/// True if an inode's checksum is right, as stored or with the marks that were later cleared in place.
 fn is_whole(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
     let right = |b: &Block| inode::verify_checksum(img.sb.features, img.seed, b).is_ok();
     right(block) || {
@@ -171,7 +171,7 @@ fn is_whole(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
     }
 }
 
-/// Blocks in use that the newest versions of an inode's nodes lead to and that are free for the checkpoint.
+/// Number of blocks in the newest versions of an inode's nodes that are free in the checkpoint.
 fn new_blocks(img: &Image<'_>, promised: &Promised) -> Result<u64, FsckError> {
     let mut new = 0;
     for addr in promised.newest.values() {
@@ -202,19 +202,19 @@ fn addresses<'b>(img: &Image<'_>, block: &'b Block) -> Box<dyn Iterator<Item = B
     }
 }
 
-/// The parent and the name that an inode records; `None` if it is no inode with a name.
+/// The parent and the name recorded in an inode; `None` if it is not an inode with a name.
 type Recorded = Option<(Ino, Vec<u8>)>;
 
-/// Puts paths together from what inodes record.
+/// Builds paths from the names and parents recorded in inodes.
 struct Paths<'i, 'd> {
     img: &'i Image<'d>,
-    /// What inodes of the checkpoint record: many files lie below few directories.
+    /// Records from inodes of the checkpoint: many files lie below few directories.
     known: FxHashMap<Ino, Recorded>,
 }
 
 impl Paths<'_, '_> {
-    /// The path of an inode, whose newest version is at `newest` if that is not the checkpoint's.
-    fn of(&mut self, ino: Ino, newest: Option<BlockAddr>) -> Result<Option<Name>, FsckError> {
+    /// The path of an inode; `newest` is the address of its newest version if that is not in the checkpoint.
+    fn path_of(&mut self, ino: Ino, newest: Option<BlockAddr>) -> Result<Option<Name>, FsckError> {
         let mut parts = Vec::new();
         let (mut at, mut length, mut seen) = (ino, 0, FxHashSet::default());
         let mut next = match newest {

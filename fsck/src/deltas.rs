@@ -1,9 +1,9 @@
-//! Are a file's deltas lawful, and does each make the page of its base that was written?
+//! Are a file's deltas valid, and does each turn its base into the page that was written?
 //!
-//! Deltas lie in the inode's zone and in delta nodes, which the inode's root names. Those that no longer count, since
-//! the node of a higher age has one for the same block, are not looked at.
+//! Deltas lie in the inode's zone and in delta nodes, which the root in the inode lists. Superseded deltas, for
+//! whose block a node of a higher age has an entry, are not checked.
 //!
-//! Left out: where the zone is if the inode's mark of it is wrong (`zone`).
+//! Left out: the position of a zone whose mark in the inode is wrong (`zone`).
 
 use format::delta;
 use format::inode::{Division, RawInode};
@@ -13,20 +13,20 @@ use format::node::kept::{self, KEPT};
 use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::FsckError;
-use super::bases::{Bases, living, may_have_nodes};
+use super::bases::{Bases, current_entries, may_have_nodes};
 use super::inode::FileState;
 use super::report::{FindingKind as K, NodeFault, Referrer};
 use super::walk::Walk;
 
 impl Walk<'_, '_> {
-    /// Claims an inode's delta nodes; those that are whole.
+    /// Claims an inode's delta nodes and returns the valid ones.
     pub(super) fn delta_nodes(&mut self, raw: &RawInode, f: &mut FileState) -> Result<Vec<Box<Block>>, FsckError> {
         let mut nodes = Vec::new();
         let Some(root) = delta::root(raw, self.img.sb.features).filter(|_| may_have_nodes(raw)) else {
             return Ok(nodes);
         };
         let Some(block) = self.delta_node(f, root, 0)? else { return Ok(nodes) };
-        for (number, nid) in node::delta::others(&block) {
+        for (number, nid) in node::delta::other_nodes(&block) {
             nodes.extend(self.delta_node(f, nid, number)?);
         }
         nodes.insert(0, block);
@@ -58,8 +58,8 @@ impl Walk<'_, '_> {
         Ok(Some(block))
     }
 
-    /// The footer offset of a node of the inode that is something else than a delta node, and has not the checksum of
-    /// one either.
+    /// The footer offset of a node of the inode that is not a delta node and has no valid delta-node checksum
+    /// either.
     fn other_place(&self, nid: Nid, ino: Ino) -> Result<Option<u32>, FsckError> {
         let addr = self.img.nat(nid)?.addr;
         if self.img.sb.locate(addr).is_none() {
@@ -73,7 +73,7 @@ impl Walk<'_, '_> {
         Ok(other.then_some(at.offset))
     }
 
-    /// Puts every delta that counts to its base.
+    /// Applies every current delta to its base.
     pub(super) fn deltas(
         &mut self,
         raw: &RawInode,
@@ -85,22 +85,22 @@ impl Walk<'_, '_> {
         let mut bases = Bases::new(img, raw, division, f.shape);
         for e in delta::entries(raw, division) {
             let addr = raw.addr(division, e.slot);
-            // An address outside is a finding of its own.
+            // An address outside is a separate finding.
             if img.sb.locate(addr).is_some() && !bases.fits(addr, e.slot, (e.codec, e.payload, e.check)) {
                 self.report.add(K::DeltaWrong { ino, block: e.slot });
             }
         }
-        let living = living(nodes);
-        let find = |id: u32| living.get(&KEPT.checked_add(id)?).map(|e| (e.codec, e.payload.to_vec()));
-        // Kept pages are no contents of the file, and one of pages that are gone may be left over. But what makes a page
-        // makes the right one.
-        for (&block, e) in living.range(KEPT..) {
+        let current = current_entries(nodes);
+        let find = |id: u32| current.get(&KEPT.checked_add(id)?).map(|e| (e.codec, e.payload.to_vec()));
+        // Kept pages are not contents of the file, and may be left over after their base pages are gone. But one
+        // that can be decoded must match its check.
+        for (&block, e) in current.range(KEPT..) {
             let page = kept::page(&find, block - KEPT);
             if page.is_some_and(|page| !bases.is_right(block, &page, e.check)) {
                 self.report.add(K::DeltaWrong { ino, block });
             }
         }
-        for (&block, e) in living.range(..KEPT) {
+        for (&block, e) in current.range(..KEPT) {
             if delta::find(raw, division, block).is_some() {
                 self.report.add(K::DeltaTwice { ino, block });
                 continue;

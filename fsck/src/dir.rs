@@ -1,4 +1,4 @@
-//! Is one directory lawful: slots, hashes, buckets, `.` and `..`, links?
+//! Is one directory valid: slots, hashes, buckets, `.` and `..`, links?
 
 use format::Ino;
 use format::bits;
@@ -13,17 +13,17 @@ use super::kind::DIR;
 use super::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, Referrer};
 use super::walk::Walk;
 
-/// What is summed up while a directory's areas are read.
+/// Totals collected while reading a directory's areas.
 pub struct DirState {
     parent: Option<Ino>,
     dir_level: u8,
-    /// Bit `l`: every name stands where level `l` puts it.
+    /// Bit `l` is set while every name fits level `l`.
     levels: u64,
     misplaced: bool,
     hashing: Hashing,
-    /// Names are of any bytes.
+    /// True if names may contain any bytes.
     encrypted: bool,
-    /// `.` and `..` are made up at lookup if they are not there.
+    /// True if lookup supplies missing `.` and `..`.
     dots_implied: bool,
     dots: [u32; 2],
     subdirs: u32,
@@ -31,13 +31,13 @@ pub struct DirState {
     names: FxHashSet<Box<[u8]>>,
 }
 
-/// Directories of more names than this are not searched for repeated ones: memory is bounded.
+/// Directories with more names are not searched for duplicates, to bound memory.
 const MOST_NAMES: usize = 1 << 20;
 
 const DOTS: [&str; 2] = [".", ".."];
 
 impl DirState {
-    /// For a directory whose parent is known unless it is an orphan.
+    /// `parent` is `None` for an orphan.
     pub fn new(raw: &RawInode, features: Features, parent: Option<Ino>) -> Self {
         let encrypted = features.contains(Features::ENCRYPT) && raw.advise().contains(Advise::ENCRYPT);
         DirState {
@@ -45,7 +45,7 @@ impl DirState {
             dir_level: raw.i_dir_level,
             levels: !0,
             misplaced: false,
-            hashing: Hashing::of(raw, features),
+            hashing: Hashing::for_dir(raw, features),
             encrypted,
             dots_implied: raw.inline().contains(Inline::DOTS),
             dots: [0; 2],
@@ -56,7 +56,7 @@ impl DirState {
     }
 }
 
-/// The hash level a directory block belongs to.
+/// The hash level of a directory block.
 pub fn level_of(block: u64, dir_level: u8) -> u32 {
     let mut end = 0u64;
     for level in 0..dentry::MAX_DEPTH {
@@ -135,7 +135,7 @@ impl Walk<'_, '_> {
                 continue;
             }
             let from = Referrer::Dentry { place, name: name() };
-            if let Some(kind) = self.arrive(ino, from, Some(dir), Some(d.kind))? {
+            if let Some(kind) = self.visit_inode(ino, from, Some(dir), Some(d.kind))? {
                 state.subdirs += u32::from(kind == DIR);
                 if kind != d.kind {
                     self.report.add(K::DentryType { place, name: name(), ino, stored: d.kind, is: kind });
@@ -160,7 +160,7 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The sums of a directory whose areas were all read.
+    /// Checks the totals of a directory after all its areas were read.
     pub(super) fn dir_sums(&mut self, ino: Ino, raw: &RawInode, state: DirState) {
         for (which, count) in DOTS.into_iter().zip(state.dots) {
             if count == 0 && !state.dots_implied {
@@ -174,7 +174,7 @@ impl Walk<'_, '_> {
         if state.misplaced && u32::from(is) < dentry::MAX_DEPTH {
             self.report.add(K::DirLevelWrong { ino, stored: state.dir_level, is });
         }
-        // An orphan directory's links are gone.
+        // An orphan directory has lost its links.
         let counted = state.subdirs.saturating_add(2);
         let stored = raw.i_links.get();
         if stored != counted && state.parent.is_some() {

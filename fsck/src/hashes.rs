@@ -1,7 +1,7 @@
-//! Which hash does a directory keep for a name, and when are two names the same there?
+//! Which hash does a directory store for a name, and which names are equal in it?
 //!
-//! Most directories hash a name's bytes. A casefolded one hashes the folded name. One that is encrypted as well hashes
-//! it under a key that the volume does not hold.
+//! Most directories hash a name's bytes. A casefolded one hashes the folded name. One that is also encrypted hashes
+//! it under a key that is not on the volume.
 
 use format::casefold::Sought;
 use format::hash::name_hash;
@@ -11,17 +11,17 @@ use format::superblock::Features;
 /// How the names of a directory are hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hashing {
-    /// As they are.
+    /// The bytes of the name.
     Bytes,
-    /// Folded.
+    /// The folded name.
     Folded,
-    /// Folded, and under a key.
+    /// The folded name under a key.
     Keyed,
 }
 
 impl Hashing {
-    /// How a directory does it.
-    pub fn of(dir: &RawInode, features: Features) -> Self {
+    /// How a directory hashes.
+    pub fn for_dir(dir: &RawInode, features: Features) -> Self {
         let folded = features.contains(Features::CASEFOLD) && dir.flags().contains(InodeFlags::CASEFOLD);
         let encrypted = features.contains(Features::ENCRYPT) && dir.advise().contains(Advise::ENCRYPT);
         match (folded, encrypted) {
@@ -31,7 +31,7 @@ impl Hashing {
         }
     }
 
-    /// The hash of a name; `None` if it takes the key.
+    /// The hash of a name; `None` if that needs the key.
     pub fn hash(self, name: &[u8]) -> Option<u32> {
         match self {
             _ if matches!(name, b"." | b"..") => Some(name_hash(name)),
@@ -41,7 +41,7 @@ impl Hashing {
         }
     }
 
-    /// A test for entries that are this name.
+    /// A test for entries with the same name.
     pub fn same<'n>(self, name: &'n [u8]) -> impl Fn(&[u8]) -> bool + 'n {
         let sought = (self == Hashing::Folded).then(|| Sought::new(name));
         move |entry| match &sought {

@@ -1,4 +1,4 @@
-//! Is one inode lawful: its fields, its block map, its inline contents, its sums?
+//! Is one inode valid: its fields, its block map, its inline contents, its totals?
 
 use format::inode::{self, Advise, Division, Inline, RawInode};
 use format::node::{self, NIDS_PER_BLOCK, Shape, XATTR_NODE_OFFSET};
@@ -6,17 +6,17 @@ use format::superblock::Features;
 use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::FsckError;
-use super::bases::plain;
+use super::bases::without_deltas;
 use super::dir::DirState;
 use super::kind::{DIR, kind_of};
 use super::report::{Area, FindingKind as K, Referrer, Slot};
 use super::walk::Walk;
 
-/// Words of inline attributes that Linux takes: room for their header, and so few that the least inline
-/// directory fits beside them.
+/// Words of inline attributes that Linux accepts: room for their header, and room left for the smallest inline
+/// directory.
 const INLINE_XATTR_WORDS: std::ops::RangeInclusive<u32> = 6..=903;
 
-/// What is summed up while a file's map is walked.
+/// Totals collected while walking a file's map.
 pub struct FileState {
     pub(super) ino: Ino,
     /// Blocks as `i_blocks` counts them.
@@ -39,14 +39,14 @@ struct Extent {
 struct Cluster {
     size: u64,
     released: bool,
-    /// First file block of the compressed cluster last seen.
+    /// First file block of the last compressed cluster.
     at: Option<u64>,
     /// Blocks that compression saves, as `i_compr_blocks` counts them.
     saved: u64,
 }
 
 impl Walk<'_, '_> {
-    /// Checks an inode that was claimed, and everything below it.
+    /// Checks a claimed inode and everything below it.
     pub(super) fn inode(&mut self, ino: Ino, block: &Block, parent: Option<Ino>) -> Result<(), FsckError> {
         let features = self.img.sb.features;
         let raw = RawInode::of(block);
@@ -87,8 +87,8 @@ impl Walk<'_, '_> {
                 self.report.add(K::InlineMisplaced { ino, what, mode });
             }
         }
-        // Without its zone it may be lawful.
-        let division = match raw.divide(plain(features)) {
+        // It may be valid without its zone.
+        let division = match raw.divide(without_deltas(features)) {
             Ok(without) => raw.divide(features).unwrap_or(without),
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
@@ -110,7 +110,7 @@ impl Walk<'_, '_> {
             && (kind == DIR || raw.i_links.get() == 1 && !lost)
         {
             let stored = Ino(raw.i_pino.get());
-            // A file's parent matters to roll-forward only; a directory's must be where `..` leads.
+            // Only roll-forward uses a file's parent; a directory's parent must match `..`.
             self.report.add(if kind == DIR {
                 K::DirParentWrong { ino, stored, parent }
             } else {
@@ -118,7 +118,7 @@ impl Walk<'_, '_> {
             });
         }
         let released = inline.contains(Inline::COMPRESS_RELEASED);
-        let shape = match raw.shape(plain(features)) {
+        let shape = match raw.shape(without_deltas(features)) {
             Ok(shape) => shape,
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
@@ -235,7 +235,7 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// A node below the inode and what is below it; `level` 0 for direct nodes.
+    /// Checks a node below the inode and its subtree; `level` is 0 for direct nodes.
     fn tree(
         &mut self,
         f: &mut FileState,
@@ -293,7 +293,7 @@ impl Walk<'_, '_> {
                     return Ok(());
                 };
                 c.at = Some(index);
-                // Given back blocks of a released file are counted nowhere, its marks neither.
+                // Released blocks of a file are not counted, and neither are their marks.
                 if c.released {
                     return Ok(());
                 }
@@ -349,7 +349,7 @@ impl Walk<'_, '_> {
             self.report.add(K::SymlinkEmpty { ino });
         }
         let block = format::BLOCK as u64;
-        // The target of a symbolic link is in one block.
+        // The target of a symbolic link fits in one block.
         let most = if symlink { block } else { f.shape.max_blocks().saturating_mul(block) };
         if size > most && !raw.inline().contains(Inline::DATA) {
             self.report.add(K::SizeTooLarge { ino, size, most, is: f.end.saturating_mul(block) });

@@ -1,4 +1,4 @@
-//! What kind of thing is it, by its mode and by its name?
+//! Conversion between mode bits and dentry types.
 
 /// Dentry type number of directories.
 pub const DIR: u8 = 2;

@@ -1,14 +1,15 @@
-//! Is this volume what it says it is, and can it be made so again?
+//! Checks an F2FS volume, and repairs it.
 //!
-//! An independent reading of an F2FS image straight from the device: [`check`] walks everything that
-//! can be reached from the checkpoint and compares it with every table, [`repair()`] mends what can be
-//! mended without losing data. This crate does not know the one of the mounted volume, and that one
-//! does not know this: the compiler keeps them apart, so each is a judge of the other.
+//! An independent reader of an F2FS image on the device: [`check`] walks everything reachable from the checkpoint
+//! and compares it with every table; [`repair()`] mends what can be mended without losing data. This crate and the
+//! crate of the mounted volume do not depend on each other, which the compiler enforces, so each is a judge of the
+//! other.
 //!
-//! What is checked is the state of the checkpoint. Nodes written after it by `fsync` are not part of
-//! it; the report says whose they are ([`FindingKind::Synced`]).
+//! The check covers the state of the checkpoint. Nodes that `fsync` wrote after it are not included; the report
+//! lists their files ([`FindingKind::Synced`]).
 //!
-//! Left out: whether the usage that quota files record is the volume's, and hashes of encrypted names that fold case, which are keyed.
+//! Left out: whether the usage in quota files matches the volume, and hashes of encrypted names that fold case,
+//! which are keyed.
 #![forbid(unsafe_code)]
 
 mod bases;
@@ -38,17 +39,17 @@ pub use report::*;
 use device::{BlockDevice, DeviceError, Tag};
 use format::FormatError;
 
-/// All I/O of a check or a repair carries this tag.
+/// Tag of all I/O of a check or a repair.
 const TAG: Tag = Tag { cause: 0, owner: 0 };
 
-/// How a check or a repair is to run.
+/// Options of a check or a repair.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Told now and then how many blocks of how many are checked.
+    /// Called from time to time with the number of checked blocks and the total.
     pub progress: &'a dyn Fn(u64, u64),
-    /// Repair although that gives up what `fsync` wrote after the checkpoint.
+    /// Repair even if that discards what `fsync` wrote after the checkpoint.
     pub give_up_synced: bool,
-    /// Take the older of the two checkpoints for the one that counts. A repair gives the newer one up.
+    /// Use the older of the two checkpoints. A repair then discards the newer one.
     pub older_checkpoint: bool,
 }
 
@@ -58,23 +59,23 @@ impl Default for Options<'_> {
     }
 }
 
-/// Why there is no report.
+/// Why a check produced no report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FsckError {
-    /// The device holds something else.
+    /// The device holds another format.
     #[error("not an F2FS volume{}", first.as_ref().map_or(String::new(), |e| format!(" ({e})")))]
     NotF2fs {
-        /// What is wrong with the first superblock, if the device is large enough for one.
+        /// The fault in the first superblock, if the device is large enough for one.
         first: Option<FormatError>,
     },
-    /// An F2FS superblock that is damaged in both copies, or of a shape not understood.
+    /// An F2FS superblock that is damaged in both copies, or of an unknown shape.
     #[error("{0}")]
     Superblock(FormatError),
-    /// An F2FS volume of a kind that is not understood.
+    /// An unsupported kind of F2FS volume.
     #[error("not supported: {what}")]
     Unsupported {
-        /// Which kind.
+        /// The kind.
         what: String,
     },
     /// The device failed.
@@ -82,10 +83,10 @@ pub enum FsckError {
     Device(#[from] DeviceError),
 }
 
-/// Reads the whole volume and reports what contradicts what.
+/// Reads the whole volume and reports contradictions.
 ///
 /// # Errors
-/// [`FsckError`], if there is no volume to report on. Damage is no error but a finding.
+/// [`FsckError`], if there is no volume to report on. Damage is not an error but a finding.
 pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, FsckError> {
     let mut report = Report::default();
     if let Some(image) = load::Image::load_by(dev, options.older_checkpoint, &mut report)? {
@@ -94,7 +95,7 @@ pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, Fsc
     Ok(report)
 }
 
-/// Reads what a checkpoint leads to; what was seen on the way.
+/// Walks everything reachable from a checkpoint.
 fn examine(image: &load::Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<walk::Walked, FsckError> {
     report.version = image.cp.version;
     report.clean_unmount = image.cp.flags.contains(format::checkpoint::CpFlags::UMOUNT);

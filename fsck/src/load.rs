@@ -1,7 +1,7 @@
-//! What do the tables of a checkpoint say?
+//! The tables of a checkpoint.
 //!
-//! They are read straight from the device, and nothing is assumed to agree. A table is read when it is needed: an
-//! [`Image`] takes memory for the SIT of used segments and for bounded caches only.
+//! They are read straight from the device, and are not assumed to agree. A table is read on demand: an [`Image`]
+//! needs memory only for the SIT of used segments and for bounded caches.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,13 +21,14 @@ use super::begin::{LogSummaries, log_summaries, read_block, superblock};
 use super::packs::{checkpoint, pack_start};
 use super::report::{FindingKind as K, Pack, Report};
 
-/// Blocks a cache of table blocks keeps (32 MiB) before it starts over.
+/// Table blocks in a cache (32 MiB) before it is cleared.
 const CACHE: usize = 8192;
 
-/// Compared as a whole: most blocks of a table are empty, and byte by byte they would take a third of a check.
+/// For one comparison of whole blocks: most table blocks are empty, and checking them bytewise would take a third
+/// of a check.
 static ZEROES: Block = [0; format::BLOCK];
 
-/// A SIT entry taken as it is.
+/// A SIT entry as stored, unchecked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// Type number as stored, 0..64.
@@ -43,7 +44,7 @@ pub struct Segment {
 impl Segment {
     const EMPTY: Self = Segment { kind: 0, valid: 0, map: [0; sit::MAP_BYTES], mtime: 0 };
 
-    fn of(raw: &sit::RawSitEntry) -> Self {
+    fn from_raw(raw: &sit::RawSitEntry) -> Self {
         let v = raw.vblocks.get();
         Segment { kind: v >> 10, valid: v & 0x3FF, map: raw.valid_map, mtime: raw.mtime.get() }
     }
@@ -51,13 +52,13 @@ impl Segment {
 
 type Cache = RefCell<FxHashMap<u32, Rc<Block>>>;
 
-/// An image with its superblock and checkpoint read and its tables at hand.
+/// An image with its superblock and checkpoint, and access to its tables.
 pub struct Image<'d> {
     /// The device.
     pub dev: &'d dyn BlockDevice,
-    /// The superblock that counts.
+    /// The superblock in use.
     pub sb: SuperBlock,
-    /// The pack that counts.
+    /// The checkpoint pack in use.
     pub pack: Pack,
     /// Its checkpoint.
     pub cp: Checkpoint,
@@ -74,13 +75,12 @@ pub struct Image<'d> {
 }
 
 impl<'d> Image<'d> {
-    /// Reads what must be there to begin with. `None` if there is no usable checkpoint (the report
-    /// says so).
+    /// Reads the minimum to begin with. `None` if there is no usable checkpoint (which the report states).
     pub fn load(dev: &'d dyn BlockDevice, report: &mut Report) -> Result<Option<Self>, FsckError> {
         Self::load_by(dev, false, report)
     }
 
-    /// The same by the older of the two checkpoints, if that is asked for.
+    /// Loads the older of the two checkpoints if `older` is set.
     pub fn load_by(dev: &'d dyn BlockDevice, older: bool, report: &mut Report) -> Result<Option<Self>, FsckError> {
         let sb = superblock(dev, report)?;
         let end = u64::from(sb.main.0) + u64::from(sb.main_segs) * u64::from(BLOCKS_PER_SEG);
@@ -135,7 +135,7 @@ impl<'d> Image<'d> {
                 continue;
             }
             for i in 0..SIT_ENTRIES.min(self.sb.main_segs - n * SIT_ENTRIES) {
-                let e = Segment::of(&sit::get(&block, i as usize));
+                let e = Segment::from_raw(&sit::get(&block, i as usize));
                 if e != Segment::EMPTY {
                     self.sit.insert(SegNo(n * SIT_ENTRIES + i), e);
                 }
@@ -146,10 +146,10 @@ impl<'d> Image<'d> {
                 for (segment, raw) in entries {
                     if segment.0 >= self.sb.main_segs {
                         report.add(K::SitJournalSegment { segment });
-                    } else if let Some(below) = self.sit.insert(segment, Segment::of(&raw))
+                    } else if let Some(below) = self.sit.insert(segment, Segment::from_raw(&raw))
                         && u32::from(below.valid) != bits::count(&below.map)
                     {
-                        // Linux looks at it before it reads the journal.
+                        // Linux checks it before it reads the journal.
                         report.add(K::SitShadowed { segment });
                     }
                 }
@@ -164,7 +164,7 @@ impl<'d> Image<'d> {
         self.sit.get(&seg).copied().unwrap_or(Segment::EMPTY)
     }
 
-    /// True if the SIT calls a block valid.
+    /// True if a block is valid in the SIT.
     pub fn marked(&self, addr: BlockAddr) -> bool {
         self.sb.locate(addr).is_some_and(|(seg, off)| bits::msb_test(&self.segment(seg).map, usize::from(off)))
     }
@@ -182,13 +182,13 @@ impl<'d> Image<'d> {
         Ok(b)
     }
 
-    /// The NAT block `n` that counts, without the journal.
+    /// The current copy of NAT block `n`, without the journal.
     pub fn nat_block(&self, n: u32) -> Result<Rc<Block>, FsckError> {
         let second = bits::msb_test(&self.cp.nat_bitmap, n as usize);
         self.cached(&self.nat_cache, self.sb.nat_block(n, second))
     }
 
-    /// The NAT entry of a node number inside the NAT, journal applied; an empty one outside.
+    /// The NAT entry of a node number, journal applied; an empty one outside the NAT.
     pub fn nat(&self, nid: Nid) -> Result<NatEntry, FsckError> {
         if let Some(e) = self.nat_journal.get(&nid) {
             return Ok(*e);
@@ -200,7 +200,7 @@ impl<'d> Image<'d> {
         Ok(nat::get(&*self.nat_block(n)?, i))
     }
 
-    /// Entries of NAT block `n` that have an address, journal applied; 1 and 2 left out.
+    /// Entries of NAT block `n` with an address, journal applied, except 1 and 2.
     pub fn nat_live(&self, n: u32) -> Result<Vec<(Nid, NatEntry)>, FsckError> {
         let block = self.nat_block(n)?;
         let first = n * NAT_ENTRIES;
@@ -218,12 +218,12 @@ impl<'d> Image<'d> {
         Ok((0..NAT_ENTRIES).map(entry).filter(live).collect())
     }
 
-    /// The log whose current segment this is.
+    /// The log that writes to this segment.
     pub fn log_of(&self, seg: SegNo) -> Option<LogType> {
         LogType::ALL.into_iter().find(|l| self.cp.logs[l.index()].seg == seg)
     }
 
-    /// The summary block of a segment: the log's if it is one's, `None` if the pack keeps none.
+    /// The summary block of a segment, from its log if it has one; `None` if the pack keeps none.
     pub fn summary_block(&self, seg: SegNo) -> Result<Option<Rc<Block>>, FsckError> {
         match self.log_of(seg) {
             Some(log) => Ok(self.logs.blocks[log.index()].as_deref().map(|b| Rc::new(*b))),
@@ -231,7 +231,7 @@ impl<'d> Image<'d> {
         }
     }
 
-    /// The summary of a block; `None` where the volume keeps none.
+    /// The summary of a block; `None` if the volume has none.
     pub fn summary(&self, seg: SegNo, off: u16) -> Result<Option<Summary>, FsckError> {
         Ok(match self.log_of(seg) {
             Some(log) => self.logs.blocks[log.index()]
@@ -245,7 +245,7 @@ impl<'d> Image<'d> {
         })
     }
 
-    /// The checkpoint's orphan inodes, as far as its blocks can be read.
+    /// The checkpoint's orphan inodes in all readable blocks.
     pub fn orphans(&self, report: &mut Report) -> Result<Vec<Ino>, FsckError> {
         let mut out = Vec::new();
         if !self.cp.flags.contains(CpFlags::ORPHAN) {
@@ -261,13 +261,13 @@ impl<'d> Image<'d> {
         Ok(out)
     }
 
-    /// A main block.
+    /// Reads a main block.
     pub fn block(&self, at: BlockAddr) -> Result<Box<Block>, FsckError> {
         read_block(self.dev, at)
     }
 }
 
-/// A lawful log type of a stored type number.
+/// The log type of a stored type number, if valid.
 pub fn log_type(kind: u16) -> Option<LogType> {
     u8::try_from(kind).ok().and_then(LogType::from_number)
 }

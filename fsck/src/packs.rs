@@ -1,8 +1,8 @@
-//! Which checkpoint counts, and what does it say where its fields cannot be?
+//! Which checkpoint is current, and what replaces its invalid fields?
 //!
-//! By checksum and version alone, as for Linux: of two whole packs the newer counts, whatever its fields say. A field that
-//! cannot be is a finding. It gets the value that the rest of the volume gives it, if anything does, so that the volume
-//! can be checked and repaired all the same.
+//! Only checksum and version decide, as in Linux: of two whole packs the newer is current, whatever its fields
+//! contain. An invalid field is a finding. If the rest of the volume determines its value, it gets that value, so
+//! that the volume can still be checked and repaired.
 
 use device::{BlockDevice, Lba};
 use format::checkpoint::{self, Checkpoint, CpFlags, LogHead};
@@ -21,8 +21,8 @@ pub fn pack_start(sb: &SuperBlock, pack: Pack) -> BlockAddr {
     }
 }
 
-/// Version, head and payload of a pack whose head and tail agree. A head that claims a number of blocks that no pack has
-/// is taken for whole: no power cut leaves that.
+/// Version, head and payload of a pack whose head and tail agree. A head with an impossible number of blocks counts
+/// as whole: a power cut cannot cause that.
 fn whole(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -58,10 +58,10 @@ fn whole(
     Ok(Some((version, bytes)))
 }
 
-/// A whole pack: its version, which it is, head and payload.
+/// A whole pack: version, which pack, head and payload.
 type Whole = (u64, Pack, Vec<u8>);
 
-/// The newer of two whole packs, the first of equals; and the other one.
+/// Returns the newer of two whole packs, the first of equals, and then the other one.
 fn both(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -76,8 +76,8 @@ fn both(
     })
 }
 
-/// Makes the older checkpoint the one that counts: from then on the newest pack is as one that a power cut left half
-/// written. Returns that pack.
+/// Makes the older checkpoint current: the newest pack then looks as if a power cut had left it incomplete. Returns
+/// that pack.
 pub fn give_newest_up(dev: &dyn BlockDevice, sb: &SuperBlock) -> Result<Option<Pack>, FsckError> {
     let (Some((_, pack, _)), Some(_)) = both(dev, sb, &mut Report::default())? else { return Ok(None) };
     dev.write(Lba(u64::from(pack_start(sb, pack).0)), &[0; BLOCK], TAG)?;
@@ -85,7 +85,7 @@ pub fn give_newest_up(dev: &dyn BlockDevice, sb: &SuperBlock) -> Result<Option<P
     Ok(Some(pack))
 }
 
-/// The checkpoint that counts: the newer of two whole packs, the first of equals; with `older` the other one.
+/// The current checkpoint: the newer of two whole packs, the first of equals. With `older` the other one.
 pub fn checkpoint(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -111,14 +111,14 @@ pub fn checkpoint(
         }
         Err(error) => error,
     };
-    // The older pack is no way out unless it is asked for: what it describes may be overwritten by now.
+    // The older pack is not used without `older`: its blocks may be overwritten by now.
     report.add(K::PackBad { pack, error });
     report.add(K::NoCheckpoint);
     Ok(None)
 }
 
-/// Gives fields that cannot be the values that follow from the others, from the other pack, or from the volume's size.
-/// Returns a fault for which there is none.
+/// Replaces invalid fields by values derived from the others, the other pack, or the size of the volume. Returns a
+/// fault that cannot be mended.
 fn mend(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -129,7 +129,7 @@ fn mend(
 ) -> Result<Option<FormatError>, FsckError> {
     let fault = |name: &str| faults.iter().find(|f| matches!(f, FormatError::Field { field, .. } if *field == name));
     settle_logs(sb, cp);
-    // Segments kept back change with the volume's size alone.
+    // Reserved segments change only with the size of the volume.
     for (name, field, from) in [
         ("overprov_segment_count", &mut cp.overprov_segs, other.map(|o| o.overprov_segs)),
         ("rsvd_segment_count", &mut cp.reserved_segs, other.map(|o| o.reserved_segs)),
@@ -159,12 +159,12 @@ fn mend(
     Ok(None)
 }
 
-/// Blocks users may fill, by the segments that they never get.
+/// Blocks available to users, derived from the segments that are not.
 pub fn user_blocks(sb: &SuperBlock, cp: &Checkpoint) -> u64 {
     u64::from(sb.main_segs.saturating_sub(cp.overprov_segs)) * u64::from(BLOCKS_PER_SEG)
 }
 
-/// Of logs that claim one segment none is believed.
+/// Invalidates the position of logs that claim the same segment.
 fn settle_logs(sb: &SuperBlock, cp: &mut Checkpoint) {
     if sb.features.contains(Features::RO) {
         return;
@@ -177,7 +177,7 @@ fn settle_logs(sb: &SuperBlock, cp: &mut Checkpoint) {
     }
 }
 
-/// Blocks of the summaries of a pack; `None` if that is not known.
+/// Number of summary blocks in a pack; `None` if unknown.
 fn summary_blocks(cp: &Checkpoint) -> Option<u32> {
     let nodes = if has_node_summaries(cp) { 3 } else { 0 };
     if !cp.flags.contains(CpFlags::COMPACT_SUM) {
@@ -190,7 +190,7 @@ fn summary_blocks(cp: &Checkpoint) -> Option<u32> {
     Some(summary::compact_blocks(entries) as u32 + nodes)
 }
 
-/// Blocks of a pack by where its summaries begin, if its tail stands there.
+/// Length of a pack derived from the start of its summaries, if its tail is found there.
 fn derived_blocks(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,

@@ -1,10 +1,10 @@
-//! Is a quota file one that Linux can use: its header, its tree of identities, its entries?
+//! Can Linux use a quota file: its header, its tree of identities, its entries?
 //!
-//! The format is that of all of Linux's file systems, "vfsv1": blocks of 1 KiB; the first has a header, the second is
-//! the root of a tree of four levels with 256 references a block, one level for each byte of an identity. Below it
-//! are blocks of entries, each with its identity.
+//! The format is the same for all file systems in Linux, "vfsv1": blocks of 1 KiB. The first is a header, the
+//! second is the root of a tree of four levels with 256 references per block, one level for each byte of an
+//! identity. Below it are blocks of entries, each with its identity.
 //!
-//! Left out: whether the usage in the entries is the volume's, and limits.
+//! Left out: limits, and whether the usage in the entries matches the volume.
 
 use format::inode::{Division, Inline, RawInode};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, node};
@@ -15,7 +15,7 @@ use super::report::{FindingKind as K, QuotaFault as F, Referrer, Report};
 use super::sets::NumberSet;
 use super::walk::Walked;
 
-/// What the files of users, groups and projects begin with.
+/// Magic numbers of the files of users, groups and projects.
 const MAGIC: [u32; 3] = [0xD9C0_1F11, 0xD9C0_1927, 0xD9C0_3F14];
 const VERSION: u32 = 1;
 const PIECE: usize = 1024;
@@ -25,7 +25,7 @@ const LEVELS: u32 = 4;
 const HEADER: usize = 16;
 const ENTRY: usize = 72;
 
-/// A file's bytes, by pieces of 1 KiB.
+/// A file's bytes in pieces of 1 KiB.
 struct File<'i, 'd> {
     img: &'i Image<'d>,
     inode: Box<Block>,
@@ -82,7 +82,7 @@ impl File<'_, '_> {
     }
 }
 
-/// Checks the quota files that were reached.
+/// Checks the quota files that the walk reached.
 pub fn check(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<(), FsckError> {
     for (k, ino) in img.sb.quota_inos.into_iter().enumerate() {
         if !walked.inodes.has(ino.0) {
@@ -95,7 +95,7 @@ pub fn check(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<()
     Ok(())
 }
 
-/// What is wrong with one of them, the first thing found.
+/// The first fault in a quota file.
 fn fault(img: &Image<'_>, k: usize, ino: Ino) -> Result<Option<F>, FsckError> {
     let inode = img.block(img.nat(ino.nid())?.addr)?;
     let Ok(division) = RawInode::of(&inode).divide(img.sb.features) else { return Ok(None) };
@@ -114,7 +114,7 @@ fn fault(img: &Image<'_>, k: usize, ino: Ino) -> Result<Option<F>, FsckError> {
             return Ok(Some(F::FreeBlock { block, blocks }));
         }
     }
-    // Blocks of the tree that wait: number, level, and the identity as far as the way to it says.
+    // Pending tree blocks: number, level, and the known prefix of the identity.
     let mut waiting = vec![(ROOT, 0, 0u32)];
     let mut seen = NumberSet::default();
     while let Some((number, level, above)) = waiting.pop() {
@@ -139,7 +139,7 @@ fn fault(img: &Image<'_>, k: usize, ino: Ino) -> Result<Option<F>, FsckError> {
     Ok(None)
 }
 
-/// The entries of a block that are in use.
+/// The used entries of a block.
 fn entries(piece: &[u8; PIECE]) -> impl Iterator<Item = &[u8]> {
     piece[HEADER..].chunks_exact(ENTRY).filter(|entry| entry.iter().any(|&b| b != 0))
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a volume, in types: every finding names a structure, a place and a fault.
+//! Possible findings as types: each names a structure, a place and a fault.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub use super::terms::*;
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Worth knowing, lawful.
+    /// Valid, but worth reporting.
     Note,
-    /// Odd, but Linux works with it and nothing is lost.
+    /// Unusual, but Linux works with it and nothing is lost.
     Warning,
     /// The volume contradicts itself.
     Error,
@@ -34,7 +34,7 @@ impl fmt::Display for Severity {
 /// A fault. Names follow the on-disk structures.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs)] // fields say in the message what they are
+#[allow(missing_docs)] // the message explains the fields
 pub enum FindingKind {
     // --- superblock and checkpoint ---
     #[error("superblock copy {copy}: {error}")]
@@ -170,9 +170,9 @@ pub enum FindingKind {
     ExtentWrong { ino: Ino, from: u32, addr: BlockAddr, len: u32 },
     #[error("inode {ino}: its deltas cannot be read: {error}")]
     ZoneBad { ino: Ino, error: FormatError },
-    #[error("inode {ino}: the delta of {} does not fit what it changes", of_delta(*.block))]
+    #[error("inode {ino}: the delta of {} does not fit what it changes", delta_target(*.block))]
     DeltaWrong { ino: Ino, block: u32 },
-    #[error("inode {ino}: the delta of {} has no block that it changes", of_delta(*.block))]
+    #[error("inode {ino}: the delta of {} has no block that it changes", delta_target(*.block))]
     DeltaWithoutBase { ino: Ino, block: u32 },
     #[error("inode {ino}: file block {block} has a delta in the inode and one in a delta node")]
     DeltaTwice { ino: Ino, block: u32 },
@@ -218,13 +218,13 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// How bad it is.
+    /// Severity of the fault.
     pub fn severity(&self) -> Severity {
         use FindingKind as K;
         match self {
             K::NeedsRecovery { .. } | K::Synced(_) | K::UnsyncedNodes { .. } => Severity::Note,
             K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => Severity::Note,
-            // A pack may be torn by a power cut at the wrong moment: the other one is there for it.
+            // A power cut may leave a torn pack; the other one replaces it.
             K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } => Severity::Warning,
             K::ErrorFlags { .. } | K::ParentWrong { .. } => Severity::Warning,
             // Linux mounts the volume and switches quotas off.
@@ -235,8 +235,8 @@ impl FindingKind {
 }
 
 impl FindingKind {
-    /// True if a repair looks after it, though nothing is lost as it is: a copy that the next accident may need, a mark
-    /// that makes every mount check the volume, a parent that roll-forward would believe.
+    /// True if a repair mends it although nothing is lost now: a copy that the next damage may require, a mark that
+    /// makes every mount check the volume, a parent that roll-forward would use.
     fn is_mendable(&self) -> bool {
         use FindingKind as K;
         matches!(
@@ -250,12 +250,12 @@ impl FindingKind {
     }
 }
 
-/// A fault and how bad it is.
+/// A fault with its severity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// What.
+    /// The fault.
     pub kind: FindingKind,
 }
 
@@ -265,27 +265,27 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What was counted on the way.
+/// Counts collected by a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Directories.
     pub dirs: u64,
     /// Everything else that has an inode.
     pub files: u64,
-    /// Nodes, inodes with them.
+    /// Nodes, including inodes.
     pub nodes: u64,
     /// Valid blocks as the checkpoint counts them: nodes, data, reserved.
     pub blocks: u64,
-    /// Blocks that have an address.
+    /// Blocks with an address.
     pub written_blocks: u64,
     /// Orphan inodes.
     pub orphans: u64,
 }
 
-/// How a check ended.
+/// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// No error (warnings and notes may be there).
+    /// No error (possibly warnings and notes).
     Clean,
     /// At least one error.
     Findings,
@@ -294,9 +294,9 @@ pub enum Verdict {
 /// The result of a check.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// What was found, in the order it was met; at most [`Report::MOST`].
+    /// Findings in order of discovery; at most [`Report::MOST`].
     pub findings: Vec<Finding>,
-    /// Findings past [`Report::MOST`], counted only.
+    /// Number of findings past [`Report::MOST`].
     pub unlisted: u64,
     /// Errors, listed or not.
     pub errors: u64,
@@ -306,12 +306,12 @@ pub struct Report {
     pub version: u64,
     /// True if that checkpoint was written by an unmount.
     pub clean_unmount: bool,
-    /// Warnings that a repair looks after, listed or not.
+    /// Warnings that a repair mends, listed or not.
     pub(super) mendable_warnings: u64,
 }
 
 impl Report {
-    /// Most findings kept: a wrecked volume must not take all memory.
+    /// Most findings kept, to bound memory on a badly damaged volume.
     pub const MOST: usize = 20_000;
 
     /// Clean or not.
@@ -322,7 +322,7 @@ impl Report {
     pub fn is_clean(&self) -> bool {
         self.errors == 0
     }
-    /// What a repair would set right.
+    /// Number of findings that a repair would mend.
     pub(super) fn mendable(&self) -> u64 {
         self.errors + self.mendable_warnings
     }
@@ -364,8 +364,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// What the number in an entry of a delta node stands for: a block of the file, or a page that such blocks are made of.
-pub fn of_delta(number: u32) -> String {
+/// Meaning of the number in an entry of a delta node: a block of the file, or a kept page.
+pub fn delta_target(number: u32) -> String {
     match number.checked_sub(KEPT) {
         Some(id) => format!("kept page {id}"),
         None => format!("file block {number}"),

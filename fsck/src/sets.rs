@@ -1,4 +1,4 @@
-//! Sets of blocks and of nodes that cost memory only where something is in use.
+//! Sets of blocks and of nodes that use memory only for used segments.
 
 use format::SegNo;
 use format::bits;
@@ -15,17 +15,17 @@ pub struct BlockSet {
 }
 
 impl BlockSet {
-    /// Adds a block; true if it was in already.
+    /// Adds a block; true if it was already in the set.
     pub fn add(&mut self, seg: SegNo, off: u16) -> bool {
         let map = self.segs.entry(seg.0).or_insert([0; MAP_BYTES]);
         bits::msb_put(map, usize::from(off), true)
     }
-    /// True if the block is in.
+    /// True if the block is in the set.
     pub fn has(&self, seg: SegNo, off: u16) -> bool {
         self.segs.get(&seg.0).is_some_and(|m| bits::msb_test(m, usize::from(off)))
     }
     /// The bits of one segment.
-    pub fn of(&self, seg: SegNo) -> SegBits {
+    pub fn segment(&self, seg: SegNo) -> SegBits {
         self.segs.get(&seg.0).copied().unwrap_or([0; MAP_BYTES])
     }
 }
@@ -41,7 +41,7 @@ pub struct NumberSet {
 }
 
 impl NumberSet {
-    /// Adds a number; true if it was in already.
+    /// Adds a number; true if it was already in the set.
     pub fn add(&mut self, n: u32) -> bool {
         let chunk = self.chunks.entry(n / CHUNK_BITS).or_insert_with(|| Box::new([0; CHUNK_WORDS]));
         let (word, bit) = ((n % CHUNK_BITS / 64) as usize, 1u64 << (n % 64));
@@ -50,7 +50,7 @@ impl NumberSet {
         self.len += u64::from(!was);
         was
     }
-    /// True if the number is in.
+    /// True if the number is in the set.
     pub fn has(&self, n: u32) -> bool {
         self.chunks.get(&(n / CHUNK_BITS)).is_some_and(|c| c[(n % CHUNK_BITS / 64) as usize] & (1 << (n % 64)) != 0)
     }

@@ -1,7 +1,7 @@
-//! What does an inode hold, whatever its flags say?
+//! What does an inode hold according to its contents, independent of its flags?
 //!
 //! `i_inline` decides how the rest of an inode is read. With one wrong bit in it, a file's contents are read as
-//! addresses, or its addresses as contents. The bytes themselves show which they are.
+//! addresses, or its addresses as contents. The bytes themselves reveal which they are.
 
 use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK};
@@ -9,20 +9,20 @@ use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
-use super::bases::plain;
+use super::bases::without_deltas;
 use super::hashes::Hashing;
 use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
 use super::report::Mark;
 
-/// `i_inline` as the rest of the inode says it is; as stored where nothing says otherwise.
+/// `i_inline` derived from the rest of the inode; as stored if there is no evidence against it.
 pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckError> {
     let raw = RawInode::of(block);
     let features = img.sb.features;
     let kind = kind_of(raw.i_mode.get());
     let mut is = raw.inline();
     if features.contains(Features::EXTRA_ATTR) && !is.contains(Inline::EXTRA_ATTR) {
-        // Every inode of such a volume has them.
+        // On such a volume every inode has them.
         is |= Inline::EXTRA_ATTR;
     }
     if !is.contains(Inline::XATTR) && has_inline_xattrs(features, &with(block, is | Inline::XATTR)) {
@@ -43,22 +43,22 @@ pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckEr
     Ok(is)
 }
 
-/// The mode an inode should have, if its contents fit the type in the directory entry and not the type in `i_mode`.
-pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, said: Option<u8>) -> Result<Option<u16>, FsckError> {
+/// The right mode of an inode, if its contents fit the type in the directory entry and not the type in `i_mode`.
+pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, by_name: Option<u8>) -> Result<Option<u16>, FsckError> {
     let raw = RawInode::of(block);
     let mode = raw.i_mode.get();
-    let (Some(kind), Some(said @ 1..=7)) = (kind_of(mode), said) else { return Ok(None) };
-    let other = match (kind, said) {
-        _ if kind == said => false,
-        // Files of these types hold nothing.
+    let (Some(kind), Some(by_name @ 1..=7)) = (kind_of(mode), by_name) else { return Ok(None) };
+    let other = match (kind, by_name) {
+        _ if kind == by_name => false,
+        // Files of these types have no contents.
         (3..=6, 1 | 7) => raw.i_size.get() > 0,
         (DIR, _) => begins_otherwise(img, ino, block)?,
         _ => false,
     };
-    Ok(other.then(|| mode & 0o7777 | mode_of(said)))
+    Ok(other.then(|| mode & 0o7777 | mode_of(by_name)))
 }
 
-/// Marks that no inode of such a kind, or of a volume with these features, has.
+/// Marks that are invalid for this kind of inode or the features of the volume.
 pub fn misplaced_marks(raw: &RawInode, features: Features) -> impl Iterator<Item = Mark> {
     let dir = kind_of(raw.i_mode.get()) == Some(DIR);
     let casefold = raw.flags().contains(InodeFlags::CASEFOLD) && !(dir && features.contains(Features::CASEFOLD));
@@ -71,15 +71,15 @@ pub fn misplaced_marks(raw: &RawInode, features: Features) -> impl Iterator<Item
         .filter_map(|(wrong, what)| wrong.then_some(what))
 }
 
-/// True if entries begin with a `.` that leads to this inode.
+/// True if the first entry is a `.` that leads to this inode.
 pub fn begins_as_directory(layout: &dentry::Layout, area: &[u8], ino: Ino) -> bool {
     dentry::at(layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0)
 }
 
-/// True if an inode has a first block or inline contents, and they do not begin as a directory's do.
+/// True if an inode has a first block or inline contents that do not begin like a directory's.
 fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
-    let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
+    let Ok(division) = raw.divide(without_deltas(img.sb.features)) else { return Ok(false) };
     let own = |layout: &dentry::Layout, area: &[u8]| begins_as_directory(layout, area, ino);
     if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
         let area = &block[division.inline_area()];
@@ -89,9 +89,9 @@ fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fs
     Ok(img.marked(first) && !own(&dentry::Layout::BLOCK, &img.block(first)?[..]))
 }
 
-/// The parent that a directory records, if it is another than `from` and has an entry of the recorded name for this
-/// directory: a directory has one name. The entry is looked for where its hash puts it, in blocks whose addresses are
-/// in the parent's inode.
+/// The recorded parent of a directory, if it differs from `from` and has an entry with the recorded name for this
+/// directory: a directory has only one name. The entry is searched in its hash bucket, in blocks whose addresses
+/// are in the parent's inode.
 pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> Result<Option<Ino>, FsckError> {
     let raw = RawInode::of(block);
     let parent = Ino(raw.i_pino.get());
@@ -110,7 +110,7 @@ pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> R
         return Ok(None);
     }
     let name = raw.name();
-    let Some(hash) = Hashing::of(dir, img.sb.features).hash(name) else { return Ok(None) };
+    let Some(hash) = Hashing::for_dir(dir, img.sb.features).hash(name) else { return Ok(None) };
     let has =
         |layout: &dentry::Layout, area: &[u8]| dentry::find(layout, area, name, hash).is_some_and(|d| d.ino == ino.0);
     if dir.inline().contains(Inline::DENTRY) {
@@ -137,23 +137,23 @@ fn with(block: &Block, inline: Inline) -> Box<Block> {
     block
 }
 
-/// True if what would be inline attributes begins as they do, and cannot be anything else.
+/// True if the area for inline attributes begins like a list of them, and cannot be anything else.
 fn has_inline_xattrs(features: Features, block: &Block) -> bool {
     let raw = RawInode::of(block);
     let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR) && raw.inline().contains(Inline::EXTRA_ATTR);
-    let Ok(division) = raw.divide(plain(features)) else { return false };
+    let Ok(division) = raw.divide(without_deltas(features)) else { return false };
     let area = division.xattr_area();
     let ends = division.inline_area().len() as u64;
     let contents = raw.inline().contains(Inline::DATA) && raw.i_size.get() > ends;
-    // With flexible sizes, inodes without attributes keep the area free too.
+    // With flexible sizes, inodes without attributes leave the area empty too.
     let only = flexible || !contents;
     only && area.len() > xattr::HEADER && block[area].starts_with(&xattr::MAGIC.to_le_bytes())
 }
 
-/// True if an inode marked as inline has a node or a block: its footer or its summary names this inode.
+/// True if an inode marked as inline owns a node or a block according to its footer or summary.
 pub fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
-    let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
+    let Ok(division) = raw.divide(without_deltas(img.sb.features)) else { return Ok(false) };
     for nid in (0..5).map(|k| raw.nid(k)).filter(|nid| nid.0 != 0) {
         let addr = img.nat(nid)?.addr;
         if img.marked(addr) {
@@ -172,7 +172,7 @@ pub fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fsck
     }
 }
 
-/// True if an inode that is not marked as inline holds contents all the same.
+/// True if an inode not marked as inline holds inline contents.
 fn holds(img: &Image<'_>, ino: Ino, block: &Block) -> bool {
     let raw = RawInode::of(block);
     let Ok(division) = raw.divide(img.sb.features) else { return false };

@@ -1,4 +1,4 @@
-//! Do the tables say what the walk saw?
+//! Do the tables match the walk?
 
 use device::Lba;
 use format::bits;
@@ -14,11 +14,11 @@ use super::report::{Class, FindingKind as K, Report, Total};
 use super::walk::Walked;
 use super::{FsckError, TAG};
 
-/// The numbers of Linux's own inodes for nodes and metadata, which are in no block. Their NAT entries say
-/// that they are their own inodes', in block 1.
+/// Numbers of Linux's internal inodes for nodes and metadata, which have no block. Their NAT entries record
+/// themselves as inode, and block 1.
 pub const RESERVED: [Nid; 2] = [Nid(1), Nid(2)];
 
-/// Compares SIT, NAT, summaries, logs and totals with what was reached.
+/// Compares SIT, NAT, summaries, logs and totals with the reached blocks.
 pub fn compare(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<(), FsckError> {
     let free = segments(img, walked, report)?;
     logs(img, walked, report);
@@ -46,16 +46,16 @@ pub fn compare(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<
         report.add(K::ErrorFlags { pack: img.pack, flags });
     }
     nat_bits(img, report)?;
-    Chain::read(img)?.tell(report);
+    Chain::read(img)?.report(report);
     Ok(())
 }
 
-/// SIT entries and summary footers; returns the number of free segments.
+/// Checks SIT entries and summary footers; returns the number of free segments.
 fn segments(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<u64, FsckError> {
     let mut free = 0;
     for segment in (0..img.sb.main_segs).map(SegNo) {
         let stored = img.segment(segment);
-        let reached = walked.reached.of(segment);
+        let reached = walked.reached.segment(segment);
         let log = img.log_of(segment);
         free += u64::from(log.is_none() && reached.iter().all(|&b| b == 0));
         let counted = bits::count(&stored.map) as u16;
@@ -99,12 +99,12 @@ fn segments(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<u64
     Ok(free)
 }
 
-/// What segments of a log hold.
+/// Contents of a log's segments.
 pub fn class(log: LogType) -> Class {
     if log.is_node() { Class::Node } else { Class::Data }
 }
 
-/// The blocks the logs are about to write must be free.
+/// Checks that the next blocks of the logs are free.
 fn logs(img: &Image<'_>, walked: &Walked, report: &mut Report) {
     for log in LogType::ALL {
         let head = img.cp.logs[log.index()];
@@ -127,7 +127,7 @@ fn logs(img: &Image<'_>, walked: &Walked, report: &mut Report) {
     }
 }
 
-/// Every node the NAT knows must have been reached.
+/// Checks that every node in the NAT was reached.
 fn nat(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<(), FsckError> {
     for n in 0..img.sb.nat_blocks() {
         for (nid, NatEntry { ino, addr, .. }) in img.nat_live(n)? {
@@ -139,12 +139,12 @@ fn nat(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<(), Fsck
     Ok(())
 }
 
-/// Blocks that nat_bits take at the end of a pack's segment.
+/// Number of blocks of nat_bits at the end of a pack's segment.
 pub fn nat_bits_blocks(nat_blocks: u32) -> u32 {
     (8 + 2 * (nat_blocks / 8)).div_ceil(BLOCK as u32)
 }
 
-/// Entries in use of a NAT block; number 0 counts as used.
+/// Used entries of a NAT block; number 0 counts as used.
 fn nat_used(img: &Image<'_>, n: u32) -> Result<u32, FsckError> {
     let mut used = img.nat_live(n)?.iter().filter(|(nid, _)| nid.0 != 0).count() as u32;
     if n == 0 {
@@ -168,7 +168,7 @@ fn nat_bits(img: &Image<'_>, report: &mut Report) -> Result<(), FsckError> {
     let version = img.cp.version | u64::from(img.cp.crc) << 32;
     let (head, maps) = stored.split_at(8);
     if head != version.to_le_bytes() {
-        // Bits of another checkpoint: Linux ignores them.
+        // Bits with another checkpoint's tag: Linux ignores them.
         return Ok(());
     }
     let bytes = img.sb.nat_blocks() as usize / 8;

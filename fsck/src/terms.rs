@@ -1,20 +1,20 @@
-//! The words findings are made of: places, names, what can be wrong with a part.
+//! Parts of findings: places, names, faults.
 
 use std::fmt;
 
 use format::{BlockAddr, Ino, Nid};
 
-/// One of the two checkpoint packs, as people number them.
+/// One of the two checkpoint packs, numbered as in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Pack {
     /// At the start of the checkpoint area.
     First,
-    /// 512 blocks on.
+    /// 512 blocks later.
     Second,
 }
 
 impl Pack {
-    /// The pack that is not this one.
+    /// The other pack.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -33,7 +33,7 @@ impl fmt::Display for Pack {
     }
 }
 
-/// A file name as bytes; shown with everything unprintable escaped.
+/// A file name as bytes; unprintable ones are escaped for display.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(pub Vec<u8>);
 
@@ -46,7 +46,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Which dentry area of a directory.
+/// A dentry area of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Area {
     /// Inside the inode.
@@ -81,15 +81,15 @@ impl fmt::Display for DentryPlace {
     }
 }
 
-/// One pointer in a node: an address slot of an inode or a direct node, or a node number in an inode
-/// or an indirect node.
+/// One pointer in a node: an address slot of an inode or a direct node, or a node number in an inode or an indirect
+/// node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The file.
     pub ino: Ino,
     /// The node that holds the pointer.
     pub nid: Nid,
-    /// Which: for addresses the slot past extra attributes, for node numbers the index.
+    /// For addresses the slot past extra attributes, for node numbers the index.
     pub index: u32,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// Who points at a node.
+/// A reference to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Referrer {
     /// A name.
@@ -113,11 +113,11 @@ pub enum Referrer {
     Index(Slot),
     /// `i_xattr_nid`.
     Xattr(Ino),
-    /// The inode's root of delta nodes (number 0), or that node's list of the others.
+    /// The inode's root of delta nodes (number 0), or an entry in the root's list of the others.
     Delta {
         /// The inode.
         ino: Ino,
-        /// Which of its delta nodes.
+        /// Index of the delta node.
         number: usize,
     },
     /// The superblock's root inode.
@@ -144,62 +144,62 @@ impl fmt::Display for Referrer {
     }
 }
 
-/// Why a node cannot be used through a reference.
+/// Why a referenced node cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFault {
     /// No such number.
     #[error("the number is outside the NAT")]
     OutOfRange,
-    /// The NAT says the number is free.
+    /// The number is free in the NAT.
     #[error("the NAT has no block for it")]
     Unmapped,
-    /// The NAT's address is no main block.
+    /// The address in the NAT is not in the main area.
     #[error("the NAT puts it at {addr}, outside the main area")]
     Outside {
-        /// That address.
+        /// The address.
         addr: BlockAddr,
     },
-    /// The block says it is another node.
+    /// The footer has another node number.
     #[error("its block {addr} says it is node {stored}")]
     FooterNid {
-        /// Where the node is.
+        /// Address of the node.
         addr: BlockAddr,
-        /// What the footer says.
+        /// The number in the footer.
         stored: Nid,
     },
-    /// The block says it belongs to another inode.
+    /// The footer has another inode.
     #[error("its block {addr} says it belongs to inode {stored}")]
     FooterIno {
-        /// Where the node is.
+        /// Address of the node.
         addr: BlockAddr,
-        /// What the footer says.
+        /// The inode in the footer.
         stored: Ino,
     },
-    /// It was reached before, by another way.
+    /// It was reached before through another reference.
     #[error("it is in use elsewhere")]
     Twice,
-    /// The same block holds another node that was reached before.
+    /// Its block holds another node that was reached before.
     #[error("its block {addr} is in use for something else")]
     BlockTaken {
         /// The block.
         addr: BlockAddr,
     },
-    /// It is a directory that knows itself under a name that is there, and this is another.
+    /// It is a directory whose recorded name exists elsewhere.
     #[error("it is a directory named in directory {dir}")]
     NamedElsewhere {
-        /// That directory.
+        /// The directory with that name.
         dir: Ino,
     },
-    /// It was to be a delta node and is another node of the file.
+    /// Another node of the file instead of a delta node.
     #[error("its place in the file is {offset}, no delta node's")]
     NoDeltaNode {
-        /// What the footer says.
+        /// The offset in the footer.
         offset: u32,
     },
-    /// It was to be a directory and is something else.
+    /// Not a directory, although one is expected.
     #[error("it is not a directory")]
     NotADirectory,
-    /// It was to be an inode, and its type is none.
+    /// An inode with an invalid type.
     #[error("its mode {mode:#o} is of no file type")]
     Mode {
         /// `i_mode`.
@@ -210,13 +210,13 @@ pub enum NodeFault {
 /// A mark of an inode that changes how its names or contents are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `i_flags` says that names fold case.
+    /// Case folding in `i_flags`.
     Casefold,
-    /// `i_flags` says that contents are compressed.
+    /// Compression in `i_flags`.
     Compressed,
-    /// `i_advise` says that contents are encrypted.
+    /// Encryption in `i_advise`.
     Encrypted,
-    /// `i_advise` says that fs-verity is on.
+    /// fs-verity in `i_advise`.
     Verity,
 }
 
@@ -231,14 +231,14 @@ impl fmt::Display for Mark {
     }
 }
 
-/// What a segment was seen to hold.
+/// Contents of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Data blocks only.
     Data,
     /// Node blocks only.
     Node,
-    /// Both, which no repair of a table can mend.
+    /// Both; no repair of a table can mend that.
     Both,
 }
 
@@ -252,7 +252,7 @@ impl fmt::Display for Class {
     }
 }
 
-/// A number of the checkpoint that must equal what is counted.
+/// A total in the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Total {
     /// `valid_block_count`.
@@ -276,12 +276,12 @@ impl fmt::Display for Total {
     }
 }
 
-/// What is wrong with `.` or `..`.
+/// A fault of `.` or `..`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DotFault {
-    /// It is not there.
+    /// Missing.
     Missing,
-    /// It is there more than once.
+    /// More than one.
     Repeated,
     /// It leads to another inode.
     LeadsTo(Ino),
@@ -297,10 +297,10 @@ impl fmt::Display for DotFault {
     }
 }
 
-/// What is wrong with a list of extended attributes.
+/// A fault in a list of extended attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XattrFault {
-    /// The list does not begin as one.
+    /// The magic is wrong.
     #[error("they begin with {stored:#010x}, must be 0xf2f52011")]
     Magic {
         /// `h_magic`.
@@ -317,31 +317,31 @@ pub enum XattrFault {
     /// No room is left for the terminating zero.
     #[error("no terminating zero")]
     Unterminated,
-    /// Bytes after the end are not zero.
+    /// Bytes behind the end are not zero.
     #[error("stale bytes after the end at byte {at}")]
     StaleTail {
-        /// Offset in the joined list of the end.
+        /// Offset of the end in the joined list.
         at: usize,
     },
 }
 
-/// What `fsync` wrote of one inode after the checkpoint.
+/// Changes to one inode that `fsync` wrote after the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Synced {
     /// The inode.
     pub ino: Ino,
-    /// Its path by the names that inodes record; `None` if one of them cannot be read.
+    /// Its path according to the names recorded in inodes; `None` if one of them is unreadable.
     pub path: Option<Name>,
     /// Node blocks that roll-forward replays.
     pub nodes: u64,
-    /// Blocks of contents that the checkpoint does not have.
+    /// Blocks of contents that are not in the checkpoint.
     pub blocks: u64,
 }
 
-/// Why Linux would refuse a quota file, or misread it.
+/// Why Linux would refuse or misread a quota file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaFault {
-    /// It is none, or another kind's.
+    /// Not a quota file, or one of another kind.
     #[error("it begins with magic {magic:#010x}, version {version}")]
     Header {
         /// `dqh_magic`.
@@ -349,15 +349,15 @@ pub enum QuotaFault {
         /// `dqh_version`.
         version: u32,
     },
-    /// It says that it is longer than it is.
+    /// The recorded length exceeds the file.
     #[error("it says it has {blocks} blocks of 1 KiB, its size has room for {room}")]
     Blocks {
         /// `dqi_blocks`.
         blocks: u32,
-        /// By `i_size`.
+        /// Blocks according to `i_size`.
         room: u64,
     },
-    /// A list of free places begins outside.
+    /// A list of free places begins outside the file.
     #[error("free places begin at block {block} of {blocks}")]
     FreeBlock {
         /// `dqi_free_blk` or `dqi_free_entry`.
@@ -365,7 +365,7 @@ pub enum QuotaFault {
         /// `dqi_blocks`.
         blocks: u32,
     },
-    /// The tree leads outside.
+    /// A reference in the tree leads outside the file.
     #[error("its tree leads to block {to} of {blocks}")]
     Reference {
         /// The block.
@@ -373,13 +373,13 @@ pub enum QuotaFault {
         /// `dqi_blocks`.
         blocks: u32,
     },
-    /// The tree is none.
+    /// A block is referenced twice in the tree.
     #[error("its tree leads to block {block} twice")]
     Twice {
         /// The block.
         block: u32,
     },
-    /// An identity has no entry where the tree puts it.
+    /// An identity has no entry at its place in the tree.
     #[error("its tree leads to block {block} for identity {id}, which has no entry there")]
     Entry {
         /// The identity.

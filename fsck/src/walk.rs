@@ -1,7 +1,7 @@
-//! What can be reached from the root, the quota files and the orphan list?
+//! What is reachable from the root, the quota files and the orphan list?
 //!
-//! Every node and block reached is claimed once; a second claim is a finding. Nothing recurses with
-//! the depth of the tree: directories wait in a list.
+//! Every reached node and block is claimed; a second claim is a finding. The walk does not recurse with the depth
+//! of the tree: directories wait in a list.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use super::report::{Class, Counts, FindingKind as K, NodeFault, Referrer, Report
 use super::sets::{BlockSet, NumberSet};
 use super::{FsckError, Options};
 
-/// What the walk saw.
+/// Results of the walk.
 #[derive(Default)]
 pub struct Walked {
-    /// Blocks reached.
+    /// Reached blocks.
     pub reached: BlockSet,
-    /// Nodes reached.
+    /// Reached nodes.
     pub nids: NumberSet,
-    /// What segments hold, as seen.
+    /// Contents of segments.
     pub classes: BTreeMap<SegNo, Class>,
     /// Counts.
     pub counts: Counts,
-    /// Inodes reached.
+    /// Reached inodes.
     pub inodes: NumberSet,
-    /// Directories reached.
+    /// Reached directories.
     pub dirs: NumberSet,
-    /// Summaries of the blocks reached in the segments of the logs.
+    /// Summaries of the reached blocks in the segments of the logs.
     pub log_entries: [BTreeMap<u16, Summary>; 6],
 }
 
-/// Links of an inode that is no directory.
+/// Links of an inode that is not a directory.
 struct Links {
     stored: u32,
     seen: u32,
@@ -47,7 +47,7 @@ struct Waiting {
     parent: Option<Ino>,
 }
 
-/// The walk under way.
+/// State of the walk.
 pub struct Walk<'i, 'd> {
     pub(super) img: &'i Image<'d>,
     pub(super) report: &'i mut Report,
@@ -61,20 +61,20 @@ pub struct Walk<'i, 'd> {
 pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<Walked, FsckError> {
     let mut w = Walk { img, report, options, seen: Walked::default(), links: BTreeMap::new(), waiting: Vec::new() };
     let root = img.sb.root;
-    if w.arrive(root, Referrer::Root, Some(root), Some(DIR))?.is_some_and(|kind| kind != DIR) {
+    if w.visit_inode(root, Referrer::Root, Some(root), Some(DIR))?.is_some_and(|kind| kind != DIR) {
         w.report.add(K::NodeUnusable { nid: root.nid(), from: Referrer::Root, fault: NodeFault::NotADirectory });
     }
     w.drain()?;
     for (k, ino) in img.sb.quota_inos.into_iter().enumerate() {
         if ino.0 != 0 {
-            w.arrive(ino, Referrer::Quota(k), None, None)?;
+            w.visit_inode(ino, Referrer::Quota(k), None, None)?;
         }
     }
     let orphans = img.orphans(w.report)?;
     for ino in orphans {
         if w.seen.inodes.has(ino.0) {
             w.report.add(K::OrphanHasName { ino });
-        } else if w.arrive(ino, Referrer::Orphan, None, None)?.is_some() {
+        } else if w.visit_inode(ino, Referrer::Orphan, None, None)?.is_some() {
             w.seen.counts.orphans += 1;
         }
     }
@@ -98,14 +98,14 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// Follows a reference to an inode: its dentry type number, or `None` if it cannot be used.
-    /// A file is checked at once, a directory waits. `said` is the type its name says it has.
-    pub(super) fn arrive(
+    /// Follows a reference to an inode and returns its dentry type number, or `None` if it cannot be used. A file
+    /// is checked immediately, a directory waits. `by_name` is the type according to its name.
+    pub(super) fn visit_inode(
         &mut self,
         ino: Ino,
         from: Referrer,
         parent: Option<Ino>,
-        said: Option<u8>,
+        by_name: Option<u8>,
     ) -> Result<Option<u8>, FsckError> {
         if self.seen.inodes.has(ino.0) {
             if self.seen.dirs.has(ino.0) {
@@ -121,7 +121,7 @@ impl Walk<'_, '_> {
                 self.unusable(ino.nid(), from, NodeFault::Twice);
                 return Ok(None);
             }
-            // A file with one link is not remembered: only now is it known to have two names.
+            // A file with one link is not stored; only now does it turn out to have two names.
             self.links.entry(ino).or_insert(Links { stored: 1, seen: 1 }).seen += 1;
             let block = self.img.block(self.img.nat(ino.nid())?.addr)?;
             return Ok(kind_of(RawInode::of(&block).i_mode.get()));
@@ -130,7 +130,7 @@ impl Walk<'_, '_> {
         let named = matches!(from, Referrer::Dentry { .. });
         let Some(mut block) = self.claim_node(ino.nid(), ino, from, true)? else { return Ok(None) };
         self.seen.inodes.add(ino.0);
-        if let Some(is) = super::signs::mode(self.img, ino, &block, said)? {
+        if let Some(is) = super::signs::mode(self.img, ino, &block, by_name)? {
             let raw = RawInode::of_mut(&mut block);
             self.report.add(K::ModeWrong { ino, stored: raw.i_mode.get(), is });
             raw.i_mode = is.into();
@@ -159,7 +159,7 @@ impl Walk<'_, '_> {
         self.report.add(K::NodeUnusable { nid, from, fault });
     }
 
-    /// Claims a node of `ino`. `None`, with a finding, if the reference leads to no such node.
+    /// Claims a node of `ino`. `None`, with a finding, if the reference is invalid.
     pub(super) fn claim_node(
         &mut self,
         nid: Nid,
@@ -215,7 +215,7 @@ impl Walk<'_, '_> {
             self.count_written();
             let is = Summary { nid, version: 0, slot: 0 };
             self.note_entry(seg, off, is);
-            // Only the number counts: nothing reads the other fields of a node's summary.
+            // Only the number matters: the other fields of a node's summary are unused.
             if let Some(stored) = img.summary(seg, off)?
                 && stored.nid != nid
             {
@@ -227,7 +227,7 @@ impl Walk<'_, '_> {
         Ok(None)
     }
 
-    /// Claims a data block; false, with a finding, if the address is not to be used.
+    /// Claims a data block; false, with a finding, if the address is invalid.
     pub(super) fn claim_data(&mut self, at: Slot, addr: BlockAddr, version: u8) -> Result<bool, FsckError> {
         let img = self.img;
         let Some((seg, off)) = img.sb.locate(addr) else {

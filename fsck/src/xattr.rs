@@ -1,4 +1,4 @@
-//! Is a list of extended attributes lawful: entries inside the area, an end, nothing after?
+//! Is a list of extended attributes valid: entries inside the area, an end, zeros behind it?
 
 use format::xattr::MAGIC;
 
@@ -8,7 +8,7 @@ use super::report::XattrFault;
 pub const HEADER: usize = 24;
 const ENTRY: usize = 4;
 
-/// Checks the inline part and the xattr node's part, joined.
+/// Checks the concatenated parts in the inode and in the xattr node.
 pub fn check(list: &[u8]) -> Result<(), XattrFault> {
     if list.len() <= HEADER {
         return Ok(());
@@ -25,7 +25,7 @@ pub fn check(list: &[u8]) -> Result<(), XattrFault> {
     }
 }
 
-/// Where the list ends: the offset of its terminating zero word.
+/// End of the list: the offset of its terminating zero word.
 pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
     let size = list.len();
     let mut at = HEADER;
@@ -41,7 +41,7 @@ pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
         if next > size {
             return Err(XattrFault::Overrun { at, size });
         }
-        // Linux lets a list fill its area to the last byte: the end of the area ends it too.
+        // Linux lets a list fill its area to the last byte, without a terminator.
         if next == size {
             return Ok(size);
         }
@@ -49,7 +49,7 @@ pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
     }
 }
 
-/// Where the last entry of a list without an end begins.
+/// Start of the last entry of a list without an end.
 pub fn last_entry(list: &[u8]) -> usize {
     let mut at = HEADER;
     loop {

@@ -1,8 +1,8 @@
-//! Where is an inode's zone of deltas, if the mark that says so is wrong?
+//! Where is an inode's zone of deltas if its mark is wrong?
 //!
-//! A zone ends where the inline attributes begin, and its last bytes say how long it is. So the mark can be made anew if
-//! all of the zone is there and lawful. Otherwise the zone is given up. Then its words must not become addresses: what
-//! lies behind the last address that a summary bears out goes.
+//! A zone ends where the inline attributes begin, and its last bytes contain its length. So the mark can be
+//! restored if the whole zone is valid. Otherwise the zone is dropped. Then its words must not become addresses:
+//! everything behind the last address that a summary confirms is cleared.
 
 use format::delta;
 use format::inode::{ADDR_OFFSET, Inline, RawInode};
@@ -10,20 +10,20 @@ use format::summary::Summary;
 use format::{Block, BlockAddr, FormatError, Nid};
 
 use super::FsckError;
-use super::bases::{Bases, may_have_nodes, plain};
+use super::bases::{Bases, may_have_nodes, without_deltas};
 use super::load::Image;
 
-/// What is wrong with an inode's zone, its mark or its root.
+/// Checks an inode's zone, its mark and its root.
 ///
 /// # Errors
-/// That.
+/// The first fault.
 pub fn verify(img: &Image<'_>, block: &Block) -> Result<(), FormatError> {
     let features = img.sb.features;
     let raw = RawInode::of(block);
     let [_, mark, length] = raw.i_ext.map(|w| w.get());
     let bad =
         |value: u32, must| Err(FormatError::Field { structure: "inode", field: "i_ext", value: value.into(), must });
-    if plain(features) != features && mark >= delta::MARK && length != 0 {
+    if without_deltas(features) != features && mark >= delta::MARK && length != 0 {
         // No extent begins at such an address.
         return bad(length, "0 behind the mark of deltas");
     }
@@ -35,14 +35,14 @@ pub fn verify(img: &Image<'_>, block: &Block) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// The inode with the mark that its zone needs, if all of the zone is there and lawful.
+/// The inode with the mark that its zone needs, if the whole zone is valid.
 pub fn with_mark(img: &Image<'_>, block: &Block) -> Option<Box<Block>> {
     let features = img.sb.features;
     let raw = RawInode::of(block);
-    let end = raw.divide(plain(features)).ok()?.xattr_area().start;
+    let end = raw.divide(without_deltas(features)).ok()?.xattr_area().start;
     let trailer: [u8; delta::TRAILER] = block.get(end - delta::TRAILER..end)?.try_into().ok()?;
     let used = u32::from(u16::from_le_bytes([trailer[0], trailer[1]]));
-    if plain(features) == features || end < ADDR_OFFSET + delta::TRAILER || used == 0 {
+    if without_deltas(features) == features || end < ADDR_OFFSET + delta::TRAILER || used == 0 {
         return None;
     }
     let words = (used + delta::TRAILER as u32).div_ceil(4);
@@ -57,13 +57,13 @@ pub fn with_mark(img: &Image<'_>, block: &Block) -> Option<Box<Block>> {
         let addr = raw.addr(division, e.slot);
         img.sb.locate(addr).is_some() && bases.fits(addr, e.slot, (e.codec, e.payload, e.check))
     };
-    // Addresses that look like entries give no page whose check is right.
+    // Addresses that look like entries do not give a page with a matching check.
     delta::entries(raw, division).any(fits).then_some(marked)
 }
 
 /// The inode without zone and root.
 pub fn without(img: &Image<'_>, block: &Block) -> Result<Box<Block>, FsckError> {
-    let features = plain(img.sb.features);
+    let features = without_deltas(img.sb.features);
     let mut bare = Box::new(*block);
     let raw = RawInode::of_mut(&mut bare);
     let [root, mark, length] = raw.i_ext.map(|w| w.get());
@@ -82,14 +82,14 @@ pub fn without(img: &Image<'_>, block: &Block) -> Result<Box<Block>, FsckError> 
     for slot in last.map_or(0, |last| last + 1)..division.direct_slots() {
         raw.set_addr(division, slot, BlockAddr::NULL);
     }
-    // A root may be right where the zone is not.
+    // A root may be right even if the zone is not.
     if may_have_nodes(raw) && mark >= delta::MARK && length == 0 && root != 0 {
         delta::set_root(raw, Some(Nid(root)));
     }
     Ok(bare)
 }
 
-/// True if a block is in use, and its summary, as far as it is known, names this slot.
+/// True if a block is in use and its summary, if known, has this slot.
 fn is_borne_out(img: &Image<'_>, addr: BlockAddr, nid: Nid, slot: u32) -> Result<bool, FsckError> {
     let Some((seg, off)) = img.sb.locate(addr).filter(|_| img.marked(addr)) else { return Ok(false) };
     let named = |s: Summary| (s.nid, u32::from(s.slot)) == (nid, slot);

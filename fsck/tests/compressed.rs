@@ -1,5 +1,5 @@
-//! What Linux compressed is sound to the check, a repair of something else leaves it as it is, and
-//! deleting it gives back what it took.
+//! Files compressed by Linux pass the check, a repair of other damage leaves them unchanged, and deleting them
+//! frees their blocks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn mount(dev: Arc<Memory>) -> Arc<Volume> {
     Volume::mount(dev, clock, MountOptions::default()).expect("a sound volume")
 }
 
-/// A file that is no directory.
+/// A regular file.
 struct Found {
     path: String,
     dir: vfs::Ino,

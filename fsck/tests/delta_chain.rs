@@ -1,4 +1,4 @@
-//! The chain behind the checkpoint ends for fsck where it ends for a mount: at a node whose deltas make no sense.
+//! For fsck the chain behind the checkpoint ends where it ends for a mount: at a node with invalid deltas.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use judges::damage::{block, clock};
 use judges::delta_nodes::Places;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
-/// The first page that changes: one whose delta the inode has room for, and one below a direct node.
+/// Changed pages: one whose delta fits the inode, and one below a direct node.
 const NEAR: u64 = 0;
 const FAR: u64 = 1500;
 
-/// A file that was synced three times after a checkpoint, each time a byte of one page changed; the power went.
+/// A file that was fsynced three times after a checkpoint, each time with one byte of one page changed; then a
+/// power cut.
 fn cut(first: u64) -> (Memory, Ino) {
     let dev = Arc::new(Memory::new(64 * 256));
     let features = Options::modern().features | Features::DELTA;
@@ -54,7 +55,7 @@ fn chain(dev: &Memory) -> Vec<u64> {
     }
 }
 
-/// Nodes that fsck says the next mount replays.
+/// Number of nodes that the next mount replays according to fsck.
 fn replayed(dev: &Memory) -> u64 {
     let report = fsck::check(dev, &fsck::Options::default()).unwrap();
     assert!(report.is_clean(), "{report}");
@@ -65,7 +66,7 @@ fn replayed(dev: &Memory) -> u64 {
     report.findings.iter().filter_map(|f| nodes(&f.kind)).sum()
 }
 
-/// How many of the changes a mount finds.
+/// Number of changes that a mount finds.
 fn found(dev: &Memory, ino: Ino, first: u64) -> u64 {
     let vol = Volume::mount(Arc::new(dev.fork()), clock(), MountOptions::default()).unwrap();
     let mut page = [0; 1];
@@ -77,7 +78,7 @@ fn found(dev: &Memory, ino: Ino, first: u64) -> u64 {
         .count() as u64
 }
 
-/// Changes the first node of the chain of this kind; returns how many stand before it.
+/// Changes the first node of this kind in the chain; returns the number of nodes before it.
 fn forge(dev: &Memory, wanted: NodeKind, change: impl Fn(&Places, &mut Block)) -> u64 {
     let places = Places::of(dev);
     let links = chain(dev);

@@ -1,4 +1,4 @@
-//! Deltas in delta nodes: each fault is found, repaired as little as can be, and named where something is lost.
+//! Deltas in delta nodes: each fault is found and repaired with the least loss, and losses are reported.
 
 use device::{BlockDevice, Lba, Tag};
 use format::inode::RawInode;
@@ -66,7 +66,7 @@ fn a_root_that_cannot_be_read_costs_its_own_deltas_and_not_those_of_the_nodes_th
 #[test]
 fn a_delta_that_does_not_fit_its_base_is_given_up_with_older_ones_for_its_block() {
     let f = Fixture::new();
-    // The check of the first entry, that for block 2.
+    // The check of the first entry, which is for block 2.
     f.forge(2, |b| b[48 + 8] ^= 1);
     f.finds(|k| matches!(k, K::DeltaWrong { block: 2, .. }));
     f.repairs(&[Some(2)]);
@@ -111,11 +111,11 @@ fn a_delta_of_a_hole_is_found_and_goes() {
 fn a_block_made_of_a_kept_page_that_is_not_there_is_found_and_goes() {
     let f = Fixture::new();
     let parts = [kept::Part { id: 9, from: 0, len: 4096 }];
-    let payload = kept::put_parts(&parts, format::delta::Codec::Runs, &[]);
+    let payload = kept::encode_parts(&parts, format::delta::Codec::Runs, &[]);
     f.forge(0, |b| {
         let e = delta::Entry { block: 3, codec: format::delta::Codec::Parts, check: 5, payload: &payload };
-        // A kept page that no block is made of, and that leads nowhere, harms nobody.
-        let lost = kept::put_head(7, Some(3), &[]);
+        // A kept page that no block uses and whose base is missing is harmless.
+        let lost = kept::encode_head(7, Some(3), &[]);
         let lost = delta::Entry { block: KEPT + 5, codec: format::delta::Codec::Runs, check: 5, payload: &lost };
         assert!(delta::rewrite(b, |old| old.block != 3, &[e, lost]));
     });
@@ -142,7 +142,7 @@ fn a_block_with_a_delta_in_the_inode_and_one_in_a_node_keeps_the_one_that_fits()
 fn of_two_nodes_of_one_age_the_first_counts() {
     let f = Fixture::new();
     f.forge(2, |b| delta::set_age(b, 2));
-    // What the second has for block 2 no longer counts, so it may be wrong.
+    // The second node's entry for block 2 is superseded, so it may be wrong.
     f.forge(2, |b| b[48 + 8] ^= 1);
     assert!(f.check().findings.is_empty(), "{}", f.check());
     f.forge(1, |b| b[48 + 8] ^= 1);

@@ -1,4 +1,4 @@
-//! Who names a file's delta nodes: a root, a list, footers, the NAT. With one of them wrong no delta is lost.
+//! References to a file's delta nodes: a root, a list, footers, the NAT. If one of them is wrong, no delta is lost.
 
 use format::delta::{MARK, set_root};
 use format::inode::RawInode;
@@ -53,7 +53,7 @@ fn a_root_that_is_one_of_the_other_delta_nodes_is_led_back() {
 }
 
 #[test]
-fn delta_nodes_that_nobody_names_are_put_back() {
+fn unlisted_delta_nodes_are_reattached() {
     let f = Fixture::new();
     f.forge_inode(|raw| set_root(raw, None));
     f.finds(|k| matches!(k, K::Unreachable { .. }));
@@ -68,7 +68,7 @@ fn delta_nodes_that_nobody_names_are_put_back() {
 }
 
 #[test]
-fn a_delta_node_that_nobody_names_and_nobody_can_read_is_freed_and_told() {
+fn an_unlisted_and_unreadable_delta_node_is_freed_and_reported() {
     let f = Fixture::new();
     f.forge(0, |b| assert!(set_other(b, 1, Nid(0))));
     f.places.edit(&f.dev, f.nids[1], false, |b| b[4060..4064].fill(0x33));
@@ -83,7 +83,7 @@ fn a_list_that_leads_elsewhere_is_mended() {
         (1, Nid(u32::MAX), &[][..]),
         (1, Nid(400), &[]),
         (5, Nid(3), &[]),
-        // Nobody knows whether there was one of this number.
+        // It is unknown whether there was a node with this index.
         (9, Nid(400), &[None]),
     ] {
         let f = Fixture::new();

@@ -1,4 +1,4 @@
-//! Entries of delta nodes that hold a whole block: what becomes of the block's own address does not matter to them.
+//! Entries of delta nodes with a whole block do not depend on the block's own address.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ fn whole() -> Fixture {
     f
 }
 
-/// Leads the address of a block of `a` elsewhere.
+/// Points the address of a block of `a` elsewhere.
 fn lead(dev: &Memory, ino: Ino, index: u32, to: BlockAddr) {
-    // A repair has moved nodes.
+    // A repair moves nodes.
     let places = Places::of(dev);
     let features = places.sb.features;
     let inode = places.node(dev, ino.nid());
@@ -77,7 +77,7 @@ fn a_block_that_a_delta_node_holds_whole_is_not_lost_with_its_address() {
 #[test]
 fn one_whose_entry_is_wrong_is_given_up_and_named() {
     let f = whole();
-    // The check of the entry, the last one in its node.
+    // The check of the entry, the last in its node.
     f.forge(1, |b| {
         let payload = format::delta::codec::encode_alone(&text(4).try_into().unwrap(), BLOCK).unwrap();
         let entry = Entry { block: 4, codec: Codec::Alone, check: 5, payload: &payload };
@@ -94,7 +94,7 @@ fn one_whose_entry_is_wrong_is_given_up_and_named() {
 fn a_lost_kept_page_is_named_as_one() {
     let f = whole();
     let payload =
-        kept::put_head(9, None, &format::delta::codec::encode_alone(&text(1).try_into().unwrap(), BLOCK).unwrap());
+        kept::encode_head(9, None, &format::delta::codec::encode_alone(&text(1).try_into().unwrap(), BLOCK).unwrap());
     let entry = Entry { block: KEPT | 7, codec: Codec::Alone, check: 1, payload: &payload };
     f.forge(1, |b| assert!(delta::rewrite(b, |_| true, &[entry])));
     let report = f.check().to_string();
@@ -109,7 +109,7 @@ fn a_block_that_never_lay_elsewhere_keeps_its_contents_when_its_address_is_damag
     let dev = Arc::new(Memory::new(64 * 256));
     let features = Options::modern().features | Features::DELTA;
     f2fs::mkfs::format(&*dev, &*clock(), &Options { features, ..Options::modern() }).unwrap();
-    // Who writes such entries in place of blocks.
+    // Writes such entries in place of blocks.
     let delta_study = Study { alone: true, longest: 3000, beside: Beside::Nothing };
     let options = MountOptions { delta_study, delta_places: Where::Nodes, ..MountOptions::default() };
     let vol = Volume::mount(dev.clone(), clock(), options).unwrap();

@@ -1,4 +1,4 @@
-//! Damage to directories is found, named and repaired; what loses its name is not lost.
+//! Damage to directories is found, named and repaired; files that lose their name are not lost.
 
 use std::path::Path;
 
@@ -128,7 +128,7 @@ fn a_name_in_the_wrong_bucket_is_moved() {
     let v = volume(&[]);
     let dir = v.ino("many");
     let blocks = v.dir_blocks(dir);
-    // From its block at level 1 or deeper to block 0's neighbour bucket at the same level.
+    // From its block at level 1 or deeper to the neighbour bucket of block 0 at the same level.
     let (index, from) = blocks.iter().copied().find(|(i, _)| (2..6).contains(i)).expect("two levels");
     let wrong = if index < 4 { 4..6 } else { 2..4 };
     let (_, to) = blocks.iter().copied().find(|(i, _)| wrong.contains(i)).expect("the other bucket");
@@ -136,7 +136,7 @@ fn a_name_in_the_wrong_bucket_is_moved() {
     let d = dentry::entries(&B, &block, 0).next().expect("an entry");
     let (slot, name, hash, ino, kind) = (d.slot, d.name.to_vec(), d.hash, d.ino, d.kind);
     let target = v.read(to);
-    let room = dentry::room(&B, &target, dentry::slots_for(name.len())).expect("room");
+    let room = dentry::free_run(&B, &target, dentry::slots_for(name.len())).expect("room");
     v.edit(from, |b| dentry::remove(&B, b, slot));
     v.edit(to, |b| dentry::insert(&B, b, room, &name, hash, ino, kind));
     v.finds_and_repairs(|k| matches!(k, K::DentryBucket { name: n, .. } if n.0 == name));
@@ -176,7 +176,7 @@ fn a_name_that_stands_twice_is_reduced_to_one() {
     let (at, _, _) = v.entry(v.sb.root, "tiny");
     let mid = v.ino("mid");
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b"tiny", name_hash(b"tiny"), mid.0, 1);
     });
     v.finds_and_repairs(|k| matches!(k, K::DentryRepeated { name, .. } if name.0 == b"tiny"));
@@ -189,7 +189,7 @@ fn a_second_name_of_a_directory_is_removed() {
     let (at, _, _) = v.entry(v.sb.root, "tiny");
     let dir = v.ino("deep");
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b"zwei", name_hash(b"zwei"), dir.0, 2);
     });
     v.finds_and_repairs(|k| matches!(k, K::DirectoryTwice { ino, .. } if *ino == dir));
@@ -220,7 +220,7 @@ fn dots_that_are_missing_wrong_or_repeated_are_mended() {
 
     let v = volume(&[]);
     v.edit(at, |b| {
-        let room = dentry::room(&B, b, 1).expect("room");
+        let room = dentry::free_run(&B, b, 1).expect("room");
         dentry::insert(&B, b, room, b".", 0, dir.0, 2);
     });
     v.finds_and_repairs(|k| *k == K::Dots { dir, which: ".", fault: DotFault::Repeated });
@@ -256,7 +256,7 @@ fn a_directory_too_short_or_too_flat_for_its_entries_is_found() {
     v.finds_and_repairs(|k| *k == K::DirDepthWrong { ino: dir, stored: 1, needs: depth });
 }
 
-/// A volume made and filled by Linux 6.12, in which the directories `small` (inline) and `large` fold case.
+/// A volume made and filled by Linux 6.12, whose directories `small` (inline) and `large` fold case.
 fn casefolded() -> Volume {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/casefold.img.zst");
     let mut bytes = vec![0; 64 << 20];
@@ -314,7 +314,7 @@ fn encrypted_names_that_fold_case_are_not_hashed_and_that_is_said() {
     let dir = v.ino("large");
     v.edit_inode(dir, |r| r.i_advise |= Advise::ENCRYPT.bits());
     v.finds(|k| *k == K::HashesUnchecked { dir });
-    // Where it stands must still fit the hash it carries. The first level has one bucket, all others an even number.
+    // Its place must still fit its hash. The first level has one bucket, all others an even number.
     let (_, at) = *v.dir_blocks(dir).last().unwrap();
     let slot = dentry::entries(&dentry::Layout::BLOCK, &v.read(at), 0).next().unwrap().slot;
     v.edit(at, |b| entry(b, slot)[0] ^= 1);

@@ -27,7 +27,7 @@ fn a_node_the_nat_has_lost_is_found_again_by_its_footer() {
 }
 
 #[test]
-fn each_way_a_node_may_be_unusable_is_told_apart() {
+fn each_fault_of_a_node_is_a_different_finding() {
     let wrong = |change: &dyn Fn(&Volume, Nid), fault: &dyn Fn(NodeFault) -> bool| {
         let v = volume(&[]);
         let (_, nid) = direct(&v, 1);
@@ -76,7 +76,7 @@ fn a_node_whose_pointer_was_damaged_is_put_back() {
 }
 
 #[test]
-fn two_nodes_in_one_block_are_told_apart_by_its_footer() {
+fn two_nodes_in_one_block_are_distinguished_by_its_footer() {
     let v = volume(&[]);
     let (_, nid) = direct(&v, 1);
     let tiny = v.ino("tiny").nid();
@@ -144,7 +144,7 @@ fn a_block_of_two_files_is_copied_for_the_second() {
     let division = v.division(b);
     let lost = v.addr(b, 1);
     v.edit_inode(b, |raw| raw.set_addr(division, 1, shared));
-    // Nothing says any more whose the lost block was.
+    // No record of the lost block's owner is left.
     let (seg, off) = v.sb.locate(lost).unwrap();
     v.edit_sit(seg, |e| {
         format::bits::msb_put(&mut e.valid_map, off.into(), false);
@@ -248,7 +248,7 @@ fn extra_attributes_on_a_volume_without_them_are_a_flipped_flag() {
 fn a_symbolic_link_with_a_block_but_no_size_is_found() {
     let v = volume(&[]);
     let ino = v.ino("mid");
-    // A link whose target is a block: a file of text, renamed by type.
+    // A link with its target in a block: a text file whose type was changed.
     let block = v.addr(ino, 0);
     v.edit(block, |b| {
         b.fill(0);
@@ -279,7 +279,7 @@ fn saved_blocks_of_a_compressed_file_are_counted() {
     v.finds_and_repairs(|k| *k == K::ComprBlocksWrong { ino, stored: 5, counted: 0 });
 }
 
-/// Gives an inode inline attributes of these bytes.
+/// Gives an inode inline attributes with these bytes.
 fn xattrs(v: &Volume, ino: Ino, list: &[u8]) {
     v.edit_inode(ino, |r| r.i_inline |= Inline::XATTR.bits());
     let area = v.division(ino).xattr_area();
@@ -311,7 +311,7 @@ fn attribute_lists_are_followed_to_their_end() {
     assert!(done.actions.contains(&Action::XattrsCut { ino: tiny(&v) }));
 }
 
-/// Linux answers reads from the extent in the inode: a stale one shows blocks that are another file's by now.
+/// Linux answers reads from the extent in the inode: a stale one exposes blocks that now belong to another file.
 #[test]
 fn an_extent_that_the_addresses_do_not_bear_out_is_an_error_and_is_cleared() {
     let v = volume(&[]);
@@ -329,7 +329,8 @@ fn an_extent_that_the_addresses_do_not_bear_out_is_an_error_and_is_cleared() {
         let v = with(from, first.0 + off, len);
         assert!(v.check().is_clean(), "{from} {off} {len}: {}", v.check());
     }
-    // One block too long, one block off, the blocks of before a rewrite, past every file, around the end of 32 bits.
+    // One block too long, one block off, the blocks from before a rewrite, past every file, around the end of 32
+    // bits.
     let wrong = [
         (0, first.0, 100),
         (0, first.0 + 1, run - 1),
@@ -344,14 +345,14 @@ fn an_extent_that_the_addresses_do_not_bear_out_is_an_error_and_is_cleared() {
         let after = Volume::of(v.dev);
         assert_eq!(RawInode::of(&after.node(ino.nid())).i_ext.map(|w| w.get())[2], 0);
     }
-    // A stale one in a file whose contents moved into its inode.
+    // A stale extent in a file whose contents moved into its inode.
     let v = volume(&[]);
     let tiny = v.ino("tiny");
     v.edit_inode(tiny, |r| r.i_ext = [0.into(), first.0.into(), 1.into()]);
     v.finds_and_repairs(|k| matches!(k, K::ExtentWrong { ino, .. } if *ino == tiny));
 }
 
-/// No kernel takes such a size, so the file could be neither read nor removed.
+/// No kernel accepts such a size, so the file could be neither read nor removed.
 #[test]
 fn a_size_that_no_file_can_have_is_found_and_set_to_the_end_of_what_is_there() {
     for (name, size) in [("many", u64::MAX), ("many", 1 << 50), ("big", 1 << 63), ("mid", u64::MAX - 4095)] {

@@ -1,11 +1,11 @@
-//! Whatever bits a medium flips: no panic, no endless loop, and what is repaired satisfies fsck.f2fs.
+//! Any flipped bits cause no panic and no endless loop, and a repaired volume passes fsck.f2fs.
 
 use device::{BlockDevice, Lba, Rng, Tag};
 use format::{BLOCK, BlockAddr, nat};
 
 use crate::rig::{FEATURES, Volume, volume};
 
-/// Blocks of metadata that hold something: (areas before the main one, nodes and directories).
+/// Used metadata blocks: (areas before the main one, nodes and directories).
 fn metadata(v: &Volume) -> (Vec<u64>, Vec<u64>) {
     let filled = |at: &u64| v.read(BlockAddr(*at as u32)).iter().any(|&b| b != 0);
     let areas = (0..u64::from(v.sb.main.0)).filter(filled).collect();
@@ -22,7 +22,7 @@ fn metadata(v: &Volume) -> (Vec<u64>, Vec<u64>) {
         }
     }
     for dir in [v.sb.root, v.ino("many"), v.ino("deep")] {
-        // Directories are many times as likely to be met as their share of blocks.
+        // Directories are chosen far more often than their share of blocks.
         main.extend(v.dir_blocks(dir).iter().flat_map(|(_, a)| [u64::from(a.0); 8]));
     }
     (areas, main)
@@ -48,7 +48,7 @@ fn two_thousand_flipped_bits_neither_panic_nor_hang() {
         let mut found = 0;
         for _ in 0..1000 {
             let v = Volume { dev: base.dev.fork(), ..volume(features) };
-            // One flip, or a shower of them.
+            // One flip or many.
             for _ in 0..1 + rng.below(2) * rng.below(40) {
                 flip(&v, &mut rng, &blocks);
             }
@@ -100,7 +100,7 @@ fn a_repair_that_loses_power_leaves_a_volume_that_can_be_repaired() {
     }
 }
 
-/// A device that takes so many writes and no more.
+/// A device that accepts a limited number of writes.
 struct Limited {
     below: std::sync::Arc<device::Memory>,
     left: std::sync::atomic::AtomicU64,

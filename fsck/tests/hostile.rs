@@ -1,5 +1,5 @@
-//! Images made to make a reader leave its buffer: every length and count that is read from a device and
-//! used as one. A mount answers with an error or reads on, the check names the fault, the repair mends it.
+//! Images crafted to make a reader leave its buffer: every length and count that is read from a device and used as
+//! one. A mount returns an error or continues, the check names the fault, the repair mends it.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ fn mount(dev: Memory, read_only: bool) -> Result<Arc<f2fs::Volume>, MountError> 
     f2fs::Volume::mount(Arc::new(dev), clock, MountOptions { read_only, ..MountOptions::default() })
 }
 
-/// A volume of ours with inline directories, attributes and a list of access rights, all of it in the
-/// places of the tables themselves and not in their journals.
+/// A JouleFS volume with inline directories, attributes and an access control list, all of it in the tables
+/// themselves and not in their journals.
 fn volume() -> Volume {
     let dev = Arc::new(populated::unmounted(&f2fs::mkfs::Options::modern()));
     let vol = f2fs::Volume::mount(dev.clone(), damage::clock(), MountOptions::default()).unwrap();
@@ -44,7 +44,7 @@ fn volume() -> Volume {
     Volume::of(v.dev)
 }
 
-/// Reads everything there is; the errors met.
+/// Reads everything; returns the errors.
 fn read_all(dev: &Memory) -> Vec<String> {
     let vol = match mount(dev.fork(), true) {
         Ok(vol) => vol,
@@ -88,7 +88,7 @@ fn read_all(dev: &Memory) -> Vec<String> {
     errors
 }
 
-/// Where an inode's block lies in its image, how it is divided, and the inode.
+/// Inode and division of a named file.
 fn inode_of(v: &Volume, name: &str) -> (Ino, Division) {
     let ino = v.ino(name);
     (ino, v.division(ino))
@@ -146,7 +146,7 @@ fn the_sizes_of_an_attribute_lead_nowhere_else() {
 fn a_list_of_attributes_without_an_end_ends() {
     let v = volume();
     let (ino, division) = inode_of(&v, "entry_inline");
-    // Entries of one letter to the last byte of the area, and one that goes on after it.
+    // Entries of one letter up to the last byte of the area, and one that extends past it.
     v.edit_node(ino.nid(), |b| {
         let list = &mut b[division.xattr_area()];
         for entry in list[24..].chunks_mut(8) {
@@ -181,7 +181,7 @@ fn a_size_of_inline_attributes_outside_the_inode_is_refused_and_mended() {
     }
 }
 
-/// The contents of a list of access rights are opaque to both checkers; who reads it must look.
+/// Access control lists are opaque to both checkers; their reader must check them.
 #[test]
 fn an_access_list_cut_inside_an_entry_is_an_error_to_its_reader_alone() {
     for cut in [1usize, 2, 4, 6, 8, 10] {
@@ -200,7 +200,7 @@ fn an_access_list_cut_inside_an_entry_is_an_error_to_its_reader_alone() {
         });
         let errors = read_all(&v.dev);
         assert!(errors.len() <= 402, "{errors:?}");
-        // A cut between entries leaves a list, of which the rights may be wrong but not the bytes.
+        // A cut between entries leaves a list with possibly wrong rights but valid bytes.
         assert!(cut % 4 == 0 || !errors.is_empty(), "{cut} bytes less were read as a list");
         assert!(v.check().is_clean(), "{}", v.check());
     }

@@ -1,5 +1,5 @@
-//! One field of each structure, set to what can be set from outside (f2fs-tools' `inject.f2fs` names the
-//! same fields): each is found under its name, and repaired so that both checkers are content.
+//! One field of each structure is set to a wrong value (the same fields as in f2fs-tools' `inject.f2fs`): each is
+//! found under its name, and repaired so that both checkers are satisfied.
 
 use format::inode::RawInode;
 use format::node::{self, Footer};
@@ -8,7 +8,7 @@ use fsck::FindingKind as K;
 
 use crate::rig::{FEATURES, Volume, volume};
 
-/// Injects, demands the finding and a repair, and that files are still as many.
+/// Injects, demands the finding and a repair, and the same number of files.
 #[track_caller]
 fn injected(what: &str, inject: impl Fn(&Volume), found: impl Fn(&K) -> bool) {
     let v = volume(&FEATURES[..5]);
@@ -46,7 +46,7 @@ fn fields_of_an_inode() {
     ];
     for (what, set, is) in cases {
         if what == "i_pino" {
-            // A warning: nothing to repair.
+            // Only a warning: nothing to repair.
             let v = volume(&FEATURES[..5]);
             v.edit_inode(file(&v).1, set);
             v.finds(is);
@@ -56,7 +56,7 @@ fn fields_of_an_inode() {
     }
 }
 
-/// The number in an inode's footer, as the fields that hold node numbers keep it.
+/// Accesses the number in an inode's footer like a field with a node number.
 trait FooterNid {
     fn footer_nid(&self) -> zerocopy::byteorder::little_endian::U32;
 }
@@ -100,7 +100,7 @@ fn fields_of_a_footer() {
     injected("nid", set(|f| Footer { nid: Nid(60_000), ..f }), |k| matches!(k, K::NodeUnusable { .. }));
     injected("ino", set(|f| Footer { ino: Ino(60_000), ..f }), |k| matches!(k, K::NodeUnusable { .. }));
     injected("offset", set(|f| Footer { offset: 77, ..f }), |k| matches!(k, K::NodeOffsetWrong { .. }));
-    // Of a node that is no part of a chain these say nothing.
+    // These fields are meaningless in a node outside a chain.
     for change in [(|f| Footer { cp_ver: 77, ..f }) as fn(Footer) -> Footer, |f| Footer { next: BlockAddr(1), ..f }] {
         let v = volume(&FEATURES[..5]);
         set(change)(&v);

@@ -1,6 +1,6 @@
-//! One field of superblock, checkpoint, SIT or SSA, set to what can be set from outside (f2fs-tools'
-//! `inject.f2fs` names the same fields): it is found and repaired so that both checkers are content, or it says
-//! nothing that anybody relies on, and then both are content at once.
+//! One field of superblock, checkpoint, SIT or SSA is set to a wrong value (the same fields as in f2fs-tools'
+//! `inject.f2fs`): either it is found and repaired so that both checkers are satisfied, or no program relies on it
+//! and both are satisfied immediately.
 //!
 //! Totals, types and maps of these tables have tests of their own (`tables`).
 
@@ -11,7 +11,7 @@ use judges::oracle::tools::assert_fsck_clean;
 
 use crate::rig::{Volume, volume};
 
-/// Injects; what is found must be what `found` names, and nothing of what is lost by it but the field.
+/// Injects; the finding must match `found`, and only the field itself may be lost.
 #[track_caller]
 fn injected(what: &str, inject: impl Fn(&Volume), found: impl Fn(&K) -> bool) {
     let v = volume(&[]);
@@ -62,7 +62,7 @@ fn fields_of_one_superblock() {
     }
 }
 
-/// Linux writes down there why it stopped; a volume that has been looked through may forget it.
+/// Linux records there why it stopped; after a check the record may be cleared.
 #[test]
 fn marks_of_errors_in_both_superblocks() {
     harmless("s_stop_reason", |v| (0..2).for_each(|c| v.edit_sb(c, |r| r.s_stop_reason[1] = 3)));
@@ -79,7 +79,7 @@ fn fields_of_the_checkpoint() {
     for (what, set) in cases {
         injected(what, |v| v.edit_cp(set), |k| matches!(k, K::LogBlockTaken { .. }));
     }
-    // Linux refuses a pack whose logs share a segment; one of them gets another.
+    // Linux refuses a pack whose logs share a segment; one of them gets a new one.
     let cases: [(&str, Set); 2] = [
         ("cur_node_segno", |cp| cp.cur_node_segno[0] = cp.cur_data_segno[1]),
         ("cur_data_segno", |cp| cp.cur_data_segno[0] = cp.cur_node_segno[1]),
@@ -91,12 +91,12 @@ fn fields_of_the_checkpoint() {
     harmless("next_free_nid", |v| v.edit_cp(|cp| cp.next_free_nid = 5.into()));
 }
 
-/// The pack that counts is the newest lawful one: a version or a checksum that is wrong makes it the other.
+/// The current pack is the newest valid one: with a wrong version or checksum it is the other.
 #[test]
 fn a_pack_with_a_wrong_checksum_or_version_is_not_the_one_that_counts() {
     let other = |v: &Volume| if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
     let v = volume(&[]);
-    // sload.f2fs leaves one pack: the other becomes a copy, a version older.
+    // sload.f2fs leaves one pack: the other becomes a copy that is one version older.
     for i in 0..v.cp.pack_blocks {
         let block = v.read(v.pack.plus(i));
         v.write(other(&v).plus(i), &block);
@@ -114,7 +114,7 @@ fn a_pack_with_a_wrong_checksum_or_version_is_not_the_one_that_counts() {
     v.repairs();
 }
 
-/// A file block whose summary is in the SSA, no log's segment.
+/// A file block in a segment without a log, so that its summary is in the SSA.
 fn settled(v: &Volume) -> format::BlockAddr {
     let ino = v.ino("big");
     let node = format::inode::RawInode::of(&v.node(ino.nid())).nid(0);

@@ -1,5 +1,4 @@
-//! One field is damaged: whatever it is, no other file is lost by the repair, and the file itself is not
-//! if what it held can still be told.
+//! One field is damaged: the repair loses no other file, and not the file itself if its contents can be determined.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +147,7 @@ fn no_file_is_lost_by_one_damaged_field() {
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), CASES.len(), failures.join("\n"));
 }
 
-/// Whichever writes a power cut leaves of a repair, the next one ends as it would have.
+/// Whatever subset of a repair's writes a power cut leaves, the next repair reaches the same result.
 #[test]
 fn a_repair_that_loses_power_loses_no_file_either() {
     let whole = tree(&volume(&[]).dev);
@@ -193,7 +192,7 @@ fn a_name_whose_length_and_hash_are_lost_comes_back_from_its_inode() {
     assert!(tree(&v.dev) == whole);
 }
 
-/// Else a power cut could leave a pack that counts and is not whole.
+/// Otherwise a power cut could leave a current but incomplete pack.
 #[test]
 fn the_end_of_a_pack_is_written_after_all_else_has_reached_the_medium() {
     let damaged = volume(&[]);
@@ -211,7 +210,7 @@ fn a_name_no_directory_may_hold_is_taken_out() {
     for bad in [b"file/number_7", b"file\0number_7"] {
         let v = volume(&[]);
         let (at, slot, ino) = v.entry(v.ino("many"), "file_number_7");
-        // The hash and the inode lie alike: nothing knows the name that was meant.
+        // Hash and inode agree on the wrong name: the right one is unknown.
         let hash = format::hash::name_hash(bad);
         v.edit(at, |b| dentry::insert(&dentry::Layout::BLOCK, b, slot, bad, hash, ino.0, 1));
         v.edit_inode(ino, |r| r.i_name[..13].copy_from_slice(bad));

@@ -1,4 +1,4 @@
-//! Quota files as others make them are sound; damage to their structure is named.
+//! Quota files from other tools pass the check; structural damage to them is named.
 
 use device::Memory;
 use format::checkpoint::CpFlags;
@@ -34,7 +34,7 @@ fn quota_files_that_mkfs_and_linux_wrote_are_sound() {
 #[test]
 fn damage_to_a_quota_file_is_named() {
     let user = volume(FEATURES).sb.quota_inos[0];
-    // In the blocks of 1 KiB: the header is block 0, the tree's root 1, below it 2 to 4 for identity 0; 5 has entries.
+    // In blocks of 1 KiB: the header is block 0, the tree's root 1, below it 2 to 4 for identity 0; 5 has entries.
     let cases: [(usize, [u8; 4], F); 6] = [
         (0, [1, 2, 3, 4], F::Header { magic: 0x0403_0201, version: 1 }),
         (20, [255, 0, 0, 0], F::Blocks { blocks: 255, room: 6 }),
@@ -49,7 +49,7 @@ fn damage_to_a_quota_file_is_named() {
         v.edit(block, |b| b[at % 4096..][..4].copy_from_slice(&bytes));
         assert_eq!(faults(&v), [fault]);
         assert!(v.check().is_clean(), "Linux mounts such a volume, and leaves quotas off");
-        // Nothing here makes the file anew, and no round of repair waits for that.
+        // Nothing here recreates the file, and no round of repair waits for that.
         let before = v.dev.fork();
         assert!(fsck::repair(&v.dev, &fsck::Options::default()).unwrap().actions.is_empty());
         assert!(v.dev.same_as(&before));
@@ -64,7 +64,7 @@ fn a_tree_that_goes_round_in_a_quota_file_ends() {
     let all_lead_to = |to: u32| {
         v.edit(block, |b| (0..256).for_each(|i| b[1024 + i * 4..][..4].copy_from_slice(&to.to_le_bytes())));
     };
-    // Followed without a memory, this is 256 to the power of 4 entries.
+    // Without detection of repeated blocks this is 256 to the power of 4 entries.
     all_lead_to(1);
     assert_eq!(faults(&v), [F::Twice { block: 1 }]);
     all_lead_to(2);

@@ -1,4 +1,4 @@
-//! What was synced after the last checkpoint is part of the volume, whoever wrote that checkpoint.
+//! Files fsynced after the last checkpoint are part of the volume, whichever system wrote that checkpoint.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::rig::{Volume, volume};
 
 const SCRIPT: &str = "echo promised >synced; sync synced; dd if=/dev/zero of=new bs=4k count=9 conv=fsync 2>/dev/null";
 
-/// A volume on which Linux synced two new files and then lost power.
+/// A volume on which Linux fsynced two new files and then lost power.
 fn synced() -> Volume {
     cut_after(SCRIPT)
 }
@@ -43,20 +43,19 @@ fn chain(v: &Volume) -> Vec<BlockAddr> {
 
 const GIVE_UP: Options<'_> = Options { progress: &|_, _| {}, give_up_synced: true, older_checkpoint: false };
 
-/// Linux writes no checkpoint when it mounts: what it syncs first follows the checkpoint of the unmount
-/// before.
+/// Linux writes no checkpoint at mount: its first fsynced nodes follow the checkpoint of the previous unmount.
 #[test]
 fn repair_does_not_destroy_what_linux_synced_before_its_first_checkpoint() {
     let v = synced();
     let report = v.finds(|k| matches!(k, K::NeedsRecovery { .. }));
     assert!(report.clean_unmount, "Linux wrote a checkpoint: this is about one that an unmount wrote");
-    // Damage that has nothing to do with it.
+    // Unrelated damage.
     v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
     let before = v.dev.fork();
     let refused = fsck::repair(&v.dev, &fsck::Options::default());
     assert!(matches!(refused, Err(RepairError::NeedsRecovery { .. })), "{refused:?}");
     assert!(v.dev.same_as(&before));
-    // A mount replays it, then there is nothing in the way of the repair.
+    // A mount replays the chain; then the repair can proceed.
     let dev = Arc::new(v.dev);
     let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
     let vol = f2fs::Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap();
@@ -80,7 +79,7 @@ fn what_was_synced_is_named_with_its_path_and_blocks() {
         K::Synced(s) => Some((s.path.as_ref().unwrap().to_string(), s.nodes, s.blocks)),
         _ => None,
     });
-    // The first lies in its inode.
+    // The contents of the first are inside its inode.
     assert_eq!(synced.collect::<Vec<_>>(), [("\"/synced\"".into(), 1, 0), ("\"/new\"".into(), 1, 9)]);
     assert!(report.is_clean());
     assert_eq!(chain(&v).len(), 2);
@@ -106,13 +105,13 @@ fn the_first_checkpoint_of_a_repair_that_gives_up_the_chain_does_nothing_else() 
     let v = synced();
     v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
     let done = fsck::repair(&v.dev, &GIVE_UP).unwrap();
-    // Else a power cut in the middle would have the chain replayed over blocks that the repair has used.
+    // Otherwise a power cut in the middle would replay the chain over blocks that the repair has used.
     assert!(matches!(done.actions[..2], [Action::SyncedGivenUp(_), Action::SyncedGivenUp(_)]));
     assert!(done.checkpoints >= 2);
     assert_eq!(Volume::of(v.dev).cp.version, v.cp.version + u64::from(done.checkpoints));
 }
 
-/// Linux writes nodes without an fsync mark when memory is short. Roll-forward leaves them out.
+/// If memory is short, Linux writes nodes without an fsync mark. Roll-forward skips them.
 #[test]
 fn nodes_that_no_fsync_asked_for_do_not_stop_a_repair() {
     let v = synced();
@@ -144,7 +143,7 @@ fn a_torn_pack_is_no_reason_to_give_up_what_was_synced() {
 fn what_was_synced_is_not_given_up_for_damage_that_repair_refuses() {
     let v = cut_after("echo file >lost+found; sync; echo promised >synced; sync synced");
     assert_eq!(chain(&v).len(), 1);
-    // A file without a name, and a parent that is none: it belongs into lost+found, which is no directory.
+    // An unnamed file with an invalid parent must go to lost+found, which is not a directory.
     let (at, slot, nameless) = v.entry(v.ino("many"), "file_number_5");
     let tiny = v.ino("tiny");
     v.edit_inode(nameless, |raw| raw.i_pino = tiny.0.into());
@@ -175,7 +174,7 @@ fn a_path_longer_than_linux_takes_is_not_put_together() {
     };
     let ino = node::footer(&v.read(chain(&v)[0])).ino;
     assert!(path(ino).is_none());
-    // One name less.
+    // One name fewer.
     v.edit(chain(&v)[0], |b| RawInode::of_mut(b).i_pino = above[2].0.into());
     assert!(path(ino).is_some());
 }

@@ -49,7 +49,7 @@ fn a_volume_with_both_superblocks_damaged_is_named_as_such() {
 }
 
 #[test]
-fn a_kind_of_volume_that_is_not_understood_is_refused_by_name_and_one_that_nobody_writes_to_is_checked() {
+fn an_unknown_kind_of_volume_is_refused_by_name_and_a_read_only_one_is_checked() {
     let checked = |feature: u32| {
         let v = volume(&[]);
         for copy in 0..2 {
@@ -123,7 +123,7 @@ fn a_torn_checkpoint_is_ignored_and_its_pack_rewritten() {
 fn a_pack_whose_tail_is_another_version_is_torn() {
     let v = volume(&[]);
     let other = if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
-    // The newer head's blocks, with a tail left from the pack's last use.
+    // The head of a newer checkpoint, with a tail left from the previous use of the pack.
     let mut head = v.read(v.pack);
     let mut tail = head;
     for (block, version) in [(&mut head, v.cp.version + 5), (&mut tail, v.cp.version - 1)] {
@@ -169,7 +169,7 @@ fn a_checkpoint_that_stopped_half_way_through_a_resize_is_refused() {
     assert!(matches!(result, Err(RepairError::Flags { flags: CpFlags::RESIZEFS })), "{result:?}");
 }
 
-/// Linux mounts it, so that nothing is lost: a check at boot must not stop there.
+/// Linux mounts it, so nothing is lost: a check at boot must not stop there.
 #[test]
 fn a_volume_that_repair_refuses_is_left_as_it_is_if_it_has_no_errors() {
     type Refuse = fn(&Volume);
@@ -241,7 +241,7 @@ fn nat_bits_that_lie_are_found() {
     v.finds_and_repairs(|k| matches!(k, K::NatBitsWrong { block: 24, .. }));
 }
 
-/// Puts an orphan block into the pack by moving its summaries on.
+/// Inserts an orphan block into the pack by moving its summaries.
 fn with_orphans(v: &rig::Volume, block: &format::Block) {
     let n = v.cp.pack_blocks;
     for i in (v.cp.start_sum..n).rev() {
@@ -249,7 +249,7 @@ fn with_orphans(v: &rig::Volume, block: &format::Block) {
         v.write(v.pack.plus(i + 1), &b);
     }
     v.write(v.pack.plus(v.cp.start_sum), block);
-    // Head first, then the tail at its new place.
+    // The head first, then the tail at its new place.
     let change = |b: &mut format::Block| {
         let put = |b: &mut format::Block, at: usize, x: u32| b[at..at + 4].copy_from_slice(&x.to_le_bytes());
         put(b, 132, (v.cp.flags | CpFlags::ORPHAN).bits());
@@ -426,7 +426,7 @@ fn data_and_nodes_in_one_segment_are_taken_apart() {
     v.finds_and_repairs(|k| matches!(k, K::SitClassWrong { segment, holds: Class::Both, .. } if *segment == seg));
 }
 
-/// A file block in a segment that is no log's, so that its summary is in the SSA.
+/// A file block in a segment without a log, so that its summary is in the SSA.
 fn settled(v: &rig::Volume) -> (Nid, BlockAddr) {
     let ino = v.ino("big");
     let node = format::inode::RawInode::of(&v.node(ino.nid())).nid(0);

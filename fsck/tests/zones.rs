@@ -1,4 +1,5 @@
-//! The zone of deltas in an inode: its mark is made anew where the zone is there, and no word of it becomes an address.
+//! The zone of deltas in an inode: its mark is restored if the zone is intact, and no word of it becomes an
+//! address.
 
 use format::BlockAddr;
 use format::delta::{self, MARK};
@@ -8,14 +9,14 @@ use fsck::{Action, FindingKind as K};
 
 use crate::delta_rig::{Fixture, changed, page};
 
-/// A page that a zone has room for.
+/// A page with a delta that fits a zone.
 fn small(index: u32) -> Vec<u8> {
     let mut out = page(1, index);
     out[1234] ^= 0x77;
     out
 }
 
-/// With deltas of blocks 0 and 3 in the zone of `a`.
+/// A fixture with deltas of blocks 0 and 3 in the zone of `a`.
 fn with_zone() -> (Fixture, u32) {
     let f = Fixture::new();
     for slot in [0, 3] {
@@ -56,7 +57,7 @@ fn a_wrong_mark_of_a_zone_costs_nothing() {
 #[test]
 fn no_word_of_a_zone_that_is_given_up_becomes_an_address() {
     let (f, _) = with_zone();
-    // Its words are addresses of the other file's blocks, and its trailer makes no sense.
+    // Its words are addresses of the other file's blocks, and its trailer is invalid.
     let theirs: Vec<u32> = [0, 1, 2, 3, 4, 5].map(|index| f.places.base(&f.dev, f.b, index).0).to_vec();
     f.forge_inode(|raw| {
         let d = raw.divide(f.places.sb.features).unwrap();
@@ -73,7 +74,7 @@ fn no_word_of_a_zone_that_is_given_up_becomes_an_address() {
 
 #[test]
 fn a_mark_that_is_too_long_costs_no_address() {
-    // All is wrong of the zone but its mark, which takes in the file's addresses.
+    // Everything in the zone is wrong except its mark, which covers the file's addresses.
     let (f, _) = with_zone();
     f.forge_inode(|raw| {
         let d = raw.divide(f.places.sb.features).unwrap();
@@ -93,7 +94,8 @@ fn a_damaged_mark_is_no_reason_to_divide_an_inode_anew() {
         let inode = f.places.node(&f.dev, f.a.nid());
         RawInode::of(&inode).extra().unwrap().i_inline_xattr_size.get()
     };
-    // Other sizes than the root directory's, lawful ones. The blocks below direct nodes are other ones of the file now.
+    // Valid sizes that differ from the root directory's. The blocks below direct nodes are now different ones of
+    // the file.
     f.forge(0, |b| assert!(in_node::rewrite(b, |e| e.block < 1000, &[])));
     f.forge(2, |b| assert!(in_node::rewrite(b, |e| e.block < 1000, &[])));
     f.forge_inode(|raw| {

@@ -36,7 +36,7 @@ pub fn superblock(dev: &dyn BlockDevice, found: &mut Findings) -> Result<SuperBl
     // Treat an unreadable copy like a missing one.
     let copies = [0, 1].map(|n| block(dev, BlockAddr(n)).unwrap_or_else(|_| Box::new([0; BLOCK])));
     let sb = match (SuperBlock::check(&copies[0]), SuperBlock::check(&copies[1])) {
-        (Ok(first), Ok(_)) => first.beside(&copies[1]),
+        (Ok(first), Ok(_)) => first.compared_with(&copies[1]),
         (Ok(only), Err(error)) => {
             found.add(Finding::Superblock { copy: 1, error });
             only

@@ -134,7 +134,7 @@ impl Places {
             return Vec::new();
         };
         let block = self.node(mem, root);
-        [(0, root)].into_iter().chain(node::delta::others(&block)).collect()
+        [(0, root)].into_iter().chain(node::delta::other_nodes(&block)).collect()
     }
 
     /// Gives a file these delta nodes, of which the first must be number 0. Returns their node numbers.

@@ -186,7 +186,7 @@ fn is_read_back(kind: Kind) {
     let ino = aged.vol.lookup(dir, b"0000000").unwrap().attr.ino;
     let mut bytes = vec![0; 9 << 20];
     assert_eq!(aged.vol.read(ino, 0, &mut bytes).unwrap(), 9 << 20);
-    let origins: Vec<_> = bytes.as_chunks().0.iter().map(|b| device::Origin::of(b).unwrap()).collect();
+    let origins: Vec<_> = bytes.as_chunks().0.iter().map(|b| device::Origin::of_block(b).unwrap()).collect();
     assert!(origins.iter().enumerate().all(|(n, o)| o.index as usize == n && o.seed == origins[0].seed));
     assert!(aged.dev.held().bytes < MIB, "{:?}", aged.dev.held());
 }

@@ -1,12 +1,12 @@
-//! One bit for each block of the image: 32 MiB for a tebibyte.
+//! One bit per block of the image: 32 MiB per tebibyte.
 
-/// Blocks that are marked.
+/// Marked blocks.
 pub struct Bitmap {
     words: Vec<u64>,
 }
 
 impl Bitmap {
-    /// None of `blocks` blocks marked.
+    /// A bitmap for `blocks` blocks, none of them marked.
     pub fn new(blocks: u64) -> Self {
         Bitmap { words: vec![0; blocks.div_ceil(64) as usize] }
     }
@@ -14,7 +14,7 @@ impl Bitmap {
     pub fn get(&self, at: u64) -> bool {
         self.words.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
     }
-    /// Marks a block; true if it was marked before.
+    /// Marks a block; true if it was already marked.
     pub fn set(&mut self, at: u64) -> bool {
         let was = self.get(at);
         if let Some(word) = self.words.get_mut((at / 64) as usize) {

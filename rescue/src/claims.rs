@@ -1,17 +1,17 @@
-//! Which file owns a block that more than one file names?
+//! Which file owns a block that several files reference?
 //!
-//! Data blocks do not name their owner. If a file's newest node names a block, the block was the file's when that node
-//! was written. It is another file's by now only if it was freed and reused since; then its new owner names it in a
-//! newer node, or the block is a node itself. So blocks are given to nodes from the newest node to the oldest. A block
-//! that a node names may have been overwritten if a newer node has taken it, or if it is certainly a node itself. If
-//! both nodes were written under one checkpoint, the block may be either's.
+//! Data blocks do not record their owner. If a file's newest node references a block, the block belonged to the
+//! file when that node was written. It can belong to another file now only if it was freed and reused since; then
+//! its new owner references it in a newer node, or the block is itself a node. So blocks are assigned to nodes from
+//! the newest node to the oldest. A block may have been overwritten if a newer node has taken it, or if it is
+//! certainly a node itself. If both nodes were written under one checkpoint, either may own the block.
 //!
-//! If a superblock tells where the segment summaries are, the summary of a contested block decides: it names node and
-//! slot of the owner. A block that only one node names needs no summary, and no summary can refute it, since the
-//! summaries of segments that were being filled are elsewhere.
+//! If a superblock tells where the segment summaries are, the summary of a contested block decides: it records node
+//! and slot of the owner. A block with only one referencing node needs no summary, and no summary can refute it,
+//! since summaries of open segments are stored elsewhere.
 //!
-//! Left out: a block that only one node names and that is no node, but was overwritten by something that left no other
-//! trace. No bytes of the main area show that.
+//! Left out: a block that only one node references and that is not a node, but was overwritten by other data
+//! without further trace. No bytes of the main area reveal that.
 
 use format::{Block, BlockAddr, Ino, Nid, summary};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,15 +21,15 @@ use crate::bitmap::Bitmap;
 use crate::file::{RescuedFile, Slot};
 use crate::sources::{Part, Sources};
 
-/// Contested blocks that are remembered, to find the other claimant of the same age.
+/// Most contested blocks remembered, to find the other claimant of the same age.
 const MOST_CONTESTED: usize = 1 << 20;
 
-/// What was given to whom.
+/// Ownership of blocks.
 pub struct Claims {
     taken: Bitmap,
-    /// Those of them that are contents, or were named as such.
+    /// Blocks that are contents, or are referenced as such.
     contents: Bitmap,
-    /// Of each file, how many of its blocks may be another's.
+    /// For each file, the number of its blocks that may belong to another.
     contested: FxHashMap<u32, u64>,
 }
 
@@ -40,13 +40,13 @@ struct Claimant {
 }
 
 impl Claims {
-    /// Nothing given out yet.
+    /// Claims with no block assigned.
     pub fn new(blocks: u64) -> Self {
         Claims { taken: Bitmap::new(blocks), contents: Bitmap::new(blocks), contested: FxHashMap::default() }
     }
 
-    /// Gives out the blocks that a group of files name. What earlier groups have stays theirs.
-    pub fn give_out(
+    /// Assigns the blocks that a group of files reference. Blocks of earlier groups keep their owner.
+    pub fn assign(
         &mut self,
         from: Sources<'_>,
         inos: &[Ino],
@@ -71,7 +71,7 @@ impl Claims {
         if contested.is_empty() {
             return Ok(());
         }
-        // Those who had a contested block first, of the same age as who came second.
+        // Claimants that got a contested block first, at the same checkpoint as the second claimant.
         let versions: FxHashSet<u32> = contested.values().copied().collect();
         for c in claimants.iter().filter(|c| versions.contains(&c.version)) {
             let same = |s: &Slot| contested.get(&s.addr.0) == Some(&c.version) && !summary_confirms(from, s);
@@ -104,12 +104,12 @@ impl Claims {
         Ok(())
     }
 
-    /// Blocks of a file that may be another's by now.
+    /// Number of blocks of a file that may belong to another file now.
     pub fn contested(&self, ino: Ino) -> u64 {
         self.contested.get(&ino.0).copied().unwrap_or(0)
     }
 
-    /// Blocks that a file names as its contents.
+    /// Blocks that files reference as contents.
     pub fn contents(&self) -> &Bitmap {
         &self.contents
     }
@@ -123,7 +123,7 @@ fn slots(from: Sources<'_>, c: &Claimant) -> Result<Vec<Slot>, RescueError> {
     Ok(block.map_or_else(Vec::new, |block| file.slots(c.nid, &block)))
 }
 
-/// True if the segment's summary names this node and slot as the block's owner.
+/// True if the segment's summary records this node and slot as the block's owner.
 fn summary_confirms(from: Sources<'_>, slot: &Slot) -> bool {
     let Some(sb) = &from.place.superblock else { return false };
     let Some((seg, off)) = sb.locate(slot.addr) else { return false };
@@ -134,7 +134,7 @@ fn summary_confirms(from: Sources<'_>, slot: &Slot) -> bool {
         && u32::from(named.slot) == slot.slot
 }
 
-/// True if an address is one a block can have in an image that was cut short.
+/// True if an address is valid for a block behind the end of a truncated image.
 pub fn is_past_end(from: Sources<'_>, addr: BlockAddr) -> bool {
     addr.is_real() && from.window.index(addr).is_none()
 }

@@ -1,9 +1,9 @@
-//! What small updates does a file have that lie beside its blocks: in its inode, or in delta nodes?
+//! Small updates of a file that are stored outside its blocks: in its inode, or in delta nodes.
 //!
-//! A delta node counts in its newest version, as every node does. Of several entries for one block that in the node of
-//! the highest age counts. Whether a delta fits the block that it changes, its check says.
+//! Only the newest version of a delta node is used, as for every node. Of several entries for one block, the one in
+//! the node of the highest age is current. Its check tells whether a delta fits its block.
 //!
-//! An fsync may have written a delta node and not the inode. Then the node says what size and times the file has
+//! An fsync may have written a delta node but not the inode. Then size and times of the file come from the node
 //! ([`stamped`]).
 
 use format::delta::{self, Codec};
@@ -18,17 +18,17 @@ use crate::RescueError;
 use crate::index::Version;
 use crate::sources::{Part, Sources};
 
-/// A delta that counts.
+/// A current delta.
 pub struct Delta {
     codec: Codec,
     check: u32,
     payload: Vec<u8>,
 }
 
-/// Every delta of one file that counts, by file block.
+/// All current deltas of one file, by file block.
 pub struct Deltas(FxHashMap<u32, Delta>);
 
-/// An inode's delta nodes with what was found of them, the root first.
+/// An inode's delta nodes, found or missing, the root first.
 pub fn parts(from: Sources<'_>, raw: &RawInode) -> Result<Vec<Part>, RescueError> {
     let ino = Ino(raw.footer.ino.get());
     let regular = raw.i_mode.get() & 0o170_000 == 0o100_000;
@@ -43,12 +43,12 @@ pub fn parts(from: Sources<'_>, raw: &RawInode) -> Result<Vec<Part>, RescueError
     if let Part::Node(v, _) = first
         && let Some(block) = from.window.block(v.addr)?
     {
-        out.extend(in_node::others(&block).map(|(number, nid)| find(nid, number)));
+        out.extend(in_node::other_nodes(&block).map(|(number, nid)| find(nid, number)));
     }
     Ok(out)
 }
 
-/// Those of them that were found, as they are.
+/// The delta nodes that were found.
 fn blocks(from: Sources<'_>, raw: &RawInode) -> Result<Vec<(Version, Box<Block>)>, RescueError> {
     let mut out = Vec::new();
     for part in parts(from, raw)? {
@@ -62,10 +62,10 @@ fn blocks(from: Sources<'_>, raw: &RawInode) -> Result<Vec<(Version, Box<Block>)
 }
 
 impl Deltas {
-    /// Of this inode.
-    pub fn of(from: Sources<'_>, raw: &RawInode, division: Division) -> Result<Self, RescueError> {
+    /// Collects the deltas of an inode.
+    pub fn of_inode(from: Sources<'_>, raw: &RawInode, division: Division) -> Result<Self, RescueError> {
         let mut nodes = blocks(from, raw)?;
-        // Of nodes of one age the first counts.
+        // Of nodes with equal ages the first wins.
         nodes.reverse();
         nodes.sort_by_key(|(_, block)| in_node::age(block));
         let mut out = FxHashMap::default();
@@ -78,7 +78,7 @@ impl Deltas {
         Ok(Deltas(out))
     }
 
-    /// Makes of a block what its delta says, if it has one. False if that does not fit.
+    /// Applies the delta of a block, if there is one. False if it does not fit.
     pub fn apply(&self, from: Sources<'_>, raw: &RawInode, at: u64, block: &mut Block) -> bool {
         let at = u32::try_from(at).ok().filter(|at| *at < KEPT);
         let Some((at, d)) = at.and_then(|at| Some((at, self.0.get(&at)?))) else { return true };
@@ -90,12 +90,12 @@ impl Deltas {
         page.map(|page| *block = *page).is_some()
     }
 
-    /// True if a file block has a delta that needs no block.
+    /// True if a file block has a delta without a base.
     pub fn is_whole(&self, at: u64) -> bool {
         u32::try_from(at).is_ok_and(|at| self.0.get(&at).is_some_and(|d| !d.codec.has_base()))
     }
 
-    /// The first file block of these that has such a delta.
+    /// The first file block in the range with a delta without a base.
     pub fn next_whole(&self, blocks: std::ops::Range<u64>) -> Option<u64> {
         let whole = self.0.iter().filter(|(at, d)| **at < KEPT && !d.codec.has_base());
         whole.map(|(at, _)| u64::from(*at)).filter(|at| blocks.contains(at)).min()
@@ -107,7 +107,7 @@ impl Deltas {
     }
 }
 
-/// What came later: a version of a node, or one of another. `None` if nobody knows.
+/// True if `a` is newer than `b`, by the versions of their nodes. `None` if unknown.
 fn is_later(
     from: Sources<'_>,
     (a, a_changed): (Version, (u64, u32)),
@@ -122,8 +122,8 @@ fn is_later(
     (a_changed != b_changed).then_some(a_changed > b_changed)
 }
 
-/// What an fsync noted in a delta node after it, or a checkpoint, had written the inode; and whether another order of
-/// these versions is as likely.
+/// The stamp in a delta node that an fsync wrote after the inode, if any, and whether the order of these versions
+/// is ambiguous.
 pub fn stamped(from: Sources<'_>, raw: &RawInode, version: Version) -> Result<(Option<Stamp>, bool), RescueError> {
     let mut newest = ((version, (raw.i_ctime.get(), raw.i_ctime_nsec.get())), None);
     let mut ambiguous = false;

@@ -1,6 +1,6 @@
-//! What does one file hold: its blocks' addresses, its contents, attributes and target?
+//! The addresses, contents, attributes and target of one file.
 //!
-//! A node below the inode counts only if it says that it belongs to this place of this file.
+//! A node below the inode is used only if its footer has this place of this file.
 
 use std::rc::Rc;
 
@@ -26,40 +26,40 @@ pub struct Slot {
     pub slot: u32,
     /// Block of the file.
     pub index: u64,
-    /// What it holds.
+    /// The stored address.
     pub addr: BlockAddr,
 }
 
-/// Where the address of a block is.
+/// Location of a block's address.
 enum Place {
     /// In a slot of a node.
     Slot(BlockAddr),
-    /// In none: for all blocks before `until` there is no node. If `hole`, none was made; else it was not found.
+    /// No node for any block before `until`. With `hole` none was ever created; otherwise it was not found.
     Absent { hole: bool, until: u64 },
 }
 
 /// One file, its inode in memory.
 pub struct RescuedFile<'r> {
     from: Sources<'r>,
-    /// Its number.
+    /// Inode number.
     pub ino: Ino,
-    /// Which version of its inode this is.
+    /// Version of its inode.
     pub version: Version,
-    /// True if the reader takes holes and zeroes for what was not found.
+    /// True if missing data reads as holes and zeroes.
     pub lenient: bool,
     block: Box<Block>,
     division: Division,
     shape: Shape,
-    /// The nodes last looked into, by how far below the inode they are.
+    /// The nodes read last, by depth below the inode.
     last: [Option<(Nid, Option<Box<Block>>)>; 3],
-    /// The cluster last decompressed.
+    /// The cluster decompressed last.
     cluster: Option<(u64, Vec<u8>)>,
-    /// Once a block was read.
+    /// Set when the first block is read.
     deltas: Option<Rc<Deltas>>,
 }
 
 impl<'r> RescuedFile<'r> {
-    /// The newest version of an inode; `None` if there is none that can be read.
+    /// Opens the newest version of an inode; `None` if no readable one exists.
     pub fn open(from: Sources<'r>, ino: Ino) -> Result<Option<Self>, RescueError> {
         let Some(mut version) = from.index.inode(ino) else { return Ok(None) };
         let Some(mut block) = from.window.block(version.addr)? else { return Ok(None) };
@@ -97,12 +97,12 @@ impl<'r> RescuedFile<'r> {
         RawInode::of(&self.block)
     }
 
-    /// The kind of file, as directories number them.
+    /// The kind of file, as a dentry type number.
     pub fn kind(&self) -> u8 {
         crate::sign::kind_of_mode(self.raw().i_mode.get()).unwrap_or(0)
     }
 
-    /// Contents in the inode itself, of a file or of a directory.
+    /// Contents inside the inode, of a file or of a directory.
     pub fn inline(&self) -> Option<&[u8]> {
         let inline = self.raw().inline();
         let within = match self.kind() {
@@ -113,7 +113,7 @@ impl<'r> RescuedFile<'r> {
         within.then(|| &self.block[self.division.inline_area()])
     }
 
-    /// True if it has blocks, or could have.
+    /// True if it has blocks or could have some.
     fn has_blocks(&self) -> bool {
         matches!(self.kind(), 1 | 2 | 7) && self.inline().is_none()
     }
@@ -158,7 +158,7 @@ impl<'r> RescuedFile<'r> {
         Ok(())
     }
 
-    /// The address slots of one of its nodes; none if it leads to none.
+    /// The address slots in one of its nodes; none if the node holds no addresses.
     pub fn slots(&self, nid: Nid, block: &Block) -> Vec<Slot> {
         let offset = node::footer(block).offset;
         let slot = |slot: u32, first: u64, addr| Slot { nid, slot, index: first + u64::from(slot), addr };
@@ -176,7 +176,7 @@ impl<'r> RescuedFile<'r> {
         }
     }
 
-    /// The address of a block of the file; `None` if the node that knows it is not there.
+    /// The address of a file block; `None` if the node that holds it was not found.
     pub fn address(&mut self, at: u64) -> Result<Option<BlockAddr>, RescueError> {
         Ok(match self.look_up(at)? {
             Place::Slot(addr) => Some(addr),
@@ -217,8 +217,8 @@ impl<'r> RescuedFile<'r> {
         Ok(Place::Slot(BlockAddr::NULL))
     }
 
-    /// The first block behind those of the node that leads to block `at`. The node is `level` levels above the direct
-    /// nodes, below `i_nid[top]`.
+    /// First block after the range covered by the node that maps block `at`. The node is `level` levels above the
+    /// direct nodes, below `i_nid[top]`.
     fn end_of(&self, at: u64, top: u32, level: usize) -> u64 {
         const LEVELS: [u32; 5] = [0, 0, 1, 1, 2];
         let before: u64 = LEVELS.iter().take(top as usize).map(|level| self.shape.span(*level)).sum();
@@ -226,11 +226,11 @@ impl<'r> RescuedFile<'r> {
         start + (at.saturating_sub(start) / span + 1) * span
     }
 
-    /// The next block at or after `at` that is no hole; `None` if there is none before `end`. If the file is
-    /// [`lenient`](Self::lenient), what is not there is a hole, else it is data that cannot be read.
+    /// The next block at or after `at` that is not a hole; `None` if there is none before `end`. Missing data is a
+    /// hole if the file is [`lenient`](Self::lenient), and otherwise unreadable data.
     pub fn next_data(&mut self, at: u64, end: u64) -> Result<Option<u64>, RescueError> {
         if self.inline().is_some() {
-            // An inode holds less than a block.
+            // Inline contents are shorter than a block.
             return Ok((at == 0 && end > 0).then_some(0));
         }
         let mut at = at;
@@ -254,7 +254,7 @@ impl<'r> RescuedFile<'r> {
         RescueError::Contents { ino: self.ino, block: at, what: what.to_owned() }
     }
 
-    /// One block of the file.
+    /// Reads one block of the file.
     pub fn read_block(&mut self, at: u64, out: &mut Block) -> Result<(), RescueError> {
         if let Some(area) = self.inline() {
             let from = area.get((at as usize).saturating_mul(BLOCK)..).unwrap_or(&[]);
@@ -287,7 +287,7 @@ impl<'r> RescuedFile<'r> {
         }
     }
 
-    /// Makes of a block what its delta says, if it has one.
+    /// Applies the delta of a block, if there is one.
     fn apply_delta(&mut self, at: u64, block: &mut Block) -> Result<(), RescueError> {
         if self.deltas()?.apply(self.from, self.raw(), at, block) {
             return Ok(());
@@ -299,7 +299,7 @@ impl<'r> RescuedFile<'r> {
         if let Some(known) = &self.deltas {
             return Ok(known.clone());
         }
-        let deltas = Rc::new(Deltas::of(self.from, self.raw(), self.division)?);
+        let deltas = Rc::new(Deltas::of_inode(self.from, self.raw(), self.division)?);
         self.deltas = Some(deltas.clone());
         Ok(deltas)
     }
@@ -345,10 +345,10 @@ impl<'r> RescuedFile<'r> {
         Ok(out)
     }
 
-    /// Extended attributes by full name, access lists as programs see them.
+    /// Extended attributes by full name, access control lists in their user-space form.
     ///
     /// # Errors
-    /// If the list is damaged or its node is not there.
+    /// If the list is damaged or its node is missing.
     pub fn xattrs(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>, RescueError> {
         let raw = self.raw();
         let mut area = match raw.inline().contains(Inline::XATTR) {
@@ -378,7 +378,7 @@ impl<'r> RescuedFile<'r> {
         Ok(out)
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub fn target(&mut self) -> Result<Vec<u8>, RescueError> {
         let size = self.raw().i_size.get();
         if size == 0 || size > BLOCK as u64 {

@@ -1,18 +1,18 @@
 //! Which block holds the newest version of each node?
 //!
-//! A log keeps old versions of a node until their segment is used again, so most nodes are found several times. The
-//! checkpoint version in the footer orders them. Versions of one checkpoint lie in the order of their log: upwards
-//! within a segment, and from each segment to the one that its nodes name as the next. If neither decides, the inode's
-//! change time does, and the choice is noted as ambiguous.
+//! A log keeps old versions of a node until their segment is reused, so most nodes are found several times. The
+//! checkpoint version in the footer orders them. Versions of one checkpoint are in log order: upwards within a
+//! segment, and from each segment to the one that its nodes record as the next. If neither decides, the change time
+//! of the inode does, and the choice is recorded as ambiguous.
 //!
-//! If no newer version was lost, the newest version found is the one that the NAT led to: such a block is never
-//! overwritten before a newer version has replaced it. Old versions of freed node numbers are found as well;
-//! [`crate::tree`] tells them from nodes in use.
+//! If no newer version was lost, the newest version found is the one in the NAT: such a block is never overwritten
+//! before a newer version replaces it. Old versions of freed node numbers are found as well; [`crate::tree`]
+//! distinguishes them from nodes in use.
 //!
 //! Contents may look like nodes. A segment holds either nodes or data. So nodes are *believed* if one node of their
-//! segment names its own address ([`Sign::located`]), or if the segment begins with a node that names no next block. Any
-//! other node counts only if its number has no believed version, and only until a file turns out to own its block as
-//! contents ([`Index::forget_claimed`]).
+//! segment records its own address ([`Sign::located`]), or if the segment begins with a node without a next block.
+//! Any other node is used only if its number has no believed version, and only until a file is found to own its
+//! block as contents ([`Index::forget_claimed`]).
 
 use format::inode::{self, RawInode};
 use format::node;
@@ -29,15 +29,15 @@ use crate::{Progress, RescueError};
 /// The newest version of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// Where it lies.
+    /// Its address.
     pub addr: BlockAddr,
     /// Its inode.
     pub ino: Ino,
-    /// Its place in the file.
+    /// Its position in the file.
     pub offset: u32,
     /// The checkpoint version under which it was written.
     pub version: u32,
-    /// How many versions were found, this one included.
+    /// Number of versions found, this one included.
     pub found: u16,
     /// True if it was found in a segment of nodes.
     pub believed: bool,
@@ -45,27 +45,27 @@ pub struct Version {
     pub ambiguous: bool,
 }
 
-/// All nodes that were found.
+/// All nodes found.
 pub struct Index {
     nodes: FxHashMap<u32, Version>,
-    /// Versions of one node under one checkpoint that lie in several segments.
+    /// Versions of one node in several segments under one checkpoint.
     rivals: FxHashMap<u32, Vec<BlockAddr>>,
-    /// The segment in which a log continued, by its segment before and checkpoint version.
+    /// The segment in which a log continued, by previous segment and checkpoint version.
     jumps: FxHashMap<(u32, u32), u32>,
     /// Blocks that are certainly nodes.
     pub certain: Bitmap,
-    /// Inodes with a wrong checksum, and the newest version that such a block claims.
+    /// Inodes with a wrong checksum, and the newest version recorded in such a block.
     damaged: FxHashMap<u32, u32>,
-    /// Delta nodes that cannot be read, likewise.
+    /// The same for unreadable delta nodes.
     damaged_deltas: FxHashMap<u32, u32>,
-    /// True if a node names a block behind the end of the image.
+    /// True if a node references a block behind the end of the image.
     pub cut_short: bool,
     seg_phase: u32,
 }
 
-/// How many rivals are remembered; further ones are ambiguous.
+/// Most rivals remembered; further ones are ambiguous.
 const MOST_RIVALS: usize = 1 << 20;
-/// Through how many segments a log is followed.
+/// Most segments through which a log is followed.
 const MOST_JUMPS: usize = 1 << 16;
 
 impl Index {
@@ -110,7 +110,7 @@ impl Index {
         let nodes: Vec<(u64, BlockAddr, Sign, &Block)> = blocks
             .iter()
             .zip(at..)
-            .filter_map(|(block, index)| Some((index, window.addr(index)?, Sign::of(block)?, block)))
+            .filter_map(|(block, index)| Some((index, window.addr(index)?, Sign::read(block)?, block)))
             .collect();
         let located = nodes.iter().any(|(_, addr, sign, _)| sign.located(*addr));
         let unlinked = nodes.first().is_some_and(|(index, _, sign, _)| *index == at && sign.next == BlockAddr::NULL);
@@ -125,8 +125,8 @@ impl Index {
                     self.jumps.insert((self.segment_of(addr), sign.version), self.segment_of(sign.next));
                 }
             }
-            if sign.is_inode() && !sound(place, block) {
-                // Contents that look like an inode have no checksum of this volume.
+            if sign.is_inode() && !has_valid_checksum(place, block) {
+                // Contents that look like an inode do not have a checksum of this volume.
                 if believed && self.damaged.len() < MOST_RIVALS {
                     let version = self.damaged.entry(sign.nid.0).or_default();
                     *version = sign.version.max(*version);
@@ -144,7 +144,7 @@ impl Index {
         }
     }
 
-    /// Which segment an address lies in, counted from anywhere.
+    /// The segment of an address, relative to an arbitrary start.
     pub fn segment_of(&self, addr: BlockAddr) -> u32 {
         addr.0.wrapping_sub(self.seg_phase) / BLOCKS_PER_SEG
     }
@@ -169,23 +169,23 @@ impl Index {
                 ambiguous = true;
             }
         }
-        // Blocks come in the order of their addresses: within a segment the new one is the later.
+        // Blocks come in address order: within a segment the new one is later.
         let kept = if order.is_gt() { old } else { new };
         self.nodes.insert(nid.0, Version { found, ambiguous, ..kept });
     }
 
-    /// Decides between versions of one checkpoint that lie in several segments.
+    /// Orders versions of one checkpoint that lie in several segments.
     fn order_rivals(&mut self, window: &Window<'_>) -> Result<(), RescueError> {
         for (nid, others) in std::mem::take(&mut self.rivals) {
             let Some(mut best) = self.nodes.get(&nid).copied() else { continue };
             for other in others {
-                if self.leads(other, best.addr, best.version) {
+                if self.log_continues(other, best.addr, best.version) {
                     continue;
                 }
                 let (a, b) = (window.block(best.addr)?, window.block(other)?);
                 let (Some(a), Some(b)) = (a, b) else { continue };
-                let Some(sign) = Sign::of(&b) else { continue };
-                let newer = self.leads(best.addr, other, best.version);
+                let Some(sign) = Sign::read(&b) else { continue };
+                let newer = self.log_continues(best.addr, other, best.version);
                 if !newer {
                     if a[..format::node::FOOTER] == b[..format::node::FOOTER] {
                         continue;
@@ -203,7 +203,7 @@ impl Index {
     }
 
     /// True if the log continued from one block's segment in the other's under one checkpoint.
-    fn leads(&self, from: BlockAddr, to: BlockAddr, version: u32) -> bool {
+    fn log_continues(&self, from: BlockAddr, to: BlockAddr, version: u32) -> bool {
         let (mut at, to) = (self.segment_of(from), self.segment_of(to));
         for _ in 0..MOST_JUMPS {
             match self.jumps.get(&(at, version)) {
@@ -220,12 +220,12 @@ impl Index {
         self.nodes.get(&nid.0).copied()
     }
 
-    /// The newest version of a node that belongs to this place of this file.
+    /// The newest version of a node at this position of this file.
     pub fn node_of(&self, nid: Nid, ino: Ino, offset: u32) -> Option<Version> {
         self.get(nid).filter(|v| v.ino == ino && v.offset == offset)
     }
 
-    /// Inodes of which a version has a wrong checksum.
+    /// Number of inodes with a version that has a wrong checksum.
     pub fn damaged(&self) -> u64 {
         self.damaged.len() as u64
     }
@@ -252,19 +252,19 @@ impl Index {
         out
     }
 
-    /// Forgets nodes whose block is contents of a file.
+    /// Removes nodes whose block belongs to a file's contents.
     pub fn forget_claimed(&mut self, window: &Window<'_>, claimed: &Bitmap) {
         self.nodes.retain(|_, v| v.believed || !window.index(v.addr).is_some_and(|at| claimed.get(at)));
     }
 }
 
-/// True if an inode's checksum holds, or if it has none.
-fn sound(place: &Place, block: &Block) -> bool {
+/// True if an inode's checksum is valid or absent.
+fn has_valid_checksum(place: &Place, block: &Block) -> bool {
     place.seed.is_none_or(|seed| inode::verify_checksum(place.features, seed, block).is_ok())
         && RawInode::of(block).divide(place.features.difference(Features::DELTA)).is_ok()
 }
 
-/// True for a delta node whose checksum holds. Without a known seed there are no deltas.
+/// True for a delta node with a valid checksum. Without a known seed there are no deltas.
 fn is_delta_node(place: &Place, block: &Block) -> bool {
     place.seed.is_some_and(|seed| node::delta::verify(seed, block).is_ok())
 }

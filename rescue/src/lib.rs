@@ -1,23 +1,24 @@
-//! What can be had back from an image of which only the main area is left?
+//! Recovery of files from an image of which only the main area is left.
 //!
-//! No superblock, no checkpoint, no NAT and no summaries are needed. The footer of a node names its inode, the version of
-//! its checkpoint, and the block with which its log continued, which is nearly always the next one. Each step is one
+//! No superblock, checkpoint, NAT or summaries are needed. The footer of a node records its inode, the version of
+//! its checkpoint, and the next block of its log, which is nearly always the adjacent one. Each step answers one
 //! question:
 //!
-//! * [`place`]: where was the volume in the image, and what was it like?
+//! * [`place`]: where was the volume in the image, and what were its parameters?
 //! * [`sign`]: is this block a node?
 //! * [`index`]: which block holds the newest version of each node?
 //! * [`tree`]: which files were alive, and what were their names?
-//! * [`claims`]: whose is a block that more than one file names?
-//! * [`mod@file`]: what does a file hold?
-//! * `deltas`: what small updates lie beside its blocks?
+//! * [`claims`]: which file owns a block that several files reference?
+//! * [`mod@file`]: what are the contents of a file?
+//! * `deltas`: which small updates are stored outside its blocks?
 //!
-//! [`Rescue`] puts them together and says of each file what is proved.
+//! [`Rescue`] combines these steps and reports what is proved about each file.
 //!
 //! Left out on purpose:
 //!
-//! * writing: nothing here can write to the image, and the caller writes what was found;
-//! * several volumes in one image: the one whose place the caller gives is read, else the one that most nodes vote for;
+//! * writing: this crate only reads the image, and the caller writes recovered files;
+//! * several volumes in one image: it reads the volume at the place the caller gives, or else the one with most
+//!   votes;
 //! * encrypted contents.
 #![forbid(unsafe_code)]
 
@@ -45,9 +46,9 @@ use tree::Tree;
 pub use tree::{Entry, Loose, Names};
 use window::Window;
 
-/// Blocks read at once while looking for the volume.
+/// Blocks per read while searching for the volume.
 const BLOCKS_AT_ONCE: usize = 256;
-/// The root directory's inode, if no superblock names another: every mkfs takes this one.
+/// Inode of the root directory, if no superblock names another: every mkfs uses this one.
 const ROOT: Ino = Ino(3);
 
 /// Why a search, or a read of a file, failed.
@@ -60,42 +61,42 @@ pub enum RescueError {
     /// No block of the image looks like a node.
     #[error("no F2FS volume found: no block looks like an F2FS node")]
     NoVolume,
-    /// More nodes than memory was granted for.
+    /// The nodes exceed the memory limit.
     #[error("more than {most} nodes: raise the limit with --most-nodes, about 40 bytes each")]
     TooManyNodes {
         /// The limit.
         most: usize,
     },
-    /// The caller's progress function asked to stop.
+    /// The caller's progress function requested a stop.
     #[error("interrupted")]
     Interrupted,
-    /// A block of a file.
+    /// A block of a file cannot be recovered.
     #[error("inode {ino}, file block {block}: {what}")]
     Contents {
-        /// Whose.
+        /// The file.
         ino: Ino,
-        /// Which.
+        /// The file block.
         block: u64,
-        /// Why not.
+        /// The reason.
         what: String,
     },
-    /// A file's extended attributes.
+    /// A file's extended attributes cannot be recovered.
     #[error("inode {ino}: extended attributes: {what}")]
     Attributes {
-        /// Whose.
+        /// The file.
         ino: Ino,
-        /// Why not.
+        /// The reason.
         what: String,
     },
 }
 
-/// Reports to the caller how many blocks are done, and asks it whether to go on.
+/// Reports progress to the caller, which may stop the search.
 pub struct Progress<'p> {
     tell: &'p mut dyn FnMut(u64) -> bool,
 }
 
 impl<'p> Progress<'p> {
-    /// `tell` gets the blocks done since it was last called, and answers whether to go on.
+    /// `tell` receives the number of blocks done since its last call, and returns whether to continue.
     pub fn new(tell: &'p mut dyn FnMut(u64) -> bool) -> Self {
         Progress { tell }
     }
@@ -104,12 +105,12 @@ impl<'p> Progress<'p> {
     }
 }
 
-/// How to search.
+/// Options of a search.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The volume's first byte in the image, if it is known.
+    /// The volume's first byte in the image, if known.
     pub volume_at: Option<i64>,
-    /// Nodes that may be remembered.
+    /// Most nodes to keep in memory.
     pub most_nodes: usize,
 }
 
@@ -119,28 +120,28 @@ impl Default for Options {
     }
 }
 
-/// What is known of one file.
+/// Confidence in one recovered file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why its contents are not proved to be its own, whole and newest; empty if they are.
+    /// Reasons why its contents may be foreign, incomplete or old; empty if they are proved.
     pub doubts: Vec<String>,
-    /// One of its nodes lies where no other block shows that nodes lie there: it may be contents of a deleted file that
-    /// look like a node.
+    /// One of its nodes lies where no other block indicates nodes: it may be contents of a deleted file that look
+    /// like a node.
     pub unsure: bool,
-    /// The checkpoint version its newest inode was written under.
+    /// Checkpoint version of its newest inode.
     pub version: u32,
-    /// Versions of its inode that were found.
+    /// Number of versions found of its inode.
     pub versions: u16,
 }
 
 impl Verdict {
-    /// True if there is no doubt, and each node lies among nodes.
+    /// True if there are no doubts, and each node lies among nodes.
     pub fn is_proved(&self) -> bool {
         self.doubts.is_empty() && !self.unsure
     }
 }
 
-/// A volume that was found.
+/// A recovered volume.
 pub struct Rescue<'d> {
     window: Window<'d>,
     place: Place,
@@ -170,19 +171,20 @@ impl<'d> Rescue<'d> {
         let end = place.first + window.blocks() as i64;
         let cut_short = index.cut_short || place.block_count.is_some_and(|n| n as i64 > end);
         let unreadable = window.unreadable();
-        // In either case a newer version of anything may be in what is missing.
+        // In either case the missing part may hold a newer version of anything.
         let incomplete = cut_short || unreadable > 0;
         let root = place.superblock.as_ref().map_or(ROOT, |sb| sb.root);
         let quota = place.superblock.as_ref().map_or([Ino(0); 3], |sb| sb.quota_inos);
         let mut claims = Claims::new(window.blocks());
 
-        // Files that are alive get their blocks first. A block that looks like a node is none if one of them owns it.
+        // Living files get their blocks first. If one of them owns a block that looks like a node, it is not a
+        // node.
         let from = Sources { window: &window, place: &place, index: &index };
         let tree = Tree::build(from, root, incomplete, &quota)?;
         let mut living: Vec<Ino> = tree.living.iter().map(|ino| Ino(*ino)).collect();
         living.extend(quota.iter().filter(|ino| ino.0 != 0));
         living.sort_unstable();
-        claims.give_out(from, &living, &mut || progress.step(0))?;
+        claims.assign(from, &living, &mut || progress.step(0))?;
         index.forget_claimed(&window, claims.contents());
 
         let from = Sources { window: &window, place: &place, index: &index };
@@ -191,14 +193,14 @@ impl<'d> Rescue<'d> {
         if cut_short || unreadable > 0 {
             tree.loose.iter_mut().for_each(|(_, loose)| *loose = Loose::Unplaced);
         }
-        // Then the others: unplaced files before deleted ones, whose blocks are likelier to be used again.
+        // Then the others: unplaced files before deleted ones, whose blocks are more likely to be reused.
         let loose = |which: Loose| tree.loose.iter().filter(move |(_, l)| *l == which).map(|(ino, _)| *ino);
         for which in [Loose::Unplaced, Loose::Deleted] {
             let mut inos = Vec::new();
             for top in loose(which) {
                 below(from, &tree, top, &mut inos)?;
             }
-            claims.give_out(from, &inos, &mut || progress.step(0))?;
+            claims.assign(from, &inos, &mut || progress.step(0))?;
         }
         Ok(Rescue { window, place, index, tree, claims, cut_short, unreadable })
     }
@@ -207,7 +209,7 @@ impl<'d> Rescue<'d> {
         Sources { window: &self.window, place: &self.place, index: &self.index }
     }
 
-    /// Where the volume is and what is known of it.
+    /// Position and parameters of the volume.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -215,16 +217,16 @@ impl<'d> Rescue<'d> {
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
-    /// Blocks that the search could not read.
+    /// Number of blocks that the search could not read.
     pub fn unreadable_blocks(&self) -> u64 {
         self.unreadable
     }
-    /// True if a part of the volume could not be looked at: any inode or directory that was found may be an older version
-    /// of itself, so that nothing is proved.
+    /// True if a part of the volume could not be read: any inode or directory found may be an old version, so
+    /// nothing is proved.
     pub fn is_incomplete(&self) -> bool {
         self.cut_short || self.unreadable > 0
     }
-    /// Inodes of which a version has a wrong checksum.
+    /// Number of inodes with a version that has a wrong checksum.
     pub fn damaged_inodes(&self) -> u64 {
         self.index.damaged()
     }
@@ -233,11 +235,11 @@ impl<'d> Rescue<'d> {
         let root = self.place.superblock.as_ref().map_or(ROOT, |sb| sb.root);
         self.tree.living.contains(&root.0).then_some(root)
     }
-    /// Files that are not in the tree and lie in no other of them.
+    /// Files outside the tree that are not below another such file.
     pub fn loose(&self) -> &[(Ino, Loose)] {
         &self.tree.loose
     }
-    /// Names whose file is not there, with their directory.
+    /// Entries whose inode is missing, with their directory.
     pub fn lost(&self) -> &[(Ino, Entry)] {
         &self.tree.lost
     }
@@ -246,8 +248,8 @@ impl<'d> Rescue<'d> {
         self.tree.living.contains(&ino.0)
     }
 
-    /// The entries of a directory whose inodes were found. Of a directory that is not alive: those whose inode still
-    /// records this directory as its parent.
+    /// The entries of a directory whose inodes were found. If the directory is not alive: only those whose inode
+    /// still records it as the parent.
     ///
     /// # Errors
     /// If the device fails.
@@ -285,7 +287,7 @@ impl<'d> Rescue<'d> {
         RescuedFile::open(self.from(), ino)
     }
 
-    /// What is known of a file.
+    /// Confidence in a file.
     ///
     /// # Errors
     /// If the device fails.
@@ -341,7 +343,7 @@ impl<'d> Rescue<'d> {
     }
 }
 
-/// An inode and what lies below it, of those that are not alive.
+/// An inode that is not alive, and everything below it.
 fn below(from: Sources<'_>, tree: &Tree, top: Ino, out: &mut Vec<Ino>) -> Result<(), RescueError> {
     let mut seen = rustc_hash::FxHashSet::default();
     let mut waiting = vec![top];
@@ -362,7 +364,7 @@ fn below(from: Sources<'_>, tree: &Tree, top: Ino, out: &mut Vec<Ino>) -> Result
     Ok(())
 }
 
-/// True if a living file names a block behind the end of the image.
+/// True if a living file references a block behind the end of the image.
 fn past_end(from: Sources<'_>, tree: &Tree) -> Result<bool, RescueError> {
     for ino in &tree.living {
         let Some(file) = RescuedFile::open(from, Ino(*ino))? else { continue };

@@ -1,20 +1,20 @@
-//! Where was the volume, and what was it like, if only nodes are left to tell?
+//! Where was the volume, and what were its parameters, judging by nodes alone?
 //!
 //! There are two unknowns: the byte at which the volume's grid of blocks begins (its phase), and the address of the
-//! first of these blocks. Every node that a log wrote names the block with which its log continues, which is nearly
-//! always the next one: a node found `d` blocks into the grid whose log continues with address `n` votes for `n - 1 -
-//! d` as the address of block 0. For nodes that name none (`sload.f2fs` writes such) directories help: the entry `.` in
-//! a directory's first block says which directory it is, and the inode of that directory says which address its first
-//! block has. A superblock, if one is left, votes too. The phase and the address with most votes are taken.
+//! first of these blocks. Every node that a log wrote records the next block of its log, which is nearly always the
+//! adjacent one: a node found `d` blocks into the grid with next address `n` votes for `n - 1 - d` as the address
+//! of block 0. For nodes without a next address (`sload.f2fs` writes such) directories help: the entry `.` in a
+//! directory's first block gives the directory's inode number, and that inode gives the address of its first block.
+//! A superblock, if one is left, votes too. The phase and the address with most votes win.
 //!
-//! An image inside a file of the volume votes as well, but for one place among many, unless it fills most of the
-//! volume.
+//! An image stored in a file of the volume votes too, but for only one place among many, unless it fills most of
+//! the volume.
 //!
-//! The same sample gives the seed of the inodes' checksums, and the features that change how an inode is divided. Both
-//! are the same in the whole volume, so the majority of its inodes decides.
+//! The same sample gives the seed of the inode checksums, and the features that change the division of an inode.
+//! Both are the same in the whole volume, so the majority of its inodes decides.
 //!
-//! If the caller knows the place ([`at`]), only nodes that vote for it count, and nodes that vote for none: other
-//! volumes in the image have other seeds and features.
+//! If the caller knows the place ([`at`]), only nodes count that vote for it or for none: other volumes in the
+//! image have other seeds and features.
 
 use format::inode::{self, Inline, InodeFlags, RawInode, extra_end};
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
@@ -25,33 +25,33 @@ use crate::sign::{Sign, checksum_seed};
 use crate::window::{SECTOR, Window};
 use crate::{BLOCKS_AT_ONCE, Progress, RescueError};
 
-/// Places a volume's grid can begin at within a block.
+/// Possible starts of a volume's grid within a block.
 const PHASES: usize = BLOCK / SECTOR as usize;
-/// How many votes for one place end the search.
+/// Votes for one place that end the search.
 const ENOUGH: u32 = 512;
-/// How many inodes it takes to believe their majority.
+/// Inodes needed to trust their majority.
 const ENOUGH_INODES: u32 = 64;
-/// How many blocks are sampled before fewer inodes must do.
+/// Blocks sampled before fewer inodes suffice.
 const SAMPLE: u64 = 1 << 18;
-/// Entries of each table of votes: the place with the majority is among the first.
+/// Entries of each table of votes: the majority place is among the first.
 const MOST_VOTES: usize = 1 << 16;
 
-/// What was found of the volume as a whole.
+/// Properties of the whole volume.
 #[derive(Debug, Clone)]
 pub struct Place {
     /// Byte of the image at which the block grid begins.
     pub phase: u64,
     /// Address of the first block there.
     pub first: i64,
-    /// Nodes and directories that agree.
+    /// Number of nodes and directories that agree.
     pub votes: u32,
     /// Features that change how inodes are read.
     pub features: Features,
-    /// The seed of inode checksums, if they have any.
+    /// The seed of inode checksums, if inodes have checksums.
     pub seed: Option<u32>,
-    /// Blocks of the volume, if a superblock says so.
+    /// Blocks of the volume according to a superblock.
     pub block_count: Option<u64>,
-    /// A superblock was found that fits.
+    /// A matching superblock.
     pub superblock: Option<Box<SuperBlock>>,
 }
 
@@ -69,13 +69,13 @@ struct Votes {
     seeds: FxHashMap<u32, u32>,
     inodes: u32,
     summed: u32,
-    /// Inodes with inline attributes of a size of their own choice, of those with inline attributes.
+    /// Number of inodes whose inline attributes have a size of their own, among those with inline attributes.
     flexible: u32,
     with_xattrs: u32,
     compressed: u32,
-    /// The address of block 0 that a node must not contradict.
+    /// A given address of block 0, which nodes must not contradict.
     given: Option<i64>,
-    /// First blocks of directories, by directory, and where inodes say they are: one waits for the other.
+    /// First blocks of directories, by directory, and their addresses in inodes: each waits for the other.
     dots: FxHashMap<u32, u64>,
     firsts: FxHashMap<u32, u32>,
     superblocks: Vec<(u64, Box<SuperBlock>)>,
@@ -91,7 +91,7 @@ fn winner<K: Copy + Ord>(votes: &FxHashMap<K, u32>) -> Option<(K, u32)> {
     votes.iter().map(|(k, n)| (*k, *n)).max_by_key(|(k, n)| (*n, std::cmp::Reverse(*k)))
 }
 
-/// The directory whose first block this is.
+/// The directory that has this block as its first.
 fn dot_of(block: &Block) -> Option<u32> {
     if block[0] & 3 != 3 {
         return None;
@@ -112,7 +112,7 @@ impl Votes {
             }
             return;
         }
-        if let Some(sign) = Sign::of(block) {
+        if let Some(sign) = Sign::read(block) {
             let says = i64::from(sign.next.0) - 1 - index as i64;
             if sign.next.is_real() && self.given.is_some_and(|given| given != says) {
                 return;
@@ -135,7 +135,7 @@ impl Votes {
         let raw = RawInode::of(block);
         self.inodes += 1;
         if let Some(extra) = raw.extra() {
-            // A volume with one size for all leaves the field empty.
+            // A volume with one fixed size leaves the field empty.
             let with_xattrs = raw.inline().contains(Inline::XATTR);
             self.with_xattrs += u32::from(with_xattrs);
             self.flexible += u32::from(with_xattrs && extra.i_inline_xattr_size.get() != 0);
@@ -163,7 +163,7 @@ impl Votes {
 
     fn place(mut self, phase: u64) -> Option<Place> {
         for (index, _) in &self.superblocks {
-            // One copy is block 0, the other block 1.
+            // One copy is in block 0, the other in block 1.
             for copy in [0, 1] {
                 let at = copy - *index as i64;
                 let known = self.places.contains_key(&at);
@@ -177,7 +177,7 @@ impl Votes {
         let fits = |(index, _): &(u64, _)| matches!(*index as i64 + first, 0 | 1);
         let superblock = self.superblocks.into_iter().find(fits).map(|(_, sb)| sb);
         let seed = winner(&self.seeds).filter(|(_, n)| *n > 1 && n * 2 > self.summed).map(|(seed, _)| seed);
-        // Without a sample of inodes that agree: the superblock has what the seed is made of.
+        // Without enough consistent inodes, the seed is computed from the superblock.
         let of_superblock = superblock.as_ref().filter(|sb| sb.features.contains(Features::INODE_CHECKSUM));
         let seed = seed.or(of_superblock.map(|sb| inode::checksum_seed(&sb.uuid)).filter(|_| self.summed == 0));
         let features = superblock.as_ref().map_or_else(
@@ -189,14 +189,14 @@ impl Votes {
             },
             |sb| sb.features,
         );
-        // A settled volume still has older versions of inodes, and a check guards each delta.
+        // A settled volume still holds older versions of inodes with deltas, and a check protects each delta.
         let features = if seed.is_some() { features | Features::DELTA } else { features - Features::DELTA };
         let block_count = superblock.as_ref().map(|sb| sb.block_count);
         Some(Place { phase, first, votes, features, seed, block_count, superblock })
     }
 }
 
-/// Looks for the volume's place in an image.
+/// Searches an image for the volume's place.
 pub fn find(dev: &dyn device::BlockDevice, progress: &mut Progress<'_>) -> Result<Place, RescueError> {
     let whole = Window::new(dev, 0, 0);
     let mut votes: [Votes; PHASES] = std::array::from_fn(|_| Votes::default());
@@ -204,7 +204,7 @@ pub fn find(dev: &dyn device::BlockDevice, progress: &mut Progress<'_>) -> Resul
     let total = whole.blocks();
     let mut at = 0;
     while at < total {
-        // One block more than is stepped by: a block of another phase straddles two.
+        // One block more than the step: a block of another phase straddles two.
         let n = (total - at).min(BLOCKS_AT_ONCE as u64) as usize;
         let bytes = &mut buf[..n * BLOCK];
         whole.read_run(at, bytes)?;
@@ -225,12 +225,12 @@ pub fn find(dev: &dyn device::BlockDevice, progress: &mut Progress<'_>) -> Resul
     }
     let best = votes.into_iter().enumerate().max_by_key(|(phase, v)| (v.votes(), std::cmp::Reverse(*phase)));
     let superblock = |v: &Votes| !v.superblocks.is_empty();
-    // One block of noise may look like a node; two that agree do not.
+    // One noise block may look like a node; two consistent ones do not.
     let (phase, votes) = best.filter(|(_, v)| v.votes() > 1 || superblock(v)).ok_or(RescueError::NoVolume)?;
     votes.place(phase as u64 * SECTOR).ok_or(RescueError::NoVolume)
 }
 
-/// What a volume is like whose first byte in the image is known.
+/// Parameters of a volume whose first byte in the image is known.
 pub fn at(dev: &dyn device::BlockDevice, byte: i64, progress: &mut Progress<'_>) -> Result<Place, RescueError> {
     let (phase, first) = (byte.rem_euclid(BLOCK as i64) as u64, -byte.div_euclid(BLOCK as i64));
     let window = Window::new(dev, phase, first);

@@ -1,37 +1,38 @@
 //! Is this block a node?
 //!
-//! A node describes itself in its footer: its own number, its inode's, its place in the file, and the checkpoint under
-//! which it was written. Each number has bounds, and they must fit each other; an inode must also be valid as an inode.
-//! A block that passes is only a candidate. Most nodes also tell their own address, since the log continued with the
-//! block behind them ([`Sign::located`]); contents that look like nodes, such as an image inside a file, do not.
+//! A node describes itself in its footer: its own number, its inode's, its position in the file, and its
+//! checkpoint. Each number has bounds, and the numbers must be consistent; an inode must also be valid as an inode.
+//! A block that passes is only a candidate. Most nodes also reveal their own address, since the log continued with
+//! the block behind them ([`Sign::located`]); contents that look like nodes, such as an image inside a file, do
+//! not.
 
 use format::inode::{Inline, RawInode, extra_end};
 use format::node::{self, NodeKind};
 use format::{Block, BlockAddr, Ino, Nid};
 
-/// What a node says of itself.
+/// Fields in a node's footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sign {
     /// Its number.
     pub nid: Nid,
     /// Its inode.
     pub ino: Ino,
-    /// Its place in the file.
+    /// Its position in the file.
     pub offset: u32,
-    /// The checkpoint version it was written under.
+    /// Its checkpoint version.
     pub version: u32,
-    /// The block its log went on with.
+    /// The next block of its log.
     pub next: BlockAddr,
 }
 
-/// Smallest number of a node that lies in the main area: 1 and 2 are the node and the meta inode.
+/// Smallest number of a node in the main area: 1 and 2 are the node inode and the meta inode.
 const FIRST_NID: u32 = 3;
-/// No volume has as many nodes.
+/// Upper bound of node numbers on any volume.
 const MOST_NIDS: u32 = 1 << 30;
 
 impl Sign {
-    /// What the block says, if it can be a node.
-    pub fn of(block: &Block) -> Option<Sign> {
+    /// The footer of a block, if it can be a node.
+    pub fn read(block: &Block) -> Option<Sign> {
         let f = node::footer(block);
         let lawful = |n: u32| (FIRST_NID..MOST_NIDS).contains(&n);
         if !lawful(f.nid.0) || !lawful(f.ino.0) || f.cp_ver == 0 {
@@ -43,7 +44,7 @@ impl Sign {
             NodeKind::Nothing => false,
             _ => !is_inode,
         };
-        // The upper half is the checksum of the checkpoint.
+        // The upper half is the checkpoint's checksum.
         let version = f.cp_ver as u32;
         fits.then_some(Sign { nid: f.nid, ino: f.ino, offset: f.offset, version, next: f.next })
     }
@@ -53,13 +54,13 @@ impl Sign {
         self.nid == self.ino.nid()
     }
 
-    /// True if it says that it lies at `at`: a log goes on with the next block.
+    /// True if its next address implies that it lies at `at`: a log continues with the adjacent block.
     pub fn located(&self, at: BlockAddr) -> bool {
         self.next == at.plus(1)
     }
 }
 
-/// The kind of file a mode names, as directories number them.
+/// The dentry type of a mode.
 pub fn kind_of_mode(mode: u16) -> Option<u8> {
     Some(match mode & 0o170_000 {
         0o100_000 => 1,
@@ -112,10 +113,10 @@ const fn by_top_byte(table: [u32; 256]) -> [u8; 256] {
 }
 
 static CRC: [u32; 256] = crc_table();
-/// Which entry of [`CRC`] has a top byte: no two have the same.
+/// Index of the entry of [`CRC`] with a given top byte; top bytes are unique.
 static BY_TOP_BYTE: [u8; 256] = by_top_byte(crc_table());
 
-/// The register before `bytes` were added, from the one after.
+/// The register before `bytes` were processed, given the register after.
 fn crc_before(after: u32, bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(after, |c, &byte| {
         let entry = BY_TOP_BYTE[(c >> 24) as usize];
@@ -123,8 +124,8 @@ fn crc_before(after: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// The seed under which an inode's checksum holds, if inodes of its shape may have one. It is the same for all inodes
-/// of a volume; the volume's identity, which it comes from, need not be known.
+/// The seed under which an inode's checksum is valid, if such an inode may have a checksum. It is the same for all
+/// inodes of a volume, and is computed without the volume's UUID.
 pub fn checksum_seed(block: &Block) -> Option<u32> {
     let raw = RawInode::of(block);
     let extra = raw.extra().filter(|_| raw.extra_isize() >= extra_end::CHECKSUM)?;
@@ -153,7 +154,7 @@ mod tests {
     #[test]
     fn blocks_of_one_byte_are_no_nodes() {
         for byte in 0..=255 {
-            assert_eq!(Sign::of(&[byte; 4096]), None, "{byte:#x}");
+            assert_eq!(Sign::read(&[byte; 4096]), None, "{byte:#x}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is a file put together from?
+//! Inputs for the recovery of a file.
 
 use format::Nid;
 
@@ -6,7 +6,7 @@ use crate::index::{Index, Version};
 use crate::place;
 use crate::window::Window;
 
-/// The image, and what is known of the volume in it.
+/// The image and the known data of its volume.
 #[derive(Clone, Copy)]
 pub struct Sources<'r> {
     /// The image.
@@ -17,11 +17,11 @@ pub struct Sources<'r> {
     pub index: &'r Index,
 }
 
-/// A node that a file is made of, or that it lacks.
+/// A node of a file, found or missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Found.
     Node(Version, Nid),
-    /// Named by its parent, and not there.
+    /// Referenced by its parent, but not found.
     Missing,
 }

@@ -1,16 +1,16 @@
 //! Which files were alive, and what were their names?
 //!
-//! The root directory is alive, and so is every file that the newest version of a living directory names. Any other
-//! file was deleted, or its directory was lost. It was deleted if its directory (`i_pino`) is alive and complete and
-//! has no such entry, or if the whole tree is complete, so that no other place is left for it. Otherwise nothing on the
-//! volume can decide: such a file is *unplaced*. If the image was cut short, so is every file that no directory names,
-//! since a directory that looks complete may be an older version of itself.
+//! The root directory is alive, and so is every file named in the newest version of a living directory. Any other
+//! file was deleted, or its directory was lost. It was deleted if its directory (`i_pino`) is alive and complete
+//! and has no such entry, or if the whole tree is complete, so that no other place is left for it. Otherwise the
+//! volume cannot decide: such a file is *unplaced*. If the image was truncated, every file without a name is
+//! unplaced, since a directory that looks complete may be an old version.
 //!
-//! A directory has one place in the tree. If damage gave it more names, the one that it records itself counts, else any
-//! of them: each place leads up to the root.
+//! A directory has one place in the tree. If damage gave it more names, the recorded one is used, or else any of
+//! them: each place leads up to the root.
 //!
-//! Files below a deleted or unplaced directory come with it if their inodes agree: an old directory names inodes that
-//! are other files by now.
+//! Files below a deleted or unplaced directory belong to it if their inodes agree: an old directory may name inodes
+//! that are now other files.
 
 use format::dentry::{self, Layout};
 use format::inode::RawInode;
@@ -33,7 +33,7 @@ pub struct Entry {
     pub kind: u8,
 }
 
-/// What a directory holds, as far as it can be read.
+/// The readable contents of a directory.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     /// Its entries, in the order of its blocks.
@@ -42,39 +42,39 @@ pub struct Names {
     pub gaps: Vec<String>,
 }
 
-/// Why a file is not in the tree.
+/// Why a file is outside the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loose {
-    /// Its directory was lost, or part of it.
+    /// Its directory, or part of it, was lost.
     Unplaced,
-    /// No directory names it any more.
+    /// No directory names it.
     Deleted,
 }
 
-/// Which inodes are alive, and which of the others stand for themselves.
+/// Living inodes, and the top inodes of the rest.
 pub struct Tree {
     /// Inodes reached from the root.
     pub living: FxHashSet<u32>,
-    /// The others that lie below none of these others, in order of their numbers.
+    /// Other inodes that are not below another one of these, in order of their numbers.
     pub loose: Vec<(Ino, Loose)>,
     /// Living directories with gaps.
     pub broken: FxHashSet<u32>,
     /// Entries whose inode was not found, as directory and entry.
     pub lost: Vec<(Ino, Entry)>,
-    /// The one place of each living directory but the root.
+    /// The place of each living directory except the root.
     homes: FxHashMap<u32, Home>,
 }
 
-/// Where a directory is.
+/// Place of a directory.
 struct Home {
     above: Ino,
     name: Vec<u8>,
 }
 
-/// Names that are remembered as lost.
+/// Most lost names kept.
 const MOST_LOST: usize = 1 << 20;
 
-/// A name no directory may have, or that leads elsewhere.
+/// True for a name that a directory may have and that does not lead elsewhere.
 pub fn is_lawful(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
 }
@@ -142,7 +142,7 @@ fn take(layout: &Layout, area: &[u8], out: &mut Names) {
 }
 
 impl Tree {
-    /// Finds out what is alive. `unnamed` are inodes that no directory names though they are in use.
+    /// Determines the living files. `unnamed` are used inodes without a name.
     pub fn build(from: Sources<'_>, root: Ino, cut_short: bool, unnamed: &[Ino]) -> Result<Self, RescueError> {
         let mut tree = Tree {
             living: FxHashSet::default(),
@@ -154,7 +154,7 @@ impl Tree {
         let has_root = RescuedFile::open(from, root)?.is_some_and(|f| f.kind() == 2);
         let mut lost_dirs = FxHashSet::default();
         let mut waiting = Vec::new();
-        // Names of directories that they do not record themselves.
+        // Names of directories that differ from the recorded ones.
         let mut others = Vec::new();
         if has_root {
             tree.living.insert(root.0);
@@ -227,12 +227,12 @@ impl Tree {
         Ok(())
     }
 
-    /// True if an entry of a living directory is the one place of the directory that it leads to.
+    /// True if an entry of a living directory is the only place of the directory it leads to.
     pub fn is_home(&self, dir: Ino, entry: &Entry) -> bool {
         self.homes.get(&entry.ino.0).is_some_and(|home| home.above == dir && home.name == entry.name)
     }
 
-    /// True if an entry of a directory that is not alive still means the inode it leads to.
+    /// True if an entry of a directory that is not alive still refers to its inode.
     pub fn belongs(&self, from: Sources<'_>, dir: Ino, entry: &Entry) -> Result<bool, RescueError> {
         if self.living.contains(&entry.ino.0) || entry.ino == dir {
             return Ok(false);
@@ -242,7 +242,7 @@ impl Tree {
     }
 }
 
-/// True if going up from `dir` comes to `ino`.
+/// True if `ino` is an ancestor of `dir`, or `dir` itself.
 fn leads_to(above: &FxHashMap<u32, u32>, dir: Ino, ino: Ino) -> bool {
     let mut at = dir.0;
     for _ in 0..=above.len() {
@@ -261,7 +261,7 @@ fn kind_of(from: Sources<'_>, ino: Ino) -> Result<Option<u8>, RescueError> {
     Ok(RescuedFile::open(from, ino)?.map(|f| f.kind()))
 }
 
-/// The name an inode records for itself, if it is a lawful one.
+/// The name recorded in an inode, if it is valid.
 pub fn own_name(raw: &RawInode) -> Option<Vec<u8>> {
     Some(raw.name().to_vec()).filter(|name| is_lawful(name))
 }

@@ -1,7 +1,7 @@
-//! Which bytes of the image are block `n` of the volume?
+//! Mapping from block `n` of the volume to bytes of the image.
 //!
-//! A partition begins at a sector, which need not be a whole number of blocks into the image; and an image may begin in
-//! the middle of a volume, so that block 0 would lie before it. Reads only: nothing here can write.
+//! A partition begins at a sector, which need not be block-aligned in the image. An image may also begin in the
+//! middle of a volume, so that block 0 would lie before it. This module never writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,15 +10,15 @@ use format::{BLOCK, Block, BlockAddr};
 
 use crate::RescueError;
 
-/// Bytes in a sector, to which volumes are aligned.
+/// Bytes in a sector, the alignment of volumes.
 pub const SECTOR: u64 = 512;
 
-/// An image seen in blocks that begin `phase` bytes into it.
+/// An image seen as blocks that begin `phase` bytes into it.
 pub struct Window<'d> {
     dev: &'d dyn BlockDevice,
-    /// Bytes before the first whole block of the volume's grid, a multiple of [`SECTOR`] below a block.
+    /// Bytes before the first whole block of the volume's grid: a multiple of [`SECTOR`], less than a block.
     pub phase: u64,
-    /// The volume's address of the block at `phase`; negative if the volume begins behind it.
+    /// The volume's address of the block at `phase`; negative if the volume begins after it.
     pub first: i64,
     unreadable: AtomicU64,
 }
@@ -29,30 +29,30 @@ impl<'d> Window<'d> {
         Window { dev, phase, first, unreadable: AtomicU64::new(0) }
     }
 
-    /// Blocks that [`Self::read_run`] could not read.
+    /// Number of blocks that [`Self::read_run`] could not read.
     pub fn unreadable(&self) -> u64 {
         self.unreadable.load(Ordering::Relaxed)
     }
 
-    /// Whole blocks in the window.
+    /// Number of whole blocks in the window.
     pub fn blocks(&self) -> u64 {
         self.dev.blocks().saturating_sub(u64::from(self.phase > 0))
     }
 
-    /// The address of the window's block `index`, if the volume has such an address.
+    /// The address of the window's block `index`, if it is valid.
     pub fn addr(&self, index: u64) -> Option<BlockAddr> {
         let at = i64::try_from(index).ok()?.checked_add(self.first)?;
         u32::try_from(at).ok().map(BlockAddr).filter(|a| a.is_real())
     }
 
-    /// The window's block that is at an address; `None` if the image does not reach so far.
+    /// The window's block at an address; `None` if it is outside the image.
     pub fn index(&self, addr: BlockAddr) -> Option<u64> {
         let at = u64::try_from(i64::from(addr.0) - self.first).ok()?;
         (at < self.blocks()).then_some(at)
     }
 
-    /// Reads blocks of the window. After an error each block is read for itself; one that the device cannot read is
-    /// zeroes, and counted.
+    /// Reads blocks of the window. After an error each block is read separately; an unreadable one is zeroed and
+    /// counted.
     pub fn read_run(&self, index: u64, out: &mut [u8]) -> Result<(), RescueError> {
         if self.read_exact(index, out).is_ok() {
             return Ok(());
@@ -77,7 +77,7 @@ impl<'d> Window<'d> {
         Ok(())
     }
 
-    /// The block at an address; `None` where the image does not reach.
+    /// The block at an address; `None` outside the image.
     ///
     /// # Errors
     /// If the device cannot read it.

@@ -1,4 +1,4 @@
-//! Small updates that lie in inodes come back with their files.
+//! Small updates stored in inodes and delta nodes are recovered with their files.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn bytes(seed: usize) -> Vec<u8> {
     out
 }
 
-/// A volume with files of which pages were changed a little after a checkpoint; the files' numbers and contents.
+/// A volume with files whose pages had small changes after a checkpoint; the files' numbers and contents.
 fn with_deltas() -> (device::Memory, Vec<(Ino, Vec<u8>)>) {
     let options =
         mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
@@ -44,7 +44,7 @@ fn with_deltas() -> (device::Memory, Vec<(Ino, Vec<u8>)>) {
     (dev, files)
 }
 
-/// One file as rescue reads it; an error for each block that it cannot give.
+/// One file as read by rescue; an error for each block that it cannot recover.
 fn rescued(dev: &device::Memory, ino: Ino, blocks: usize) -> Vec<Result<Vec<u8>, String>> {
     let rescue = search(dev, &Options::default());
     let mut file = rescue.file(ino).unwrap().unwrap();
@@ -65,7 +65,7 @@ fn files_with_deltas_come_back_without_superblock_checkpoint_and_nat() {
 }
 
 #[test]
-fn a_block_whose_delta_does_not_fit_is_told_and_no_older_contents_are_given() {
+fn a_block_whose_delta_does_not_fit_is_reported_and_not_read_as_older_contents() {
     let (dev, files) = with_deltas();
     let (ino, contents) = &files[3];
     let base = {
@@ -87,14 +87,14 @@ fn a_block_whose_delta_does_not_fit_is_told_and_no_older_contents_are_given() {
     }
 }
 
-/// A long file that was synced often, some bytes of some pages changed each time, and longer at the end; its number and
-/// contents. The power went after the last fsync.
+/// A long file that was fsynced often, each time with some bytes of some pages changed, and that finally grew; its
+/// number and contents. The power failed after the last fsync.
 fn with_delta_nodes() -> (device::Memory, Ino, Vec<u8>) {
     let options =
         mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
     let mut contents = bytes(2000);
     let dev = Arc::new(volume(64, &options, |vol| {
-        // A sample of inodes tells the seed of their checksums.
+        // A sample of inodes gives the seed of their checksums.
         for n in 0..FILES {
             file(vol, vol.root(), &format!("f{n}"), &bytes(n));
         }
@@ -155,7 +155,7 @@ fn a_file_whose_newest_delta_nodes_are_damaged_is_not_proved() {
     let file = rescue.file(ino).unwrap().unwrap();
     let verdict = rescue.verdict(&file).unwrap();
     assert!(!verdict.is_proved(), "{verdict:?}");
-    // What has no delta is there all the same.
+    // Pages without a delta are recovered.
     let found = rescued(&dev, ino, 2);
     assert!(found.into_iter().flat_map(Result::unwrap).eq(contents[..2 * BLOCK].iter().copied()));
 }
@@ -185,7 +185,7 @@ fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_add
         }
         file(vol, vol.root(), "long", &contents);
     }));
-    // Who writes entries that hold whole blocks.
+    // Writes entries that hold whole blocks.
     let delta_study = Study { alone: true, longest: 3000, beside: Beside::Nothing };
     let how = f2fs::MountOptions { delta_study, delta_places: Places::Nodes, ..f2fs::MountOptions::default() };
     let clock = Arc::new(device::VirtualClock::new(device::Time::new(1_700_000_000, 0)));
@@ -215,7 +215,7 @@ fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_add
     let right = |at: usize| found[at].as_deref() == Ok(&contents[at * BLOCK..(at + 1) * BLOCK]);
     assert!((0..800).chain(packed).all(right));
     assert!(found[955].as_ref().is_err_and(|e| e.contains("is not there")), "{:?}", found[955]);
-    // Who copies what there is finds them behind what is not.
+    // A reader that skips missing blocks finds the packed ones behind them.
     let rescue = search(&dev, &Options::default());
     let mut file = rescue.file(ino).unwrap().unwrap();
     file.lenient = true;

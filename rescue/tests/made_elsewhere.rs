@@ -1,4 +1,4 @@
-//! Volumes that Linux made and filled come back from their main area as they are mounted whole.
+//! Volumes that Linux made and filled are recovered from their main area as they are when mounted.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn fixture(name: &str) -> Memory {
     dev
 }
 
-/// The intact volume's tree is the ruined one's.
+/// The tree of the ruined volume equals that of the intact one.
 fn comes_back(dev: Memory) -> usize {
     let whole = held(&mount_to_read(Arc::new(dev.fork())));
     wipe(&dev);
@@ -64,7 +64,7 @@ fn what_linux_wrote_and_unmounted_comes_back() {
     }
 }
 
-/// Nothing was replayed yet: a mount of the intact volume does that, rescue takes the newest nodes.
+/// Nothing was replayed yet: a mount of the intact volume replays, rescue takes the newest nodes.
 #[test]
 fn what_linux_synced_before_the_power_was_cut_comes_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Damage that leads astray: what is found stays finite, and says what it cannot prove.
+//! Misleading damage: results stay finite, and unproved ones are marked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ fn ino(vol: &f2fs::Volume, path: &str) -> Ino {
     Ino(found.ino().0 as u32)
 }
 
-/// Names in one directory, by whether they lead to directories.
+/// Subdirectories of one directory, and its gaps.
 fn dirs(rescue: &Rescue<'_>, dir: Ino) -> (Vec<Ino>, Vec<String>) {
     let names = rescue.names(dir).unwrap();
     (names.entries.iter().filter(|e| e.kind == 2).map(|e| e.ino).collect(), names.gaps)
 }
 
-/// Makes the name `b` of each inline directory a second one of the directory `a`.
+/// Makes the name `b` in each inline directory a second name of the directory `a`.
 fn name_twice(dev: &Memory, dir: Ino) {
     let features = superblock(dev).features;
     each_version(dev, dir, |block| {
@@ -75,7 +75,7 @@ fn forty_directories_with_two_names_each_have_one_path_each() {
         at = below[0];
     }
     assert_eq!(rescue.names(at).unwrap().entries.len(), 1);
-    // Nor do they multiply below a directory that is lost.
+    // Nor do they multiply below a lost directory.
     each_version(&dev, Ino(3), |block| block.fill(0));
     wipe(&dev);
     let rescue = search(&dev, &Options::default());
@@ -133,7 +133,7 @@ fn an_inline_file_whose_size_is_beyond_its_inode_is_in_doubt_and_gives_no_zeroes
     assert_eq!(file.next_data(1, 1 << 28).unwrap(), None, "a tebibyte of zeroes would be written");
 }
 
-/// Two volumes in one image: features and checksums are the one's whose place is given.
+/// Two volumes in one image: features and checksums come from the volume at the given place.
 #[test]
 fn a_given_place_is_taken_with_the_seed_and_features_of_its_own_volume() {
     let fill = |many: u32| {
@@ -169,7 +169,7 @@ fn a_given_place_is_taken_with_the_seed_and_features_of_its_own_volume() {
     assert!(rig::found(&rescue) == whole);
 }
 
-/// A file holds an inode of a volume of another kind. One stray inode decides nothing for all.
+/// A file holds an inode of a volume of another kind. One stray inode must not change how the others are read.
 #[test]
 fn one_inode_among_contents_does_not_change_how_all_others_are_read() {
     let modern = volume(64, &mkfs::Options::modern(), |vol| {
@@ -208,7 +208,7 @@ fn a_node_among_contents_proves_nothing() {
         file(vol, vol.root(), "carrier", &[[1; BLOCK], copy, [1; BLOCK]].concat());
     }));
     let dev = change(dev, |vol| vol.unlink(vol.root(), b"carrier").unwrap());
-    // Those in segments of nodes name the block that follows.
+    // Nodes in segments of nodes record the following block.
     for at in 0..dev.blocks() {
         let block = read(&dev, at);
         if block == copy && read(&dev, at - 1) != [1; BLOCK] || node::footer(&block).nid == lost.nid() && block != copy
@@ -223,7 +223,7 @@ fn a_node_among_contents_proves_nothing() {
     assert!(verdict.doubts.is_empty() && verdict.unsure && !verdict.is_proved(), "{verdict:?}");
 }
 
-/// Two files of one checkpoint name one block. Where the summaries are left, they say whose it is.
+/// Two files of one checkpoint reference one block. If the summaries are left, they tell the owner.
 #[test]
 fn the_summary_decides_whose_a_contested_block_is() {
     let mut inos = BTreeMap::new();
@@ -252,9 +252,9 @@ fn the_summary_decides_whose_a_contested_block_is() {
             rescue.verdict(&file).unwrap().doubts.len()
         })
     };
-    // Superblock and summaries are there.
+    // Superblock and summaries exist.
     let sb = superblock(&dev);
-    // The pack holds the summary of a segment that is being filled; the SSA gets it when the segment is full.
+    // The pack holds the summary of an open segment; the SSA gets it when the segment is full.
     let (seg, off) = sb.locate(target).unwrap();
     let at = u64::from(sb.ssa_block(seg).0);
     let mut summary = read(&dev, at);
@@ -267,7 +267,7 @@ fn the_summary_decides_whose_a_contested_block_is() {
     assert_eq!(doubts(&dev), [1, 1]);
 }
 
-/// Blocks of a directory's names lie behind the end of the image, or are noise: what it still names is not doubled.
+/// Blocks of a directory's names lie behind the end of the image, or are noise: remaining names are not duplicated.
 #[test]
 fn noise_in_place_of_names_is_a_gap_and_no_name() {
     let mut dir = Ino(0);

@@ -1,4 +1,4 @@
-//! What is said of a volume on a device with bad blocks?
+//! What does rescue report for a device with bad blocks?
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use f2fs::{MountOptions, Volume, mkfs};
 use joulefs_rescue::{Options, Progress, Rescue};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};
 
-/// A volume with a file whose name a later checkpoint took back, and the block of the newest root directory.
+/// A volume with a file whose name a later checkpoint removed, and the block of the newest root directory.
 fn volume() -> (Arc<Faulty<Memory>>, u64) {
     let dev = Arc::new(Faulty::new(Memory::new(64 * 256)));
     let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
@@ -20,7 +20,7 @@ fn volume() -> (Arc<Faulty<Memory>>, u64) {
     vol.sync().unwrap();
     vol.unlink(vol.root(), b"removed").unwrap();
     vol.unmount().unwrap();
-    // The root directory is inline: of the blocks that are inode 3's, the one with the newest checkpoint's version.
+    // The root directory is inline: among the blocks of inode 3 it is the one with the newest checkpoint version.
     let newest = (0..dev.blocks())
         .filter_map(|at| {
             let mut block = [0; 4096];

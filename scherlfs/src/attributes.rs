@@ -1,5 +1,5 @@
-//! What `stat`, `chattr` and the calls for extended attributes show and set. Access lists are attributes in the form users
-//! give them, and agree with the mode. The caller has made sure of room for the inode and what its attributes push out of it.
+//! `stat`, `chattr` and extended attributes. Access control lists are attributes in their user-space form, and
+//! agree with the mode. Callers have reserved room for the inode and the blocks that its attributes displace.
 
 use format::acl::Acl;
 use scherlfs_format::inode::Time;
@@ -9,14 +9,14 @@ use vfs::{Attr, Error, FileFlags, FileKind, Result, SetAttr, SetTime, XattrFlags
 use crate::inode::{ACCESSED, APPEND_ONLY, BORN, CHANGED, Inode, MODIFIED, SEALED, stamp};
 use crate::volume::State;
 
-/// The access list.
+/// The access ACL.
 pub(crate) const ACCESS: &[u8] = b"system.posix_acl_access";
-/// What new files in a directory take.
+/// The default ACL of a directory.
 pub(crate) const DEFAULT: &[u8] = b"system.posix_acl_default";
-/// Prefixes of attributes that are kept.
+/// Prefixes of stored attributes.
 const KEPT: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
 
-/// Refuses changes to the file system's own files.
+/// Rejects changes to the file system's own files.
 fn check_own(inode: &Inode) -> Result<()> {
     if inode.ino < FIRST_INO && inode.ino != ROOT {
         return Err(Error::NotPermitted("the inode map is the file system's own"));
@@ -24,7 +24,7 @@ fn check_own(inode: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what an immutable or append-only file does not allow.
+/// Rejects changes that an immutable or append-only file forbids.
 pub(crate) fn check_unsealed(inode: &Inode) -> Result<()> {
     check_own(inode)?;
     if inode.a.flags & SEALED != 0 {
@@ -33,12 +33,12 @@ pub(crate) fn check_unsealed(inode: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what an immutable file does not allow, and an append-only one does.
+/// Rejects changes that an immutable file forbids and an append-only one permits.
 pub(crate) fn check_appendable(inode: &Inode) -> Result<()> {
     if inode.a.flags & SEALED == APPEND_ONLY { check_own(inode) } else { check_unsealed(inode) }
 }
 
-/// As [`check_unsealed`], but the times of an append-only file may be set to now.
+/// Like [`check_unsealed`], but the times of an append-only file may be set to now.
 fn check_settable(inode: &Inode, set: &SetAttr) -> Result<()> {
     let times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
     let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
@@ -92,7 +92,7 @@ impl State {
         Ok(inode.attr())
     }
 
-    /// Sets the access time if it is due, and says whether it did.
+    /// Sets the access time if it is due; returns true if it did.
     pub fn note_access(&mut self, inode: &mut Inode, now: Time) -> Result<bool> {
         const NOATIME: u32 = 0x80;
         let due = inode.attr().access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos });
@@ -169,7 +169,7 @@ impl State {
         if inode.xattrs.contains_key(name) { self.put_xattr(inode, name, None, now) } else { Ok(()) }
     }
 
-    /// Removes an attribute. A list that is not there is no error, as in Linux.
+    /// Removes an attribute. As in Linux, a missing ACL is not an error.
     pub fn remove_xattr(&mut self, inode: &mut Inode, name: &[u8], now: Time) -> Result<()> {
         known(name)?;
         if !inode.xattrs.contains_key(name) {
@@ -185,7 +185,7 @@ impl State {
         self.put_xattr(inode, name, None, now)
     }
 
-    /// Sets the flags of `chattr`.
+    /// Sets the `chattr` flags.
     pub fn set_flags(&mut self, inode: &mut Inode, flags: FileFlags, project: Option<u32>, now: Time) -> Result<()> {
         check_own(inode)?;
         let kept = FileFlags::SYNC
@@ -208,7 +208,7 @@ impl State {
     }
 }
 
-/// Refuses to read an attribute that no file has.
+/// Rejects reading an attribute that no file has.
 pub(crate) fn readable(name: &[u8]) -> Result<()> {
     known(name)
 }

@@ -1,8 +1,8 @@
-//! Why a block is read or written: the small number of a request's tag.
+//! Causes of reads and writes: the small number in a request's tag.
 
 use vfs::Reason;
 
-/// A cause. The numbers stand in recordings and ledgers and do not change their meaning.
+/// A cause. The numbers are stored in recordings and ledgers and never change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
@@ -16,24 +16,24 @@ pub enum Cause {
     Directory = 4,
     /// The inode map, read.
     InodeMap = 5,
-    /// What the log takes in: contents, directory blocks and inodes, side by side in one request.
+    /// Writes of the log: contents, directory blocks and inodes together in one request.
     Log = 6,
     /// The inode map, the free list and the orphans, written for a checkpoint.
     Checkpoint = 7,
-    /// What is read to follow the log after a power cut.
+    /// Reads that follow the log after a power cut.
     Recovery = 8,
-    /// Making a volume.
+    /// Creating a volume.
     Format = 9,
-    /// What is read and written to make room: blocks that are moved out of the log's way.
+    /// Reads and writes of cleaning: moving blocks out of the log's way.
     Cleaning = 10,
-    /// What is read and written to bring files together.
+    /// Reads and writes of defragmentation.
     Reorganising = 11,
-    /// Flushes that come only because changes had waited long enough.
+    /// Flushes caused only by the age of changes.
     Commit = 12,
 }
 
 impl Cause {
-    /// All, in order.
+    /// All causes, in order.
     pub const ALL: [Cause; 12] = [
         Cause::Superblock,
         Cause::Contents,
@@ -49,7 +49,7 @@ impl Cause {
         Cause::Commit,
     ];
 
-    /// All, for those who count and report.
+    /// All causes, for accounting and reports.
     pub fn reasons() -> Vec<Reason> {
         let reason = |c: Cause| Reason {
             number: c as u8,
@@ -61,7 +61,7 @@ impl Cause {
         Cause::ALL.map(reason).into()
     }
 
-    /// For programs: it never changes.
+    /// Key for programs: it never changes.
     pub fn key(self) -> &'static str {
         match self {
             Cause::Superblock => "superblocks",
@@ -79,7 +79,7 @@ impl Cause {
         }
     }
 
-    /// In words.
+    /// Text for people.
     pub fn text(self) -> &'static str {
         match self {
             Cause::Superblock => "superblocks",

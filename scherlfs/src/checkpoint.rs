@@ -1,8 +1,8 @@
-//! The state of the whole volume at one moment, from which a mount goes on.
+//! The state of the whole volume at one moment, from which a mount continues.
 //!
-//! A checkpoint writes what waits, the changed blocks of the inode map, the list of free blocks as it will be, and the
-//! inodes in use without a name; makes all of it durable; and then says so in the superblock copy that does not hold the
-//! checkpoint before. What was dead until then is free from then on.
+//! A checkpoint writes waiting blocks, changed blocks of the inode map, the future list of free blocks, and used
+//! inodes without a name; flushes; and then records all this in the superblock copy that does not hold the previous
+//! checkpoint. Blocks that were dead until then become free.
 
 use device::{Lba, Tag};
 use scherlfs_format::superblock::Superblock;
@@ -18,7 +18,7 @@ use crate::plan::{Laid, Plan, Written};
 use crate::space::Blocks;
 use crate::volume::State;
 
-/// Runs that a list has room for beyond those counted: places between slots, and their ends.
+/// Spare runs in a list beyond those counted: places between slots, and their ends.
 const MORE_RUNS: usize = 64;
 
 /// Bytes as whole blocks.
@@ -47,13 +47,13 @@ impl State {
         })
     }
 
-    /// Writes the superblock into its place and makes it durable.
+    /// Writes the superblock to its place and flushes.
     fn write_superblock(&mut self, sb: Superblock) -> Result<()> {
         if let Some(archive) = &self.archive {
             archive.before(&sb)?;
         }
         let (at, block) = (sb.place(), sb.write());
-        // If this fails, it is not known which checkpoint counts.
+        // If this fails, it is unknown which checkpoint is current.
         self.torn_superblock = true;
         self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {
             let why = format!("a superblock could not be written: {e}");
@@ -68,8 +68,8 @@ impl State {
         Ok(())
     }
 
-    /// Before the log goes on after a superblock of which it is not known whether it reached the disk: it must not count,
-    /// as what it refers to is written over.
+    /// Called before the log continues after a superblock that may or may not have reached the disk: it must become
+    /// invalid, because the blocks it refers to are overwritten.
     pub(crate) fn forget_torn_superblock(&mut self) -> Result<()> {
         if self.torn_superblock {
             let at = Superblock { checkpoint: self.sb.checkpoint + 1, ..self.sb.clone() }.place();
@@ -85,7 +85,8 @@ impl State {
         Ok(())
     }
 
-    /// Before the first block of log of this mount: what earlier mounts left behind the checkpoint is none of it.
+    /// Called before the first log block of this mount: remains of earlier mounts behind the checkpoint must not
+    /// count.
     pub(crate) fn begin_epoch(&mut self) -> Result<()> {
         if self.begun {
             return Ok(());
@@ -93,7 +94,7 @@ impl State {
         self.write_path()
     }
 
-    /// Says where the log goes, while nothing of it follows the checkpoint.
+    /// Records where the log goes, while no log follows the checkpoint.
     pub(crate) fn write_path(&mut self) -> Result<()> {
         let sb = Superblock {
             clean: false,
@@ -105,7 +106,7 @@ impl State {
         self.write_superblock(sb)
     }
 
-    /// What all free blocks will be once `written` is the last checkpoint.
+    /// The free blocks after checkpoint `written`.
     fn free_after(&self, slots: &[Slot], replaced: &[Run], kept: &[Addr]) -> Result<Blocks> {
         let mut free = self.free.clone();
         let lost = || Error::corrupt("the free blocks of the checkpoint contradict themselves");
@@ -130,7 +131,7 @@ impl State {
         if whole { Ok(free) } else { Err(lost()) }
     }
 
-    /// Writes a checkpoint; `clean`: nothing will follow it in the log.
+    /// Writes a checkpoint; with `clean`, no log will follow it.
     pub(crate) fn checkpoint(&mut self, clean: bool) -> Result<()> {
         self.writable()?;
         self.commit()?;
@@ -218,7 +219,7 @@ impl State {
         };
         self.write_superblock(sb)?;
 
-        // From here on the checkpoint before counts no more.
+        // From here on the previous checkpoint is obsolete.
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
         if self.host_is_short() {
             self.return_to_host(self.dead.iter().chain(replaced.iter().copied()));
@@ -249,7 +250,7 @@ impl State {
     }
 }
 
-/// A hidden file is where the plan said. Its old blocks are among the free ones already.
+/// Updates a hidden file that was written according to the plan. Its old blocks are already free.
 fn settle(inode: &mut Inode, laid: &Laid, slots: &[Slot]) {
     inode.addr = Some(laid.at());
     inode.indexes = laid.indexes(slots).collect();

@@ -1,9 +1,9 @@
-//! What waits becomes one transaction at the end of the log.
+//! Writes waiting changes as one transaction at the end of the log.
 //!
-//! Each inode is a piece: its block, its continuations, its contents, one behind the other. Inodes of files come first,
-//! in the order in which they were changed, then those of directories, so that a directory's blocks lie together. All
-//! of it leaves in one request where the path has no gap. Nothing changes in memory before it is written; if it cannot be
-//! written, it waits on and will be written over.
+//! Each inode is a piece: its block, continuations and contents, in a row. Inodes of files come first, in the order
+//! of their changes, then those of directories, so that a directory's blocks are contiguous. All of it is one
+//! request unless the path has a gap. Memory does not change before the write; if the write fails, everything keeps
+//! waiting and will be written over.
 
 use scherlfs_format::chain::GONE_MAX;
 use scherlfs_format::history::Change;
@@ -18,13 +18,13 @@ use crate::volume::State;
 
 /// A piece of a transaction.
 enum One {
-    /// The first, of a file that is written on.
+    /// The first piece, of a file that continues its series.
     InSeries(Box<Piece>),
     Laid(Laid),
 }
 
 impl State {
-    /// Takes the blocks of what was written out of the free ones.
+    /// Removes the written blocks from the free ones.
     pub(crate) fn take_slots(&mut self, written: &Written) -> Result<()> {
         for run in written.slots.chunk_by(|a, b| a.addr().0 + 1 == b.addr().0) {
             let first = run[0].addr();
@@ -37,7 +37,7 @@ impl State {
         Ok(())
     }
 
-    /// What a failed attempt leaves is none of the next.
+    /// Remains of a failed attempt must not count for the next.
     pub(crate) fn next_attempt(&mut self) -> Result<()> {
         match self.attempt.checked_add(1) {
             Some(next) => self.attempt = next,
@@ -50,7 +50,7 @@ impl State {
         Ok(())
     }
 
-    /// An inode was written where the plan said.
+    /// Updates an inode that was written according to the plan.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
         let old =
             inode.addr.into_iter().chain(std::mem::take(&mut inode.indexes)).chain(laid.extents().stale().to_vec());
@@ -64,7 +64,7 @@ impl State {
         replaced.into_iter().chain(old).try_for_each(|run| self.die(run))
     }
 
-    /// Writes what waits. Not durable before the next flush.
+    /// Writes waiting changes. Not durable before the next flush.
     pub(crate) fn commit(&mut self) -> Result<bool> {
         if self.waiting.is_empty() && self.gone.is_empty() {
             self.since = None;
@@ -76,14 +76,14 @@ impl State {
         let mut order: Vec<Ino> = files.into_iter().chain(dirs).collect();
         let lists = self.gone.chunks(GONE_MAX).count();
         let pieces = u16::try_from(order.len() + lists).map_err(|_| Error::device("too many inodes wait"))?;
-        // What the map says is in memory from here on: nothing that can fail comes behind the write.
+        // The needed map blocks are in memory from here on, so nothing can fail after the write.
         let dev = self.dev.clone();
         order.iter().chain(&self.gone).try_for_each(|ino| self.imap.touch(&*dev, ifile::at(*ino).0))?;
         let mut plan = Plan::new(self);
         plan.header.pieces = pieces;
         let mut piece = None;
         if let Some(series) = self.series_for(&order)? {
-            // It comes first: what stands beside it is where the log goes on.
+            // It comes first: the blocks next to its old place are where the log continues.
             order.retain(|ino| *ino != series.ino);
             order.insert(0, series.ino);
             let inode = self.inodes.get(&series.ino).ok_or_else(|| Error::corrupt("an inode that waits is gone"))?;
@@ -106,7 +106,7 @@ impl State {
         for some in self.gone.chunks(GONE_MAX) {
             plan.gone(some)?;
         }
-        let listed: Vec<usize> = plan.nobodys();
+        let listed: Vec<usize> = plan.unowned_slots();
         let seq = plan.header.seq;
         let written = plan.finish();
         self.next_attempt()?;
@@ -129,7 +129,7 @@ impl State {
         for (ino, one) in order.iter().zip(piece.map(One::InSeries).into_iter().chain(laid.into_iter().map(One::Laid)))
         {
             let was = match &one {
-                One::InSeries(piece) if piece.was().is_some() => piece.was().flatten(),
+                One::InSeries(piece) if piece.address_before().is_some() => piece.address_before().flatten(),
                 _ => self.imap.get(&*dev, *ino)?.addr,
             };
             let Some(mut inode) = self.inodes.remove(ino) else { continue };
@@ -150,7 +150,7 @@ impl State {
             changes.push(Change { ino, was: self.imap.get(&*dev, ino)?.addr, is: None });
             self.imap.gone(&*dev, ino)?;
         }
-        // What never was on the disk and is gone again was no change.
+        // An inode that was created and deleted without reaching the disk is not a change.
         changes.retain(|c| c.was.is_some() || c.is.is_some());
         self.remember(self.seq, now, changes)?;
         let notes = written.paths().chain(listed.into_iter().map(|s| written.slots[s].addr()));
@@ -162,7 +162,7 @@ impl State {
         Ok(true)
     }
 
-    /// Pages of a directory stay in memory as long as there is room for them; those of a file go.
+    /// Pages of a directory stay in memory while there is room; those of a file are dropped.
     pub(crate) fn pages_written(&mut self, inode: &mut Inode) {
         let pages = std::mem::take(&mut inode.pages);
         if let Some(names) = &mut inode.names {

@@ -1,7 +1,7 @@
-//! What may be set while a volume is mounted, what runs beside its callers, and what it reports of both.
+//! Settings of a mounted volume, its background work, and reports of both.
 //!
-//! When checkpoints are due is set from outside (Scherl 2004, section 4.2.3), and so is power source. Nothing
-//! here moves a block by itself.
+//! When checkpoints are due is configurable (Scherl 2004, section 4.2.3), and so is the power source. This file
+//! moves no blocks.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use vfs::{Error, Power, Result};
 use crate::clean::strategy::{Clean, Strategy};
 use crate::volume::{State, Volume};
 
-/// Callers are idle if they changed nothing for so long.
+/// Callers are idle after this time without changes.
 const IDLE: Duration = Duration::from_secs(1);
-/// The next step, if there is one.
+/// Delay before the next step, if there is one.
 const SOON: Duration = Duration::from_millis(5);
 
 /// Settings of a mounted volume: name, values, meaning.
@@ -34,10 +34,10 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
     ("dirty", "MIB", "waiting changes in memory at most"),
 ];
 
-/// Whether a setting can have this value.
+/// Checks a value of a setting.
 ///
 /// # Errors
-/// What is wrong, as the end of the sentence "NAME ...".
+/// The fault, as the end of the sentence "NAME ...".
 pub fn check(name: &str, value: &str) -> std::result::Result<(), String> {
     match name {
         "clean" => Clean::parse(value).map(drop),
@@ -56,14 +56,14 @@ fn number(value: &str, least: u64, what: &str) -> std::result::Result<u64, Strin
 }
 
 impl State {
-    /// A step of what is to be done while nobody waits; false if nothing is.
+    /// Does a step of background work; false if there is none.
     fn care_step(&mut self) -> Result<bool> {
         let mark = (self.background.changes, self.accesses.lock().opens);
         if self.is_cleaning() {
             return self.clean_step(crate::clean::pass::STEP).map(|_| true);
         }
         if let Some(mut work) = self.background.gathering.take() {
-            // What fails is tried again when something was changed.
+            // After an error it is retried only when something has changed.
             self.background.settled = Some(mark);
             if self.gather_step(&mut work)? {
                 self.background.gathering = Some(work);
@@ -85,8 +85,8 @@ impl State {
 }
 
 impl Volume {
-    /// What runs beside callers: what waited long enough is written, checkpoints by time, and, where room is made, a step of
-    /// it while callers are idle. Says when to ask again.
+    /// Background work: writes blocks that waited long enough and timed checkpoints, and does a step of cleaning
+    /// while callers are idle. Returns when to call again.
     pub(crate) fn tick_all(&self) -> Result<Duration> {
         let every = Duration::from_secs(1);
         if self.options.read_only {
@@ -96,8 +96,8 @@ impl Volume {
         self.watch_host_room()?;
         self.write_when_due()?;
         let more_ahead = self.read_ahead();
-        let more_to_fill = self.fill_beside()?.or(more_ahead);
-        // A disk that sleeps is not woken because time passed.
+        let more_to_fill = self.fill_in_background()?.or(more_ahead);
+        // Time alone does not wake a sleeping disk.
         let asleep = self.archive.as_ref().and_then(|a| a.wakes.as_ref()).is_some_and(|w| !w.is_awake_for_readers());
         if asleep {
             return Ok(more_to_fill.unwrap_or(every));
@@ -125,10 +125,11 @@ impl Volume {
         Ok(every)
     }
 
-    /// Does at once all that would be done on the charger while callers are idle: room is made, files are brought together.
+    /// Does all work at once that would be done on the charger while callers are idle: cleaning and
+    /// defragmentation.
     ///
     /// # Errors
-    /// Those of the device, and a volume that is damaged.
+    /// Those of the device, and a damaged volume.
     pub fn tidy(&self) -> Result<crate::Done> {
         if self.options.read_only {
             return Err(Error::ReadOnly);
@@ -161,7 +162,7 @@ impl Volume {
         })
     }
 
-    /// What was done since the mount to make room and to bring files together.
+    /// Cleaning and defragmentation since the mount.
     pub fn done(&self) -> crate::Done {
         self.state.read().care.done
     }

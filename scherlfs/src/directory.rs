@@ -1,8 +1,9 @@
-//! Names: found, added, removed, listed. Blocks are as ext2's; `.` and `..` are not stored, since a directory's inode
-//! says what is above it, so that moving a directory changes no block of it.
+//! Lookup, insertion, removal and listing of names. Blocks have ext2's format. `.` and `..` are not stored: a
+//! directory's inode records its parent, so moving a directory changes none of its blocks.
 //!
 //! With a directory cache, all blocks of a directory in use are in memory, with an index of its names. Without one
-//! (`dir_cache` 0, the measurements of Scherl 2004 called `scherlfs`), a look reads block after block until the name is found.
+//! (`dir_cache` 0, called `scherlfs` in the measurements of Scherl 2004), a lookup reads block after block until it
+//! finds the name.
 
 use device::{Lba, Tag};
 use scherlfs_format::directory::{self, Entries, least};
@@ -16,7 +17,7 @@ use crate::known_names::{Names, Spot, number, spots};
 use crate::page::Page;
 use crate::volume::State;
 
-/// Positions of a listing: `.`, `..`, then entries by where they begin.
+/// Positions of a listing: `.`, `..`, then entries by offset.
 const DOT: u64 = 1;
 const DOTS: u64 = 2;
 const FIRST: u64 = 3;
@@ -26,7 +27,7 @@ fn position(block: u64, at: usize) -> u64 {
 }
 
 impl State {
-    /// A block of a directory from the disk.
+    /// Reads a block of a directory from the disk.
     pub fn read_directory(&mut self, dir: &Inode, index: u64) -> Result<Page> {
         let read = self.read_directory_once(dir, index);
         self.doubting(read, |st| st.read_directory_once(dir, index))
@@ -44,7 +45,7 @@ impl State {
         Ok(Page::new(block))
     }
 
-    /// Brings all of a directory into memory.
+    /// Loads a whole directory into memory.
     pub fn names<'i>(&mut self, dir: &'i mut Inode) -> Result<&'i mut Names> {
         if !dir.is_dir() {
             return Err(Error::NotDirectory);
@@ -52,7 +53,8 @@ impl State {
         if dir.names.is_none() {
             let mut names = Names::default();
             for index in 0..dir.size_blocks() {
-                // A block that waits is here without an index of its directory if the cache was given up meanwhile.
+                // If the cache was dropped meanwhile, a waiting block is in memory without an index of its
+                // directory.
                 let loaded = if dir.pages.contains_key(&index) { None } else { Some(self.read_directory(dir, index)?) };
                 let block = match &loaded {
                     Some(block) => block,
@@ -69,7 +71,7 @@ impl State {
         dir.names.as_deref_mut().ok_or(Error::NotDirectory)
     }
 
-    /// Finds a name.
+    /// Looks up a name.
     pub fn find(&mut self, dir: &mut Inode, name: &[u8]) -> Result<Option<Spot>> {
         if !dir.is_dir() {
             return Err(Error::NotDirectory);
@@ -90,17 +92,17 @@ impl State {
         Ok(None)
     }
 
-    /// The directories that were looked into leave memory where none are to be kept.
+    /// Drops examined directories from memory if none are to be cached.
     pub fn forget_names(&mut self, dir: &mut Inode) {
         if self.dir_blocks > self.dir_cache {
             self.dir_blocks = self.dir_blocks.saturating_sub(dir.names.take().map_or(0, |n| n.blocks()));
         }
     }
 
-    /// Blocks that adding a name changes, at most.
+    /// Most blocks that adding a name changes.
     pub const ADDING: u64 = 3;
 
-    /// A block of a directory, in memory, as one that waits.
+    /// Marks a block of a directory as waiting, in memory.
     pub fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
         self.names(dir)?;
         if !dir.pages.contains_key(&index) {
@@ -115,7 +117,7 @@ impl State {
         Ok(())
     }
 
-    /// Adds a name that is not there. There must be room.
+    /// Adds a new name. There must be room.
     pub fn add_name(&mut self, dir: &mut Inode, name: &[u8], ino: Ino, what: FileKind) -> Result<()> {
         let need = least(name.len());
         let room = self.names(dir)?.room.iter().position(|room| *room >= need);
@@ -152,7 +154,7 @@ impl State {
         let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
         names.spots.remove(name);
         names.note_room(spot.block, block);
-        // Empty blocks at the end go.
+        // Remove empty blocks at the end.
         while let Some(last) = dir.size_blocks().checked_sub(1) {
             let empty = dir.names.as_ref().is_some_and(|n| n.room.last() == Some(&directory::ENTRIES));
             if !empty {
@@ -171,7 +173,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a name lead elsewhere.
+    /// Points a name at another inode.
     pub fn redirect_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot, to: (Ino, FileKind)) -> Result<()> {
         self.change_block(dir, spot.block)?;
         let Some(block) = dir.pages.get_mut(&spot.block).map(Page::make_mut) else {
@@ -183,7 +185,7 @@ impl State {
         Ok(())
     }
 
-    /// Lists names behind a position.
+    /// Lists names after a position.
     pub fn list(&mut self, dir: &mut Inode, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
         self.names(dir)?;
         let up = if dir.a.parent.0 == 0 { dir.ino } else { dir.a.parent };

@@ -1,7 +1,8 @@
-//! Contents of files: read, written, cut, reserved, punched, shifted.
+//! File contents: read, write, truncate, reserve, punch, shift.
 //!
-//! Written bytes wait in whole blocks; reading looks at those first and then at the extents. A log has no place for a block before it
-//! writes it, so that reserved room is a promise and no place, and shifting moves extents, not blocks.
+//! Written bytes wait in whole blocks; reads check those first and then the extents. A log assigns a block's place
+//! only when it writes the block, so reserved room is a promise without a place, and shifting moves extents, not
+//! blocks.
 
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ const B: u64 = BLOCK as u64;
 /// The largest file: 2^63 - 1 bytes.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// Refuses what is no regular file.
+/// Rejects inodes that are not regular files.
 pub(crate) fn check_file(inode: &Inode) -> Result<()> {
     match inode.is_file() {
         true => Ok(()),
@@ -38,7 +39,7 @@ impl State {
         self.dev.read(Lba(at.0), buf, tag).map_err(Error::device)
     }
 
-    /// Fills `buf` from `offset` on with what the extents and waiting blocks say; the range lies within the file.
+    /// Fills `buf` from `offset` on from waiting blocks and extents; the range lies within the file.
     pub fn read_contents(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
         let end = offset + buf.len() as u64;
         let mut at = offset;
@@ -53,7 +54,7 @@ impl State {
             }
             let (place, blocks) = inode.extents.at(block);
             let next = inode.pages.range(block..).next().map_or(u64::MAX, |(n, _)| *n);
-            // Up to where this lies together and nothing waits.
+            // Up to the end of a contiguous run without waiting blocks.
             let until = block.saturating_add(blocks).min(next).saturating_mul(B).min(end);
             let n = (until - at) as usize;
             match place {
@@ -80,7 +81,7 @@ impl State {
         Ok(())
     }
 
-    /// A block of a file as it is stored.
+    /// A block of a file, waiting or stored.
     fn read_page(&self, inode: &Inode, block: u64) -> Result<Page> {
         let mut page = [0; BLOCK];
         if let (Some(Place::At(at)), _) = inode.extents.at(block) {
@@ -89,7 +90,7 @@ impl State {
         Ok(Page::new(page))
     }
 
-    /// A block of a file, to be changed in memory.
+    /// A block of a file for changing in memory.
     fn page<'i>(&self, inode: &'i mut Inode, block: u64) -> Result<&'i mut Block> {
         if !inode.pages.contains_key(&block) {
             let page = self.read_page(inode, block)?;
@@ -98,7 +99,7 @@ impl State {
         inode.pages.get_mut(&block).map(Page::make_mut).ok_or(Error::NotFound)
     }
 
-    /// How much of a write there is room for, in bytes.
+    /// Number of bytes of a write for which there is room.
     pub fn admit_write(&mut self, ino: Ino, offset: u64, len: usize) -> Result<usize> {
         let inode = self.inode(ino)?;
         check_file(inode)?;
@@ -114,10 +115,11 @@ impl State {
         Ok((end.min((offset / B + taken) * B) - offset) as usize)
     }
 
-    /// Writes; there must be room. `whole` are the whole blocks of `data`, or more.
+    /// Writes; there must be room. `whole` has at least the whole blocks of `data`.
     fn write_contents(&mut self, inode: &mut Inode, offset: u64, data: &[u8], whole: Vec<Page>) -> Result<()> {
         let end = offset + data.len() as u64;
-        // What is kept of the first and the last block is read before anything changes: a read that fails leaves no part of a write.
+        // Read the kept parts of the first and the last block before any change, so that a failed read leaves no
+        // partial write.
         let mut ends = Vec::new();
         for block in [offset / B, (end - 1) / B] {
             let whole = block * B >= offset && (block + 1) * B <= end;
@@ -144,7 +146,7 @@ impl State {
         Ok(())
     }
 
-    /// Zeroes part of a block, if it is not zero already.
+    /// Zeroes part of a block unless it is already zero.
     fn zero_part(&mut self, inode: &mut Inode, range: Range<u64>) -> Result<()> {
         let block = range.start / B;
         let stored = matches!(inode.extents.at(block).0, Some(Place::At(_)));
@@ -157,7 +159,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes blocks a hole, and forgets what waits there.
+    /// Makes blocks a hole, and drops waiting ones.
     fn drop_blocks(&mut self, inode: &mut Inode, range: Range<u64>) -> Result<()> {
         if range.is_empty() {
             return Ok(());
@@ -180,7 +182,7 @@ impl State {
                 self.zero_part(inode, size..last)?;
             }
         }
-        // Blocks behind the size may have been reserved.
+        // Blocks past the size may be reserved.
         let end = inode.extents.end().max(inode.pages.last_key_value().map_or(0, |(n, _)| n + 1));
         if size <= inode.a.size {
             self.drop_blocks(inode, size.div_ceil(B)..end)?;
@@ -190,7 +192,7 @@ impl State {
         Ok(())
     }
 
-    /// Zeroes a range: whole blocks become a hole.
+    /// Zeroes a range; whole blocks become a hole.
     fn punch(&mut self, inode: &mut Inode, offset: u64, end: u64) -> Result<()> {
         let (first, last) = (offset.div_ceil(B), end / B);
         if first > last {
@@ -203,7 +205,7 @@ impl State {
         self.drop_blocks(inode, first..last.min(stored.max(first)))
     }
 
-    /// Promises room for every block of a range that has none.
+    /// Reserves room for every hole in a range.
     fn reserve(&mut self, inode: &mut Inode, range: Range<u64>) -> Result<()> {
         let mut holes = Vec::new();
         let mut at = range.start;
@@ -211,7 +213,7 @@ impl State {
             let (place, blocks) = inode.extents.at(at);
             let until = at.saturating_add(blocks).min(range.end);
             if place.is_none() {
-                // Blocks that wait have their room.
+                // Waiting blocks have their room.
                 let mut from = at;
                 for (n, _) in inode.pages.range(at..until) {
                     holes.push(from..*n);
@@ -230,13 +232,13 @@ impl State {
             return Err(Error::NoSpace);
         }
         for hole in holes {
-            inode.extents.put(hole.start, hole.end - hole.start, Place::Reserved);
+            inode.extents.set(hole.start, hole.end - hole.start, Place::Reserved);
         }
         self.promised += blocks;
         Ok(())
     }
 
-    /// `fallocate`. There must be room for the inode and two blocks, and, of what is reserved, for all of the range.
+    /// `fallocate`. There must be room for the inode and two blocks, and for the whole range when reserving.
     pub fn allocate(&mut self, inode: &mut Inode, what: Allocate, offset: u64, len: u64, now: Time) -> Result<()> {
         check_file(inode)?;
         if len == 0 {
@@ -267,7 +269,7 @@ impl State {
                 inode.a.size -= len;
             }
             Allocate::Insert => {
-                // Reserved behind the size, it could pass the last block that a file can have.
+                // Blocks reserved past the size could exceed the last possible block of a file.
                 let most = HOLE_MAX - len / B;
                 let stored = inode.extents.end();
                 if stored > most {
@@ -307,7 +309,7 @@ impl State {
             }
             Seek::Hole => {
                 while block < last && data(block) {
-                    // A run at a time where nothing waits.
+                    // Run by run where no blocks wait.
                     let (place, blocks) = inode.extents.at(block);
                     block += if matches!(place, Some(Place::At(_))) { blocks } else { 1 };
                 }
@@ -316,8 +318,8 @@ impl State {
         }
     }
 
-    /// How many of the bytes to be written at `offset` an append-only file has already: a cache above writes whole
-    /// pages, and so repeats what was there. Whatever would change a byte is refused, as is every write to an immutable file.
+    /// Number of bytes at `offset` that an append-only file already has: a cache above writes whole pages and so
+    /// repeats old data. A write that would change a byte is rejected, as is every write to an immutable file.
     pub fn already_appended(&self, inode: &Inode, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         check_appendable(inode)?;
         let there = inode.a.size.saturating_sub(offset).min(data.len() as u64) as usize;
@@ -331,7 +333,7 @@ impl State {
         Ok(there)
     }
 
-    /// `write`, with what it does to times and mode. `whole` are [`whole_blocks`] of the data, or of more.
+    /// `write` with its effects on times and mode. `whole` has at least the [`whole_blocks`] of the data.
     pub fn write_file(
         &mut self,
         inode: &mut Inode,
@@ -354,10 +356,10 @@ impl State {
     }
 }
 
-/// The blocks that a write makes as a whole, in order: made before anybody is kept waiting.
+/// The whole blocks of a write, in order, prepared before taking the lock.
 pub(crate) fn whole_blocks(offset: u64, data: &[u8]) -> Vec<Page> {
     if offset > SIZE_MAX {
-        // It will be refused.
+        // The write will be rejected.
         return Vec::new();
     }
     let skip = (offset.next_multiple_of(B) - offset) as usize;

@@ -1,8 +1,8 @@
-//! What do index and keep not have yet? Looked through inode by inode while others use the volume; what is read on the way is
-//! put there by the device below. How far this went, they say themselves, so that the next mount goes on there.
+//! Fills index and keep: scans inode by inode while the volume is in use; the device below stores what is read.
+//! Index and keep record the progress, so that the next mount continues there.
 //!
-//! The index gets all metadata; the keep gets small files, as long as it has room and nobody has to leave: a wake costs the same for
-//! the smallest file, and of them most find room.
+//! The index gets all metadata. The keep gets small files while it has room without evictions: a wake costs the
+//! same for the smallest file, and more small files fit.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use crate::inode::Inode;
 use crate::load;
 use crate::volume::{State, Volume};
 
-/// Inodes looked through while the volume's lock is held.
+/// Inodes scanned per lock.
 const STEP: u64 = 64;
-/// Steps of one tick.
+/// Steps per tick.
 const STEPS: usize = 16;
 /// Blocks of a small file: 64 KiB.
 const SMALL: u64 = 16;
-/// When the next tick should come while there is more.
+/// Delay before the next tick while there is more.
 const SOON: Duration = Duration::from_millis(20);
 
 impl State {
@@ -32,7 +32,7 @@ impl State {
         let inode = load::inode_at(&*dev, ino, at, Cause::Inode)?;
         let all = match inode.kind() {
             Some(FileKind::Directory) => true,
-            // Its target is where contents are.
+            // Its target is stored like contents.
             Some(FileKind::Symlink) => false,
             _ => return Ok(()),
         };
@@ -48,7 +48,7 @@ impl State {
         Ok(())
     }
 
-    /// Looks through some more inodes. False: there are no more.
+    /// Scans some more inodes. False if there are no more.
     fn fill_some(&mut self) -> Result<bool> {
         let Some(archive) = self.archive.clone() else { return Ok(false) };
         let Some(index) = &archive.index else { return Ok(false) };
@@ -59,7 +59,7 @@ impl State {
         let end = self.imap.inode.a.size / BLOCK as u64 * ifile::ENTRIES as u64;
         let until = (from + STEP).min(end);
         for ino in from.max(u64::from(ROOT.0))..until {
-            // What cannot be read is no matter of the index; who asks for it gets the error.
+            // The index ignores unreadable inodes; their users get the error.
             if let Err(e) = self.fill_inode(Ino(ino as u32)) {
                 log::debug!("inode {ino}: not put into the index: {e}");
             }
@@ -78,7 +78,7 @@ impl State {
             return Ok(());
         }
         for (_, start, blocks) in inode.extents.stored(0) {
-            // OK to cut: at most SMALL.
+            // OK to truncate: at most SMALL.
             if !keep.has_all(Run { start, blocks: blocks as u32 }) {
                 let mut bytes = vec![0; blocks as usize * BLOCK];
                 because(Why::Waiting, || self.read_blocks(&inode, start, &mut bytes))?;
@@ -87,7 +87,7 @@ impl State {
         Ok(())
     }
 
-    /// Looks through some more inodes for small files. False: there are no more, or no room.
+    /// Scans some more inodes for small files. False if there are no more, or no room.
     fn keep_some(&mut self) -> Result<bool> {
         let Some(archive) = self.archive.clone() else { return Ok(false) };
         let Some(keep) = &archive.contents else { return Ok(false) };
@@ -107,8 +107,8 @@ impl State {
         Ok(more)
     }
 
-    /// Does something again without the index if what was read contradicts the volume. If that goes well, the index said what
-    /// the disk does not, and is not asked any more.
+    /// Repeats an operation without the index if the data read contradicts the volume. If that succeeds, the index
+    /// was wrong and is disabled.
     pub(crate) fn doubting<T>(&mut self, read: Result<T>, again: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         let (Err(Error::Corrupt(why)), Some(archive)) = (&read, self.archive.clone()) else { return read };
         let Some(index) = &archive.index else { return read };
@@ -122,15 +122,15 @@ impl State {
 }
 
 impl Inode {
-    /// Whether its blocks are metadata: names, where a symlink leads, the volume's own lists.
+    /// True if its blocks are metadata: names, a symlink's target, the volume's own lists.
     pub(crate) fn is_metadata(&self) -> bool {
         self.kind() != Some(FileKind::Regular) || self.ino < scherlfs_format::FIRST_INO
     }
 }
 
 impl Volume {
-    /// Puts some more into index and keep; says when to go on, if there is more.
-    pub(crate) fn fill_beside(&self) -> Result<Option<Duration>> {
+    /// Fills index and keep a little; returns when to continue, if there is more.
+    pub(crate) fn fill_in_background(&self) -> Result<Option<Duration>> {
         let Some(archive) = &self.archive else { return Ok(None) };
         for _ in 0..STEPS {
             let (index, keep) = (archive.index.as_ref(), archive.contents.as_ref());

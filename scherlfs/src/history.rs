@@ -1,8 +1,8 @@
 //! Which transactions can be undone, and which blocks are kept for that? (Scherl 2004, section 7.5.)
 //!
-//! A log does not overwrite: what a transaction replaced is still there until its blocks are used again. The history keeps them
-//! from that, up to a budget, the oldest first to go. For each transaction it knows where each inode was before, and which
-//! blocks nobody would need but for going back. Going back is [`crate::undo`]'s.
+//! A log does not overwrite: replaced blocks remain until they are reused. The history prevents that, up to a
+//! budget; the oldest transactions are dropped first. For each transaction it records where each inode was before,
+//! and which blocks are needed only for undo. [`crate::undo`] performs it.
 
 use std::collections::VecDeque;
 
@@ -12,29 +12,29 @@ use vfs::{Error, Result};
 
 use crate::space::Blocks;
 
-/// Bytes of the list at most: it is written with every checkpoint.
+/// Most bytes of the list, which is written with every checkpoint.
 pub(crate) const LIST: usize = 1 << 20;
-/// Blocks that are kept where a volume has a history and nobody says how much: 64 MiB.
+/// Default budget in blocks for a volume with a history: 64 MiB.
 const USUAL: u64 = 16_384;
 
-/// What can be undone.
+/// Undoable transactions.
 #[derive(Default)]
 pub(crate) struct History {
-    /// Blocks that may be kept. 0: nothing can be undone.
+    /// Most blocks to keep. 0: nothing can be undone.
     pub budget: u64,
     pub all: VecDeque<Past>,
     /// Blocks that only the history needs: neither free nor dead.
     pub kept: Blocks,
-    /// What the next transaction replaces.
+    /// Blocks that the next transaction replaces.
     pub dying: Vec<Run>,
     pub bytes: usize,
-    /// The transaction that was remembered last.
+    /// The last recorded transaction.
     pub last: Seq,
 }
 
 impl History {
-    /// What a volume has, with a budget; without one, as before.
-    pub fn of(all: Vec<Past>, budget: Option<u64>) -> Result<Self> {
+    /// A volume's history, with a new budget if given.
+    pub fn open(all: Vec<Past>, budget: Option<u64>) -> Result<Self> {
         let mut history = History::default();
         for run in all.iter().flat_map(|p| &p.runs) {
             if !history.kept.add_run(*run) {
@@ -48,13 +48,13 @@ impl History {
         Ok(history)
     }
 
-    /// The transaction up to which one can go back.
+    /// The transaction to which undo can return at most.
     pub fn floor(&self, now: Seq) -> Seq {
         self.all.front().map_or(now, |p| Seq(p.seq.0.saturating_sub(1)))
     }
 
-    /// Blocks that its list will have, at most, once so many inodes and so many blocks that wait are written: each inode is a
-    /// change and a few runs, each block may replace a run of its own.
+    /// Most blocks of its list after `inodes` inodes and `blocks` waiting blocks are written: each inode is a
+    /// change and a few runs, each block may replace a separate run.
     pub fn list_blocks(&self, inodes: u64, blocks: u64) -> u64 {
         if self.budget == 0 {
             return 0;
@@ -63,14 +63,14 @@ impl History {
         (self.bytes as u64 + more).min(LIST as u64 + 64).div_ceil(BLOCK as u64) + 1
     }
 
-    /// A block will be nobody's once the next transaction is written.
+    /// Records blocks that become free with the next transaction.
     pub fn replaced(&mut self, run: Run) {
         if self.budget > 0 {
             self.dying.push(run);
         }
     }
 
-    /// Blocks of a file again: nobody else's any more.
+    /// Removes kept blocks that belong to a file again.
     pub fn give_back(&mut self, new: &Blocks) {
         let parts: Vec<(u64, u64)> =
             new.iter().flat_map(|r| self.kept.within(r.start.0, r.end().0).collect::<Vec<_>>()).collect();

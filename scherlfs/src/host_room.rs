@@ -1,8 +1,8 @@
-//! Is there room on the host for what this volume has accepted?
+//! Does the host have room for the data that this volume has accepted?
 //!
-//! A sparse image finds no room if its host's file system is full. A [`HostRoom`](device::HostRoom) holds ballast there,
-//! enough for all that waits and for a checkpoint. When the host becomes short of room, what waits is made durable at
-//! once, and what may take room is refused.
+//! A sparse image finds no room if its host's file system is full. A [`HostRoom`](device::HostRoom) holds ballast
+//! there for all waiting blocks and a checkpoint. When the host becomes short of room, waiting blocks are made
+//! durable immediately, and changes that may take room are rejected.
 
 use device::host_room::Change;
 use device::{BlockDevice, Lba};
@@ -12,11 +12,11 @@ use vfs::{Error, Result};
 use crate::cause::Cause;
 use crate::volume::{State, Volume};
 
-/// Superblocks, and what an operation may write beside what it was admitted for.
+/// Superblocks, and blocks that an operation may write beyond its admission.
 const BESIDE: u64 = 32;
 
 impl State {
-    /// Makes sure that the host has room for so many blocks beside all that waits.
+    /// Ensures that the host has room for `blocks` blocks in addition to all waiting ones.
     pub(crate) fn admit_on_host(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
         let Some(room) = self.host_room.clone() else { return Ok(()) };
         let change = if gives_back { Change::Gives } else { Change::Takes };
@@ -32,7 +32,7 @@ impl State {
         if refused { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// At the beginning of a shortage of the host makes everything durable.
+    /// Makes everything durable at the beginning of a shortage.
     fn relieve_host(&mut self) -> Result<()> {
         let shortage = self.host_room.as_ref().and_then(|room| room.shortage());
         if let Some(number) = shortage.filter(|number| *number > self.relieved) {
@@ -44,7 +44,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives the room of blocks that became free back to the host. It is needed for nothing, so a failure is none of ours.
+    /// Returns the room of freed blocks to the host. It is optional, so errors are ignored.
     pub(crate) fn return_to_host(&self, runs: impl Iterator<Item = Run>) {
         for run in runs {
             if let Err(e) = self.dev.discard(Lba(run.start.0), run.blocks.into(), Self::tag(Cause::Checkpoint)) {
@@ -60,7 +60,7 @@ impl State {
 }
 
 impl Volume {
-    /// Looks at the host again.
+    /// Checks the host again.
     pub(crate) fn watch_host_room(&self) -> Result<()> {
         let Some(room) = &self.options.host_room else { return Ok(()) };
         room.renew();
@@ -72,7 +72,7 @@ impl Volume {
             return Ok(());
         }
         state.relieve_host()?;
-        // What was removed gives its room back with a checkpoint.
+        // Room of removed files is freed by a checkpoint.
         if state.dead.count() > 0 || !state.gone.is_empty() { state.checkpoint(false) } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Where is each inode? The inode map, whose blocks are kept in memory as far as an option allows.
+//! The inode map: the place of each inode. Its blocks are cached up to a limit.
 
 use device::{BlockDevice, Lba, Tag};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -10,7 +10,7 @@ use crate::cause::Cause;
 use crate::extents::Place as Lies;
 use crate::inode::Inode;
 
-/// Blocks of the map at most: as many inodes as there are numbers.
+/// Most blocks of the map: enough for all inode numbers.
 const BLOCKS_MAX: u64 = (1 << 32) / ENTRIES as u64;
 
 struct Held {
@@ -24,13 +24,13 @@ pub(crate) struct InodeMap {
     pub inode: Inode,
     blocks: FxHashMap<u64, Held>,
     dirty: u64,
-    /// Blocks kept beside those that wait.
+    /// Most cached blocks that do not wait.
     limit: usize,
-    /// Blocks known to have no free place.
+    /// Blocks known to be full.
     full: FxHashSet<u64>,
-    /// Numbers of inodes that are not written yet.
+    /// Inode numbers that are allocated but not written yet.
     taken: FxHashSet<Ino>,
-    /// Inodes in use, written or not.
+    /// Number of used inodes, written or not.
     pub used: u64,
 }
 
@@ -62,16 +62,16 @@ impl InodeMap {
         self.blocks.get_mut(&index).ok_or_else(|| Error::corrupt("inode map"))
     }
 
-    /// Where an inode is.
+    /// The place of an inode.
     pub fn get(&mut self, dev: &dyn BlockDevice, ino: Ino) -> Result<Place> {
         let (index, at) = ifile::at(ino);
         Ok(ifile::get(&self.held(dev, index)?.block, at))
     }
 
-    fn put(&mut self, dev: &dyn BlockDevice, ino: Ino, place: Place) -> Result<()> {
+    fn set(&mut self, dev: &dyn BlockDevice, ino: Ino, place: Place) -> Result<()> {
         let (index, at) = ifile::at(ino);
         let held = self.held(dev, index)?;
-        ifile::put(&mut held.block, at, place);
+        ifile::set(&mut held.block, at, place);
         let fresh = !std::mem::replace(&mut held.dirty, true);
         self.dirty += u64::from(fresh);
         let bytes = (index + 1) * BLOCK as u64;
@@ -79,57 +79,57 @@ impl InodeMap {
         Ok(())
     }
 
-    /// An inode was written there.
+    /// Records the new place of an inode.
     pub fn written(&mut self, dev: &dyn BlockDevice, ino: Ino, addr: Addr, generation: u32) -> Result<()> {
         self.taken.remove(&ino);
-        self.put(dev, ino, Place { addr: Some(addr), generation: generation as u16 })
+        self.set(dev, ino, Place { addr: Some(addr), generation: generation as u16 })
     }
 
-    /// An inode is gone, and that is written; its number may be used again.
+    /// Frees an inode whose deletion is written; its number may be reused.
     pub fn gone(&mut self, dev: &dyn BlockDevice, ino: Ino) -> Result<()> {
         let was = self.get(dev, ino)?;
         self.taken.remove(&ino);
         self.full.remove(&ifile::at(ino).0);
-        self.put(dev, ino, Place { addr: None, generation: was.generation.wrapping_add(1) })
+        self.set(dev, ino, Place { addr: None, generation: was.generation.wrapping_add(1) })
     }
 
-    /// A number is its old inode's again, which waits to be written.
+    /// Returns a number to its old inode, which waits to be written.
     pub fn bring_back(&mut self, ino: Ino) {
         self.taken.insert(ino);
         self.used += 1;
     }
 
-    /// A number that was taken is not needed.
+    /// Frees an allocated number.
     pub fn abandon(&mut self, ino: Ino) {
         self.taken.remove(&ino);
         self.full.remove(&ifile::at(ino).0);
         self.used = self.used.saturating_sub(1);
     }
 
-    /// Blocks that wait to be written.
+    /// Number of blocks waiting to be written.
     pub fn dirty(&self) -> u64 {
         self.dirty
     }
 
-    /// Their numbers, in order.
+    /// Their indices, in order.
     pub fn dirty_blocks(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.blocks.iter().filter(|(_, h)| h.dirty).map(|(n, _)| *n).collect();
         all.sort_unstable();
         all
     }
 
-    /// A block in memory.
+    /// A cached block.
     pub fn block(&self, index: u64) -> Option<&Block> {
         self.blocks.get(&index).map(|h| &*h.block)
     }
 
-    /// A block, read if it is not in memory.
+    /// A block, read if not cached.
     pub fn load(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<&Block> {
         Ok(&self.held(dev, index)?.block)
     }
 
-    /// The next blocks that hold anything, `most` of them, and where to go on; none at the end. The size alone says nothing: a
-    /// map may have holes, and one of a damaged volume more of them than can be looked at.
+    /// The next `most` nonempty blocks, and where to continue (`None` at the end). The size alone does not help: a
+    /// map may have holes, and a damaged one more of them than can be scanned.
     pub fn next_blocks(&self, from: u64, most: usize) -> (Vec<u64>, Option<u64>) {
         let stored = self.inode.extents.stored(from).flat_map(|(at, _, blocks)| at..at.saturating_add(blocks));
         let mut found: Vec<u64> = stored.take(most + 1).collect();
@@ -142,19 +142,19 @@ impl InodeMap {
         (found, rest)
     }
 
-    /// A block will be written by the next checkpoint, wherever it is.
+    /// Marks a block to be written by the next checkpoint.
     pub fn touch(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<()> {
         let fresh = !std::mem::replace(&mut self.held(dev, index)?.dirty, true);
         self.dirty += u64::from(fresh);
         Ok(())
     }
 
-    /// What does not wait is read again.
+    /// Drops cached blocks that do not wait.
     pub fn forget_clean(&mut self) {
         self.blocks.retain(|_, held| held.dirty);
     }
 
-    /// Nothing waits any more.
+    /// Marks all blocks as written.
     pub fn clean(&mut self) {
         self.blocks.values_mut().for_each(|h| h.dirty = false);
         self.dirty = 0;
@@ -163,8 +163,8 @@ impl InodeMap {
         }
     }
 
-    /// A number for a new inode, and its generation. Blocks of the map are looked through from the first that is not known to
-    /// be full.
+    /// Allocates a number and a generation for a new inode. Map blocks are searched from the first that may have
+    /// free entries.
     pub fn take(&mut self, dev: &dyn BlockDevice) -> Result<(Ino, u32)> {
         let mut index = 0;
         while index < BLOCKS_MAX {
@@ -175,7 +175,7 @@ impl InodeMap {
             let block = &self.held(dev, index)?.block;
             let places: Vec<(usize, Place)> = (0..ENTRIES).map(|at| (at, ifile::get(block, at))).collect();
             for (at, place) in places {
-                // OK to unwrap by saturating: index is below BLOCKS_MAX.
+                // OK to saturate: index is below BLOCKS_MAX.
                 let ino = Ino(u32::try_from(index * ENTRIES as u64 + at as u64).unwrap_or(u32::MAX));
                 if place.addr.is_none() && ino >= FIRST_INO && !self.taken.contains(&ino) {
                     self.taken.insert(ino);

@@ -1,4 +1,4 @@
-//! An inode in memory: what the volume knows of a file, and what of it waits to be written.
+//! An inode in memory, and what of it waits to be written.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use crate::extents::Extents;
 use crate::known_names::Names;
 use crate::page::Page;
 
-/// Which of an inode's times is which.
+/// Indices of an inode's times.
 pub(crate) const ACCESSED: usize = 0;
 pub(crate) const MODIFIED: usize = 1;
 pub(crate) const CHANGED: usize = 2;
 pub(crate) const BORN: usize = 3;
 
-/// The flag of `chattr` that lets a file only grow.
+/// The append-only flag of `chattr`.
 pub(crate) const APPEND_ONLY: u32 = 0x20;
-/// Flags of `chattr` that are enforced: immutable and append-only.
+/// Enforced `chattr` flags: immutable and append-only.
 pub(crate) const SEALED: u32 = 0x10 | APPEND_ONLY;
 
 /// An inode.
@@ -30,17 +30,17 @@ pub(crate) struct Inode {
     pub a: Attributes,
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub extents: Extents,
-    /// Where it was written last.
+    /// Address of its last written version.
     pub addr: Option<Addr>,
-    /// Its index blocks there. Where its continuations are, its extents know.
+    /// Its index blocks there. The extents record the continuations.
     pub indexes: Vec<Addr>,
     /// Blocks of contents that wait to be written.
     pub pages: BTreeMap<u64, Page>,
-    /// When it first waited since it was written last; `None`: nothing of it waits.
+    /// When it began to wait after its last write; `None` if nothing waits.
     pub waits: Option<u64>,
-    /// Blocks that writing it takes, at most; counted in the volume's.
+    /// Most blocks for writing it, included in the volume's total.
     pub cost: u64,
-    /// A directory's names and blocks in memory.
+    /// Names and blocks of a directory in memory.
     pub names: Option<Box<Names>>,
 }
 
@@ -54,26 +54,26 @@ impl Inode {
     pub fn is_file(&self) -> bool {
         self.kind() == Some(FileKind::Regular)
     }
-    /// Blocks that its size takes.
+    /// Number of blocks for its size.
     pub fn size_blocks(&self) -> u64 {
         self.a.size.div_ceil(BLOCK as u64)
     }
-    /// Bytes that its attributes take.
+    /// Bytes of its attributes.
     pub fn xattr_bytes(&self) -> usize {
         self.xattrs.iter().map(|(n, v)| 3 + n.len() + v.len()).sum()
     }
-    /// Whether attributes of so many bytes fit.
+    /// True if `bytes` bytes of attributes fit.
     pub fn xattrs_fit(bytes: usize) -> bool {
         bytes <= XATTRS_MAX
     }
 
-    /// Blocks that writing it takes, at most: each block that waits may split an extent into three.
+    /// Most blocks for writing it: each waiting block may split an extent into three.
     pub fn cost_now(&self) -> u64 {
         if self.waits.is_none() {
             return 0;
         }
         let beside = match self.extents.continuations() {
-            // The first continuations are full, all but the last.
+            // All continuations but the last are full.
             0 => {
                 let extents = self.extents.listed() + 2 * self.pages.len() + 1;
                 let conts = continuations(extents, self.xattr_bytes());
@@ -84,13 +84,13 @@ impl Inode {
         1 + (beside + self.pages.len()) as u64
     }
 
-    /// What `stat` shows.
+    /// Attributes for `stat`.
     pub fn attr(&self) -> Attr {
         let t = |n: usize| Timestamp { sec: self.a.times[n].secs, nsec: self.a.times[n].nanos };
-        // Pages over holes have their room, and will have their block.
+        // Pages over holes have their room, and will get a block.
         let end = self.extents.end();
         let new = match self.extents.blocks() == end {
-            // There are no holes but behind its end.
+            // There are holes only behind its end.
             true => self.pages.range(end..).count(),
             false => self.pages.keys().filter(|b| self.extents.at(**b).0.is_none()).count(),
         } as u64;
@@ -119,7 +119,7 @@ impl Inode {
         self.a.times[MODIFIED] = now;
         self.a.times[CHANGED] = now;
     }
-    /// A write by somebody unprivileged.
+    /// Effects of a write by an unprivileged user.
     pub fn kill_suid_sgid(&mut self) {
         self.a.mode &= !0o4000;
         if self.a.mode & 0o010 != 0 {
@@ -128,36 +128,36 @@ impl Inode {
     }
 }
 
-/// The index blocks and continuations of an inode as it was written last.
+/// Index blocks and continuations of an inode's last written version.
 pub(crate) fn lists(inode: &Inode) -> impl Iterator<Item = Addr> + '_ {
     let continuations = inode.extents.places().chain(inode.extents.stale().iter().copied());
     inode.indexes.iter().copied().chain(continuations)
 }
 
-/// What an inode's blocks are beside its contents as it was written last: its own and its lists.
+/// Blocks of an inode's last written version other than contents: its own and its lists.
 pub(crate) fn own_blocks(inode: &Inode) -> impl Iterator<Item = Run> + '_ {
     inode.addr.into_iter().chain(lists(inode)).map(|start| Run { start, blocks: 1 })
 }
 
-/// Those of them that are not among `but`.
+/// The same, except those in `but`.
 pub(crate) fn own_blocks_but(inode: &Inode, but: &[Addr]) -> Vec<Run> {
     let but: FxHashSet<Addr> = but.iter().copied().collect();
     own_blocks(inode).filter(|run| !but.contains(&run.start)).collect()
 }
 
-/// For whom a block of an inode is read or written. The hidden files but for the inode map, which has a name, are the
-/// volume's own.
+/// Owner of reads and writes of an inode's blocks. Hidden files belong to the volume, except for the inode map,
+/// which has a name.
 pub(crate) fn owner(ino: Ino) -> u64 {
     let hidden = ino < FIRST_INO && ino != ROOT && ino != IFILE;
     if hidden { 0 } else { ino.0.into() }
 }
 
-/// The clock's time as an inode keeps it.
+/// Converts the clock's time to an inode's format.
 pub(crate) fn time(t: clock::Time) -> Time {
     Time { secs: t.secs, nanos: t.nanos }
 }
 
-/// Somebody else's time as an inode keeps it.
+/// Converts a timestamp to an inode's format.
 pub(crate) fn stamp(t: Timestamp) -> Time {
     Time { secs: t.sec, nanos: t.nsec.min(999_999_999) }
 }

@@ -1,6 +1,6 @@
-//! What is known of a directory in memory: its blocks that do not wait, where each of its names stands, and where there is room.
+//! A directory in memory: its blocks that do not wait, the place of each name, and free room.
 //!
-//! Knows entries, no disk: `directory` fills it and keeps it true.
+//! Independent of the disk: `directory` fills and updates it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use vfs::FileKind;
 
 use crate::page::Page;
 
-/// Where a name stands and where it leads.
+/// Place and target of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
     pub block: u64,
@@ -26,32 +26,32 @@ pub(crate) struct Names {
     pub spots: FxHashMap<Box<[u8]>, Spot>,
     /// Blocks that do not wait.
     pub clean: FxHashMap<u64, Page>,
-    /// The most bytes that a new entry could have, by block.
+    /// Largest entry that fits, by block.
     pub room: Vec<usize>,
 }
 
 impl Names {
-    /// Blocks in memory that do not wait.
+    /// Number of cached blocks that do not wait.
     pub fn blocks(&self) -> usize {
         self.clean.len()
     }
-    /// Blocks that waited were written; they stay. Says how many came.
+    /// Adds waiting blocks that were written; returns their number.
     pub fn written(&mut self, pages: BTreeMap<u64, Page>) -> usize {
         let before = self.clean.len();
         self.clean.extend(pages);
         self.clean.len() - before
     }
-    /// Where a name is.
+    /// Looks up a name.
     pub fn find(&self, name: &[u8]) -> Option<Spot> {
         self.spots.get(name).copied()
     }
-    /// Whether there are none.
+    /// True if there are no names.
     pub fn is_empty(&self) -> bool {
         self.spots.is_empty()
     }
 }
 
-/// A kind's number in an entry.
+/// Number of a kind in an entry.
 pub(crate) fn number(kind: FileKind) -> u8 {
     match kind {
         FileKind::Regular => 1,
@@ -64,7 +64,7 @@ pub(crate) fn number(kind: FileKind) -> u8 {
     }
 }
 
-/// The kind of a number; the format lets no other through.
+/// The kind for a number; the format rejects invalid numbers.
 pub(crate) fn kind(number: u8) -> FileKind {
     match number {
         2 => FileKind::Directory,
@@ -77,23 +77,23 @@ pub(crate) fn kind(number: u8) -> FileKind {
     }
 }
 
-/// The entries of a block that was checked when it was read, or was made here.
+/// The entries of a block that was checked on reading, or was created here.
 pub(crate) fn spots(block: &Block, index: u64) -> impl Iterator<Item = (&[u8], Spot)> {
     let spot = move |e: &directory::Entry<'_>| Spot { block: index, at: e.at, ino: e.ino, kind: kind(e.kind) };
-    Entries::made(block).named().map(move |e| (e.name, spot(&e)))
+    Entries::unchecked(block).named().map(move |e| (e.name, spot(&e)))
 }
 
 impl Names {
-    /// Takes down what a block holds.
+    /// Records the names of a block.
     pub fn note(&mut self, index: u64, block: &Block) {
         self.note_room(index, block);
         for (name, spot) in spots(block, index) {
             self.spots.insert(name.into(), spot);
         }
     }
-    /// Takes down how much room a block has.
+    /// Records the free room of a block.
     pub fn note_room(&mut self, index: u64, block: &Block) {
-        let room = largest_room(Entries::made(block));
+        let room = largest_room(Entries::unchecked(block));
         match self.room.get_mut(index as usize) {
             Some(known) => *known = room,
             None => self.room.push(room),

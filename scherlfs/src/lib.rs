@@ -1,10 +1,11 @@
-//! ScherlFS: how does a log for a disk work? (Scherl, Design and Implementation of an Energy-Aware File System, 2004)
+//! ScherlFS: a log-structured file system for disks (Scherl, Design and Implementation of an Energy-Aware File
+//! System, 2004)
 //!
-//! Data and inode of a file are written side by side at the end of one log, so that a disk seeks as little as possible;
-//! the inode map is a file; extents are in the inode. What a volume looks like is `scherlfs_format`'s and
-//! `docs/scherlfs-format.md`'s.
+//! Data and inode of a file are written together at the end of one log, so that a disk seeks as little as possible;
+//! the inode map is a file; extents are in the inode. The on-disk format is in `scherlfs_format` and
+//! `docs/scherlfs-format.md`.
 //!
-//! Left out: FUSE, images, the command line, and what anything costs on which device.
+//! Left out: FUSE, images, the command line, and costs on devices.
 #![forbid(unsafe_code)]
 
 mod archive;

@@ -1,4 +1,4 @@
-//! An inode from the disk.
+//! Reads inodes from the disk.
 
 use device::{Lba, Tag};
 use scherlfs_format::chain::{self, Header, Kind};
@@ -13,12 +13,12 @@ use crate::inode::{Inode, owner};
 use crate::volume::State;
 use device::BlockDevice;
 
-/// Why and for whom something is read.
+/// Tag of a read.
 fn tag(cause: Cause, ino: Ino) -> Tag {
     Tag { cause: cause as u8, owner: owner(ino) }
 }
 
-/// A block.
+/// Reads a block.
 pub(crate) fn block(dev: &dyn BlockDevice, at: Addr, cause: Cause, ino: Ino) -> Result<Box<Block>> {
     let mut block = Box::new([0; BLOCK]);
     let tag = tag(cause, ino);
@@ -26,7 +26,7 @@ pub(crate) fn block(dev: &dyn BlockDevice, at: Addr, cause: Cause, ino: Ino) -> 
     Ok(block)
 }
 
-/// Blocks of runs, one request a run, given to `each` in order.
+/// Reads runs of blocks, one request per run, and calls `each` in order.
 fn each_block(
     dev: &dyn BlockDevice,
     runs: &[Run],
@@ -45,7 +45,7 @@ fn each_block(
     Ok(())
 }
 
-/// What stands at `at`, as inode `ino`.
+/// Reads the block at `at` as inode `ino`.
 pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) -> Result<Inode> {
     let wrong = |at: Addr, e: &dyn std::fmt::Display| Error::corrupt(format_args!("inode {ino}, block {at}: {e}"));
     if at.0 >= dev.blocks() {
@@ -94,7 +94,7 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
     each_block(dev, &runs, ino, |at, block| {
         let header = Header::expect(block, Kind::Continuation).map_err(|e| wrong(at, &e))?;
         let more = chain::read_continuation(block).map_err(|e| wrong(at, &e))?;
-        // One that an earlier version of the inode wrote says which block of the file it begins with.
+        // A continuation written by an earlier version of the inode records its first file block.
         let (then, now) = (header.epoch.count, found.header.epoch.count);
         let earlier = then < now || header.seq < found.header.seq;
         let stays = header.ino == ino && earlier && more.first == first as u32;
@@ -153,7 +153,7 @@ pub(crate) fn contents(dev: &dyn BlockDevice, inode: &Inode) -> Result<Vec<u8>> 
 }
 
 impl State {
-    /// An inode that is not in memory.
+    /// Loads an inode that is not in memory.
     pub fn load(&mut self, ino: Ino) -> Result<Inode> {
         let read = self.load_once(ino);
         self.doubting(read, |st| st.load_once(ino))
@@ -161,7 +161,7 @@ impl State {
 
     fn load_once(&mut self, ino: Ino) -> Result<Inode> {
         if ino == IFILE {
-            // What waits of the map is read through the map, see `read_map`.
+            // Waiting blocks of the map are read through the map, see `read_map`.
             return Ok(Inode { names: None, ..self.imap.inode.clone() });
         }
         if [FREE_LIST, ORPHANS, HISTORY].contains(&ino) {

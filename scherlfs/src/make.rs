@@ -1,7 +1,8 @@
-//! Makes an empty volume.
+//! Creates an empty volume.
 //!
-//! The root and the inode map are the first transaction, the free list is the first checkpoint: a new volume is what an
-//! old one is after an unmount. Both superblock copies are written, so that neither is of a file system before.
+//! The root and the inode map are the first transaction, the free list is the first checkpoint: a new volume equals
+//! an old one after an unmount. Both superblock copies are written, so that neither is left from an earlier file
+//! system.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,20 +30,21 @@ use crate::volume::{MountOptions, State};
 /// The name of the inode map in the root directory.
 pub(crate) const IFILE_NAME: &[u8] = b".ifile";
 
-/// What a volume is made like.
+/// Parameters of a new volume.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its name, at most 64 bytes.
+    /// Its label, at most 64 bytes.
     pub label: String,
     /// Its identity.
     pub uuid: [u8; 16],
-    /// What nobody who only uses the volume may guess: it tells the log's own blocks from blocks that users made look like them. 0: none.
+    /// A secret that users of the volume must not guess: it distinguishes the log's own blocks from imitations by
+    /// users. 0: none.
     pub secret: u64,
-    /// Blocks of a segment: a power of two from 8 to 2^20.
+    /// Blocks per segment: a power of two from 8 to 2^20.
     pub segment_blocks: u32,
-    /// Where the writer puts inodes.
+    /// Placement of inodes by the writer.
     pub placement: Placement,
-    /// Who owns the root directory.
+    /// Owner of the root directory.
     pub owner: (u32, u32),
 }
 
@@ -59,7 +61,7 @@ impl Default for Options {
     }
 }
 
-/// Makes a volume of all of a device. What was there is lost.
+/// Creates a volume on a whole device. Its old contents are lost.
 pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -> Result<()> {
     let blocks = dev.blocks().min(BLOCKS_MAX);
     if blocks < BLOCKS_MIN {
@@ -72,7 +74,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         return Err(Error::Invalid("segments have a power of two of blocks, 8 to 1048576"));
     }
     let mut free = Blocks::default();
-    // A free run on disk has less than 2^32 blocks, and none touches the next: a block is left out where they would.
+    // A free run on disk has less than 2^32 blocks, and runs must not touch: a block is left out between them.
     let mut at = FIRST;
     while at < blocks {
         let len = (blocks - at).min(u64::from(u32::MAX));
@@ -99,9 +101,9 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         clean: false,
         checkpoint: 1,
         seq: Seq(0),
-        epoch: Epoch::of(1, options.secret),
+        epoch: Epoch::new(1, options.secret),
         secret: options.secret,
-        // Filled in by the checkpoint; until then no superblock is on the disk.
+        // Set by the checkpoint; until then there is no superblock on the disk.
         ifile: Addr(FIRST),
         free_list: Addr(FIRST),
         orphans: None,
@@ -113,7 +115,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         begun: time(clock.now()),
         path: Vec::new(),
     };
-    // Nothing of an older file system may be found where a superblock stands.
+    // Remove an older file system's superblocks.
     let tag = Tag { cause: Cause::Format as u8, owner: 0 };
     dev.write(Lba(0), &[0; 2 * BLOCK], tag).map_err(Error::device)?;
     dev.flush(tag).map_err(Error::device)?;
@@ -151,7 +153,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         need: 0,
         seq: Seq(0),
         attempt: 0,
-        epoch: Epoch::of(1, options.secret),
+        epoch: Epoch::new(1, options.secret),
         // The first superblock is that of the checkpoint.
         begun: true,
         logged: 0,
@@ -186,7 +188,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
     state.keep(&mut root);
     state.inodes.insert(ROOT, Box::new(root));
     state.checkpoint(true)?;
-    // The other copy, so that the first loss of a block costs no volume.
+    // Also write the other copy, so that one lost block does not cost the volume.
     let copy = state.sb.write();
     dev.write(Lba(1 - state.sb.place().0), &copy[..], tag).map_err(Error::device)?;
     dev.flush(tag).map_err(Error::device)?;

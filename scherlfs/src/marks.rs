@@ -1,19 +1,19 @@
-//! A set of blocks that come one by one, and from all over the volume: a bit for each.
+//! A set of blocks that are added one by one from all over the volume, as a bitmap.
 //!
-//! What updates at random replace are single blocks. Each costs two bits to look at and one to set, where [`crate::space`], which
-//! holds runs in order, would search several times. What it can do less well is to be gone through: its parts are sorted then.
+//! Random updates replace single blocks. Each costs two bit reads and one bit write here, where [`crate::space`],
+//! which holds ordered runs, would search several times. Iteration is slower: parts are sorted first.
 
 use rustc_hash::FxHashMap;
 use scherlfs_format::Run;
 
 use crate::space::cut;
 
-/// Words of a part.
+/// Words in a part.
 const WORDS: u64 = 64;
-/// Blocks of a part.
+/// Blocks in a part.
 const PART: u64 = WORDS * 64;
 
-/// Which of a part's blocks are in the set; `None`: all.
+/// The blocks of a part that are in the set; `None`: all.
 type Part = Option<Box<[u64; WORDS as usize]>>;
 
 /// A set of blocks.
@@ -24,7 +24,7 @@ pub struct Marks {
     runs: usize,
 }
 
-/// The words that a range falls into, by part: their numbers there, and which of their bits.
+/// The words of a range in its part: index and bit mask.
 fn words(start: u64, end: u64) -> impl Iterator<Item = (usize, u64)> {
     let last = end.div_ceil(64);
     (start / 64..last).map(move |word| {
@@ -33,22 +33,22 @@ fn words(start: u64, end: u64) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-/// A range, cut where parts end: the part, and what of it.
+/// A range, split at part boundaries: the part, and the subrange.
 fn by_part(start: u64, len: u64) -> impl Iterator<Item = (u64, u64, u64)> {
     let end = start.saturating_add(len);
     (start / PART..end.div_ceil(PART)).map(move |n| (n, start.max(n * PART), end.min(n * PART + PART)))
 }
 
 impl Marks {
-    /// How many blocks.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// How many runs: neighbours are one.
+    /// Number of runs, with neighbours joined.
     pub fn runs(&self) -> usize {
         self.runs
     }
-    /// Whether the set holds a block.
+    /// True if the set contains a block.
     pub fn contains(&self, at: u64) -> bool {
         match self.parts.get(&(at / PART)) {
             None => false,
@@ -57,12 +57,12 @@ impl Marks {
         }
     }
 
-    /// Whether the neighbours of a range are in it.
-    fn beside(&self, start: u64, len: u64) -> (bool, bool) {
+    /// True for each neighbour of a range that is in the set.
+    fn neighbours(&self, start: u64, len: u64) -> (bool, bool) {
         (start.checked_sub(1).is_some_and(|before| self.contains(before)), self.contains(start.saturating_add(len)))
     }
 
-    /// Adds blocks that are not in it. False, and nothing is added, if one is: then two places claim it.
+    /// Adds blocks that are not in the set. If one is, returns false and adds nothing: then two places claim it.
     pub fn add(&mut self, start: u64, len: u64) -> bool {
         if len == 0 {
             return true;
@@ -75,7 +75,7 @@ impl Marks {
         if by_part(start, len).any(taken) {
             return false;
         }
-        let (before, behind) = self.beside(start, len);
+        let (before, behind) = self.neighbours(start, len);
         for (n, from, to) in by_part(start, len) {
             if to - from == PART {
                 self.parts.insert(n, None);
@@ -93,7 +93,7 @@ impl Marks {
         self.add(run.start.0, run.blocks.into())
     }
 
-    /// Takes blocks that are all in it. False, and nothing is taken, if one is not.
+    /// Removes blocks that are all in the set. If one is not, returns false and removes nothing.
     pub fn take(&mut self, start: u64, len: u64) -> bool {
         if len == 0 {
             return true;
@@ -106,7 +106,7 @@ impl Marks {
         if by_part(start, len).any(lacks) {
             return false;
         }
-        let (before, behind) = self.beside(start, len);
+        let (before, behind) = self.neighbours(start, len);
         for (n, from, to) in by_part(start, len) {
             if to - from == PART {
                 self.parts.remove(&n);
@@ -148,7 +148,7 @@ impl Marks {
         out
     }
 
-    /// The runs in order; longer ones than a run on disk can be are cut.
+    /// The runs in order, split to the maximum length of a run on disk.
     pub fn iter(&self) -> impl Iterator<Item = Run> {
         self.spans().into_iter().flat_map(|(start, len)| cut(start, len))
     }
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::space::Blocks;
 
-    /// A range; now and then one with whole parts, or at their borders.
+    /// A range; sometimes one with whole parts, or at their boundaries.
     fn range(rng: &mut Rng) -> (u64, u64) {
         match rng.below(8) {
             0 => (rng.below(3 * PART), rng.below(3 * PART)),
@@ -186,7 +186,7 @@ mod tests {
                 let fits = if rng.below(3) > 0 {
                     [marks.add(start, len), blocks.add(start, len)]
                 } else {
-                    // What is in it, that a take succeeds.
+                    // A part of the set, so that a removal succeeds.
                     let some = blocks.within(start, start + len.max(1)).next().unwrap_or((start, len));
                     [marks.take(some.0, some.1), blocks.take(some.0, some.1)]
                 };

@@ -1,4 +1,4 @@
-//! From a disk to a volume: the newest whole superblock, the checkpoint it names, and what follows that in the log.
+//! Mounts a volume: the newest valid superblock, its checkpoint, and the log behind it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::superblock::superblock;
 use crate::volume::{MountOptions, State, Sync, Volume};
 
 impl State {
-    /// The state of the checkpoint that a superblock names.
+    /// The state of a superblock's checkpoint.
     pub(crate) fn of_checkpoint(dev: Arc<dyn BlockDevice>, sb: Superblock, options: &MountOptions) -> Result<State> {
         let map = load::inode_at(&*dev, IFILE, sb.ifile, Cause::InodeMap)?;
         let free_list = load::inode_at(&*dev, FREE_LIST, sb.free_list, Cause::InodeMap)?;
@@ -50,7 +50,7 @@ impl State {
             Some(_) => history::read(&load::contents(&*dev, &history_list)?).map_err(Error::corrupt)?,
             None => Vec::new(),
         };
-        let history = History::of(past, options.undo)?;
+        let history = History::open(past, options.undo)?;
         let mut free = Blocks::default();
         for run in lists::read_free(&load::contents(&*dev, &free_list)?).map_err(Error::corrupt)? {
             if run.end().0 > sb.blocks || !free.add_run(run) {
@@ -97,7 +97,7 @@ impl State {
             need: 0,
             seq,
             attempt: 0,
-            epoch: Epoch::of(sb.epoch.count + 1, sb.secret),
+            epoch: Epoch::new(sb.epoch.count + 1, sb.secret),
             begun: false,
             logged: 0,
             dir_blocks: 0,
@@ -116,8 +116,8 @@ impl State {
         })
     }
 
-    /// What a superblock and the log behind it say of the path is its beginning: the order of all that is free goes on behind
-    /// it. If nothing follows the superblock, the path may as well begin anew.
+    /// The path in a superblock and in the log behind it is only its beginning: the order of all free blocks
+    /// continues it. If no log follows the superblock, the path may begin anew.
     fn know_the_rest(&mut self, anew: bool) {
         let known = if anew { Vec::new() } else { self.path.runs() };
         let mut free = self.free.clone();
@@ -125,7 +125,7 @@ impl State {
         self.path = self.path.go_on(known, self.order(&free, self.path.head()));
     }
 
-    /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
+    /// Frees an unused inode: its number, blocks and reservations.
     pub(crate) fn free_inode(&mut self, mut inode: Inode) -> Result<()> {
         self.end_series_of(inode.ino, inode.addr)?;
         self.drop_wait(&mut inode);
@@ -141,7 +141,7 @@ impl State {
 }
 
 impl Volume {
-    /// Mounts a volume. What was synced since its last checkpoint is found in the log.
+    /// Mounts a volume. Files fsynced since its last checkpoint are found in the log.
     pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
         let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
         because(Why::Mount, || Self::mount_now(dev, clock, options))
@@ -166,11 +166,12 @@ impl Volume {
         state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
-            // On a stage, what is written is copied to where it belongs later, in order: nothing is to be gained.
+            // With a stage, writes are copied to their places later, in order, so other placements gain nothing.
             state.placement = if options.sync == Sync::Burst { Placement::Before } else { state.placement };
             state.sb.placement = options.placement.unwrap_or(state.sb.placement);
-            // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
-            // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
+            // A superblock with this epoch and the old checkpoint would cut off the log that was followed. The
+            // checkpoint below is the first with the new epoch; blocks written before it are not part of the old
+            // log.
             state.begun = found > 0;
             while options.undo == Some(0) && !state.history.all.is_empty() {
                 state.forget_oldest()?;
@@ -183,7 +184,7 @@ impl Volume {
                 state.free_inode(inode)?;
             }
             if found > 0 || !state.gone.is_empty() {
-                // The path of the superblock is used up to here: a new one goes on behind it.
+                // The superblock's path is used up to here: a new one continues behind it.
                 state.checkpoint(false)?;
             }
             if options.sync == Sync::Burst {

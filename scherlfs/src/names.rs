@@ -1,5 +1,5 @@
-//! Names: made, linked, removed, moved. Every operation looks first, then makes sure of room, and only then changes
-//! anything, so that one that fails leaves nothing behind.
+//! Creating, linking, removing and renaming. Every operation first checks, then reserves room, and only then
+//! changes anything, so that a failed one leaves no trace.
 
 use format::acl::{self, Acl};
 use scherlfs_format::inode::{Attributes, Time};
@@ -11,24 +11,24 @@ use crate::inode::{APPEND_ONLY, Inode, SEALED};
 use crate::known_names::Spot;
 use crate::volume::State;
 
-/// What a new inode is to be.
+/// Parameters of a new inode.
 pub(crate) struct Wish<'a> {
     pub caller: Caller,
     pub kind: FileKind,
     pub perm: u16,
     pub umask: u16,
     pub rdev: DeviceNumber,
-    /// A symlink's target.
+    /// Target of a symlink.
     pub target: &'a [u8],
 }
 
-/// Flags that children take from their directory: sync, nodump, noatime, projinherit.
+/// Flags inherited from the directory: sync, nodump, noatime, projinherit.
 const INHERITED: u32 = 0x08 | 0x40 | 0x80 | PROJINHERIT;
 const PROJINHERIT: u32 = 0x2000_0000;
-/// Blocks that changing a directory's inode and one name in it may take beside those that wait.
+/// Most blocks for changing a directory's inode and one name in it, in addition to waiting ones.
 const DIR: u64 = State::ADDING + 2;
 
-/// Refuses a name that no new file can have.
+/// Rejects invalid names of new files.
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name == b"." || name == b".." {
         return Err(Error::Invalid("not a valid name"));
@@ -42,7 +42,7 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses changes to a directory that must not change.
+/// Rejects changes to a protected directory.
 fn check_dir(dir: &Inode, adding: bool) -> Result<()> {
     if !dir.is_dir() {
         return Err(Error::NotDirectory);
@@ -73,7 +73,7 @@ fn check_project(inode: &Inode, dir: &Inode) -> Result<()> {
 }
 
 impl State {
-    /// An inode that an entry leads to: if there is none, the volume is damaged.
+    /// Loads an inode from a directory entry; if it is missing, the volume is damaged.
     fn named<T>(&mut self, ino: Ino, work: impl FnOnce(&mut State, &mut Inode) -> Result<T>) -> Result<T> {
         match self.inode(ino) {
             Err(Error::NotFound) => {
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// Makes an inode without a name, with one link (a directory with two).
+    /// Creates an inode without a name, with one link (a directory with two).
     fn new_inode(&mut self, dir: &Inode, wish: &Wish<'_>, now: Time) -> Result<Inode> {
         let stored = dir.xattrs.get(DEFAULT).filter(|_| wish.kind != FileKind::Symlink);
         let default = stored.map(|v| Acl::from_wire(v)).transpose();
@@ -130,7 +130,7 @@ impl State {
         Ok(inode)
     }
 
-    /// Makes an inode under a new name.
+    /// Creates an inode under a new name.
     pub fn create(&mut self, parent: Ino, name: &[u8], wish: &Wish<'_>, now: Time) -> Result<Entry> {
         check_name(name)?;
         if wish.target.len() >= scherlfs_format::BLOCK {
@@ -157,7 +157,7 @@ impl State {
         })
     }
 
-    /// Makes a regular file without a name.
+    /// Creates a regular file without a name.
     pub fn create_nameless(&mut self, parent: Ino, wish: &Wish<'_>, now: Time) -> Result<Entry> {
         self.with(parent, |_, dir| check_dir(dir, true))?;
         self.admit(4, false)?;
@@ -172,7 +172,7 @@ impl State {
         })
     }
 
-    /// Gives an inode another name.
+    /// Adds another name to an inode.
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8], now: Time) -> Result<Entry> {
         check_name(name)?;
         if self.inode(ino)?.is_dir() {
@@ -212,7 +212,7 @@ impl State {
         })
     }
 
-    /// An inode lost a name, or a directory all of its.
+    /// Updates an inode that lost a name, or a directory that lost all.
     fn unlinked(&mut self, inode: &mut Inode, now: Time) {
         inode.a.nlink = if inode.is_dir() { 0 } else { inode.a.nlink.saturating_sub(1) };
         inode.changed(now);
@@ -222,7 +222,7 @@ impl State {
         self.keep(inode);
     }
 
-    /// Removes a name; says whose it was.
+    /// Removes a name; returns its inode.
     pub fn remove(&mut self, parent: Ino, name: &[u8], directory: bool, now: Time) -> Result<Ino> {
         if name == b"." {
             return Err(Error::Invalid("cannot remove ."));
@@ -268,7 +268,7 @@ impl State {
         })
     }
 
-    /// Frees an orphan that nobody uses.
+    /// Frees an unused orphan.
     pub fn reap(&mut self, ino: Ino) -> Result<()> {
         if !self.orphans.contains(&ino) {
             return Ok(());
@@ -283,7 +283,7 @@ impl State {
         }
         self.orphans.remove(&ino);
         if inode.addr.is_none() {
-            // It was never written: no log needs to say that it is gone.
+            // It was never written, so the log need not record its deletion.
             let mut inode = inode;
             self.drop_wait(&mut inode);
             self.promised = self.promised.saturating_sub(inode.extents.reserved());
@@ -293,7 +293,7 @@ impl State {
         self.free_inode(inode)
     }
 
-    /// Whether directory `ino` is `dir` or lies below it.
+    /// True if directory `ino` is `dir` or below it.
     fn is_inside(&mut self, mut ino: Ino, dir: Ino) -> Result<bool> {
         for _ in 0..1 << 20 {
             if ino == dir {
@@ -307,7 +307,7 @@ impl State {
         Err(Error::corrupt(format_args!("directory {dir}: those above it form a loop")))
     }
 
-    /// `renameat2`. Says which inode lost a name, if one did.
+    /// `renameat2`. Returns the inode that lost a name, if any.
     pub fn rename(
         &mut self,
         caller: Caller,
@@ -381,7 +381,7 @@ impl State {
         }
         self.admit(need, false)?;
 
-        // Nothing fails from here on but for the device, which then has told of it: what waits is not written then.
+        // From here on only the device can fail, which prevents later writes.
         let white = match flags.contains(RenameFlags::WHITEOUT) {
             true => {
                 let wish = Wish {
@@ -440,7 +440,7 @@ impl State {
         let gone = target.filter(|t| is_dir(*t));
         let (mut leave, mut come) = (i64::from(across && is_dir(source)), i64::from(across && is_dir(source)));
         if gone.is_some() {
-            // One that is replaced leaves `to`; one that is exchanged goes to `from`.
+            // A replaced directory leaves `to`; an exchanged one moves to `from`.
             come -= i64::from(!exchange || across);
             leave -= i64::from(exchange && across);
         }

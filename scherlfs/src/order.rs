@@ -1,10 +1,10 @@
-//! In which order does the log go through what is free? Pure functions of the free blocks: what writing does is up to the
-//! path, and what is moved to make room is up to `clean`.
+//! In which order does the log use free blocks? Pure functions of the free blocks; the path handles writing, and
+//! `clean` moves blocks.
 //!
-//! - *Threading* (Scherl 2004, section 4.2.2.1) goes from hole to hole in the order of addresses. Nothing is ever moved.
-//! - *Whole* goes on where the log stands and then through long runs only: what copying (4.2.2.2) and the combined way
-//!   (4.2.2.4) clear. Holes come last, so that no block is lost.
-//! - *Plugging* (4.2.2.3) gives each piece that is going to be moved the smallest hole it fits into.
+//! - *Threading* (Scherl 2004, section 4.2.2.1) goes from hole to hole in address order. No block is moved.
+//! - *Whole* continues at the log's head and then uses only long runs, which copying (4.2.2.2) and the combined
+//!   strategy (4.2.2.4) produce. Holes come last, so that no block is lost.
+//! - *Plugging* (4.2.2.3) puts each piece to be moved into the smallest hole that fits.
 
 use scherlfs_format::chain::RUNS_MAX;
 use scherlfs_format::superblock::PATH_MAX;
@@ -12,32 +12,32 @@ use scherlfs_format::{Addr, FIRST, Run};
 
 use crate::space::Blocks;
 
-/// How the log goes.
+/// Order of the log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Way {
     /// Through every hole, by address.
     #[default]
     Threading,
-    /// Through runs of at least so many blocks, by address, and only then through shorter ones.
+    /// Through runs of at least `least` blocks, by address, and only then through shorter ones.
     Whole {
         /// Blocks.
         least: u64,
     },
-    /// Through holes that fit these pieces, in their order; then as `Whole`.
+    /// Through holes that fit these pieces, in their order; then like `Whole`.
     Plugging {
-        /// Blocks of each piece.
+        /// Size of each piece in blocks.
         pieces: Vec<u64>,
-        /// Blocks of a run that is no hole but room for the log.
+        /// Least length of a run for the log.
         least: u64,
     },
 }
 
-/// All that is free, in the order in which the log goes through it.
+/// All free blocks in the order of their use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Order {
-    /// Runs. None is longer than a run on disk can be.
+    /// Runs, none longer than a run on disk can be.
     pub runs: Vec<Run>,
-    /// Blocks of the runs that come before those that are the last resort. Threading has no last resort.
+    /// Blocks in the runs before the last resort. Threading has no last resort.
     pub preferred: u64,
 }
 
@@ -50,13 +50,13 @@ fn cut(out: &mut Vec<Run>, start: u64, blocks: u64) {
     }
 }
 
-/// The free runs from where the log stands on and round the end of the volume: start, blocks.
+/// The free runs from the log's head on, wrapping at the end of the volume: start, blocks.
 fn round(free: &Blocks, head: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
     let before = free.from(FIRST).take_while(move |(s, _)| *s < head);
     free.from(head).chain(before.map(move |(s, l)| (s, l.min(head - s))))
 }
 
-/// The order of a way, for a log that stands at `head`.
+/// The order for a log at `head`.
 pub fn order(free: &Blocks, head: u64, way: &Way) -> Order {
     match way {
         Way::Threading => {
@@ -77,7 +77,7 @@ pub fn order(free: &Blocks, head: u64, way: &Way) -> Order {
 fn whole(free: &Blocks, head: u64, least: u64) -> Order {
     let (mut runs, mut short) = (Vec::new(), Vec::new());
     for (n, (start, blocks)) in round(free, head).enumerate() {
-        // Where the log stands it goes on without a seek, however short that is.
+        // At its head the log continues without a seek, however short the run is.
         let here = n == 0 && start == head;
         cut(if here || blocks >= least { &mut runs } else { &mut short }, start, blocks);
     }
@@ -86,11 +86,11 @@ fn whole(free: &Blocks, head: u64, least: u64) -> Order {
     Order { runs, preferred }
 }
 
-/// A piece that no hole holds is split into parts of at least this fraction of it.
+/// A piece that fits no hole is split into parts of at least this fraction.
 const SPLIT: u64 = 4;
 
-/// For each piece the smallest hole that it fits into, and what is left of the free blocks. A piece that fits nowhere goes
-/// where the log goes. Before a path block is due, a single block is put in for it, so that pieces stay where they fit.
+/// For each piece the smallest hole that fits, and the remaining free blocks. A piece that fits nowhere goes where
+/// the log goes. Before a path block is due, a single block is inserted for it, so that pieces keep their fit.
 fn plug(free: &Blocks, pieces: &[u64], least: u64) -> (Vec<Run>, Blocks) {
     let mut left = free.clone();
     let mut by_size: std::collections::BTreeSet<(u64, u64)> =
@@ -114,7 +114,7 @@ fn plug(free: &Blocks, pieces: &[u64], least: u64) -> (Vec<Run>, Blocks) {
                 holes.push(one);
                 due += RUNS_MAX;
             }
-            // What fits nowhere is split, but into few parts.
+            // Pieces that fit nowhere are split, but into few parts.
             let Some(&(largest, _)) = by_size.last() else { break };
             if largest < rest && largest * SPLIT < piece {
                 break;
@@ -130,7 +130,7 @@ fn plug(free: &Blocks, pieces: &[u64], least: u64) -> (Vec<Run>, Blocks) {
 
 #[cfg(test)]
 impl Way {
-    /// Runs that it cuts in two, at most, beside the one where the log stands.
+    /// Most runs that it splits, besides the one at the log's head.
     pub fn cuts(&self) -> usize {
         match self {
             Way::Plugging { pieces, .. } => pieces.len() + pieces.len() * SPLIT as usize / (PATH_MAX - 1) + 2,
@@ -171,7 +171,7 @@ mod tests {
         let free = blocks(&[(10, 3), (100, 64), (200, 5), (300, 80), (500, 2)]);
         let way = Way::Plugging { pieces: vec![2, 4, 3, 7], least: 64 };
         let found = super::order(&free, 300, &way);
-        // 7 fits no hole: it goes where the log goes, and the block that 4 left over comes last.
+        // 7 fits no hole: it goes where the log goes, and the block left over by 4 comes last.
         assert_eq!(runs(&found), [(500, 2), (200, 4), (10, 3), (300, 80), (100, 64), (204, 1)]);
     }
 

@@ -1,4 +1,4 @@
-//! When what waits is written, and what is done beside the callers: settings and memory, no work.
+//! When waiting blocks are written, and what runs in the background: settings and state only.
 
 use std::time::Duration;
 
@@ -6,32 +6,32 @@ use vfs::Commit;
 
 use crate::reorganise::work::Gathering;
 
-/// What paces writing.
+/// Pace of writing.
 #[derive(Debug, Clone)]
 pub(crate) struct Pace {
-    /// Blocks that may wait in memory.
+    /// Most blocks that may wait in memory.
     pub dirty: u64,
-    /// What waits is written after so long.
+    /// Longest time that blocks wait.
     pub writeback: Duration,
-    /// When changes become durable though nobody asks.
+    /// When changes become durable without a sync.
     pub commit: Option<Commit>,
-    /// A checkpoint is due after so many blocks of log, as [`crate::MountOptions`] says.
+    /// Log blocks after which a checkpoint is due, see [`crate::MountOptions`].
     pub checkpoint_blocks: u64,
-    /// And so long after the last one.
+    /// Time after the last checkpoint at which one is due.
     pub checkpoint_every: Option<Duration>,
 }
 
-/// Work beside the callers'.
+/// State of background work.
 #[derive(Default)]
 pub(crate) struct Background {
     pub gathering: Option<Gathering>,
-    /// Callers' changes and opens when nothing was left to do.
+    /// Callers' changes and opens when no work was left.
     pub settled: Option<(u64, u64)>,
-    /// How many passes over victims there had been when files were last brought together after a change. Another pass may have
-    /// split a file since: then that is done once more.
+    /// Number of passes when files were last defragmented after a change. A later pass may have split a file: then
+    /// defragmentation runs again.
     pub passes: Option<u64>,
-    /// Callers' changes.
+    /// Number of callers' changes.
     pub changes: u64,
-    /// Whoever holds the volume wants none of it done.
+    /// True if the user of the volume disabled background work.
     pub paused: bool,
 }

@@ -4,5 +4,5 @@ use std::sync::Arc;
 
 use scherlfs_format::Block;
 
-/// It is shared with a transaction on its way to the disk: who changes it meanwhile changes a copy.
+/// Shared with a transaction in progress: a change meanwhile works on a copy.
 pub(crate) type Page = Arc<Block>;

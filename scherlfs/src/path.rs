@@ -1,8 +1,8 @@
-//! Which blocks does the log fill next, and how does who follows it find them?
+//! Which blocks does the log fill next, and how does a reader follow it?
 //!
-//! The path is a list of free runs, all of them, in an order that [`crate::order`] chose at the last checkpoint. A checkpoint
-//! writes its beginning into the superblock. The last block of what is known of the path is never filled: where the log
-//! reaches it, it says in it which runs come next.
+//! The path is a list of all free runs, in an order that [`crate::order`] chose at the last checkpoint. A
+//! checkpoint writes its beginning into the superblock. The last block of the known path never holds data: when the
+//! log reaches it, it lists the next runs there.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use scherlfs_format::{Addr, FIRST, Run};
 
 use crate::order::Order;
 
-/// What a block of the log is.
+/// Kind of a log block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Slot {
-    /// For an inode, its contents, or a list.
+    /// For an inode, contents, or a list.
     Block(Addr),
-    /// Where the log goes on: these runs.
+    /// A path block with the next runs.
     Path(Addr, Vec<Run>),
 }
 
 impl Slot {
-    /// Where it is.
+    /// Its address.
     pub fn addr(&self) -> Addr {
         match self {
             Slot::Block(a) | Slot::Path(a, _) => *a,
@@ -30,27 +30,28 @@ impl Slot {
     }
 }
 
-/// Where the log goes.
+/// The path of the log.
 #[derive(Debug, Clone, Default)]
 pub struct Path {
-    /// The run that is being used; of what is known to who follows, what is left of it.
+    /// The current run, as far as it is known to readers and unused.
     here: Option<Run>,
-    /// The runs that were known together with it, from `next` on. Shared, since every transaction begins with a copy of the path.
+    /// The runs announced together with it, from `next` on. Shared, since every transaction begins with a copy of
+    /// the path.
     known: Arc<[Run]>,
     next: usize,
-    /// Blocks of all these.
+    /// Number of blocks in all these.
     left: u64,
-    /// What comes behind that, from `at` on.
+    /// The path behind that, from `at` on.
     plan: Arc<[Run]>,
     at: usize,
-    /// Blocks before the path leaves what it prefers.
+    /// Blocks before the path leaves its preferred runs.
     preferred: u64,
-    /// The block behind the last that was used.
+    /// The block after the last used one.
     head: u64,
 }
 
 impl Path {
-    /// The path in an order that holds all that is free.
+    /// The path for an order of all free blocks.
     pub fn through(order: Order) -> Self {
         let head = order.runs.first().map_or(FIRST, |r| r.start.0);
         let mut path = Path { plan: order.runs.into(), preferred: order.preferred, head, ..Path::default() };
@@ -59,7 +60,7 @@ impl Path {
         path
     }
 
-    /// A path that a superblock gives, for who follows the log.
+    /// The path in a superblock, for following the log.
     pub fn given(runs: &[Run]) -> Self {
         let head = runs.first().map_or(FIRST, |r| r.start.0);
         let mut path = Path { head, ..Path::default() };
@@ -67,7 +68,7 @@ impl Path {
         path
     }
 
-    /// The path of these runs, which are known to who follows, and then in this order. Without any it begins anew.
+    /// The path with these runs, known to readers, and then this order. Without runs it begins anew.
     pub fn go_on(&self, known: Vec<Run>, rest: Order) -> Self {
         if known.is_empty() {
             return Path::through(rest);
@@ -79,28 +80,28 @@ impl Path {
         path
     }
 
-    /// Its runs, as a superblock keeps them.
+    /// Its runs, for the superblock.
     pub fn runs(&self) -> Vec<Run> {
         self.here.into_iter().chain(self.known[self.next..].iter().copied()).collect()
     }
 
-    /// Where the log goes on, or where a search for free blocks should begin.
+    /// Where the log continues, or where a search for free blocks should begin.
     pub fn head(&self) -> u64 {
         self.here.map_or(self.head, |r| r.start.0)
     }
 
-    /// Blocks that it leads through before it comes to runs that the order puts last.
+    /// Number of blocks before the runs that the order puts last.
     pub fn preferred(&self) -> u64 {
         self.preferred
     }
 
-    /// Goes on with these runs. What was known is used up: its last block names them.
+    /// Continues with these runs when the known ones are used up: the last known block lists them.
     fn take_on(&mut self, runs: &[Run]) {
         self.left = runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>();
         (self.known, self.next, self.here) = (runs.into(), runs.len().min(1), runs.first().copied());
     }
 
-    /// The next runs behind what is known.
+    /// The next runs after the known ones.
     fn more(&mut self, most: usize) -> Vec<Run> {
         let to = self.plan.len().min(self.at + most);
         let more = self.plan[self.at..to].to_vec();
@@ -123,7 +124,7 @@ impl Path {
         Some(addr)
     }
 
-    /// The next block for contents; into `slots` goes what is used up to it. `None`: nothing is free.
+    /// The next block for contents; appends the slots used up to it to `slots`. `None`: no block is free.
     pub fn next(&mut self, slots: &mut Vec<Slot>) -> Option<Addr> {
         while self.left == 1 {
             let more = self.more(RUNS_MAX);
@@ -139,13 +140,13 @@ impl Path {
         Some(addr)
     }
 
-    /// The next block for who follows the log; at the last one known, `read` says which runs it names.
+    /// The next block for following the log; at the last known block `read` returns the runs listed there.
     pub fn follow(&mut self, mut read: impl FnMut(Addr) -> Option<Vec<Run>>) -> Option<(Addr, Vec<Addr>)> {
         let mut paths = Vec::new();
         while self.left == 1 {
             let addr = self.here?.start;
             if paths.contains(&addr) {
-                // It leads to itself.
+                // It points to itself.
                 return None;
             }
             let more = read(addr).filter(|m| !m.is_empty())?;
@@ -157,9 +158,9 @@ impl Path {
     }
 }
 
-/// Blocks of path that are needed beside so many others where free runs are short, at most.
+/// Most path blocks needed for `blocks` other blocks if free runs are short.
 pub fn overhead(blocks: u64, free_runs: usize) -> u64 {
-    // One for each RUNS_MAX runs, and the one that is never filled. The first runs are the superblock's.
+    // One for every RUNS_MAX runs, and the one that is never filled. The first runs are in the superblock.
     let runs = blocks.min(free_runs as u64);
     runs / (RUNS_MAX as u64 - 1) + 2
 }
@@ -172,9 +173,10 @@ mod tests {
     use crate::order::{Way, order};
     use crate::space::Blocks;
 
-    /// Takes all that can be taken, in portions; a reader of the superblock's runs and of path blocks goes the same way.
+    /// Takes all available blocks, in portions; a reader of the superblock's runs and of path blocks goes the same
+    /// way.
     #[test]
-    fn who_follows_goes_where_the_log_went_and_every_free_block_but_the_last_is_used() {
+    fn a_reader_follows_the_log_and_every_free_block_but_the_last_is_used() {
         for seed in 0..200 {
             let mut rng = Rng::new(seed);
             let mut free = Blocks::default();
@@ -192,7 +194,7 @@ mod tests {
             let mut path = Path::through(order(&free, FIRST + rng.below(20_000), &way));
             let mut reader = Path::given(&path.runs());
             if rng.below(2) == 0 {
-                // Who mounts a volume knows of the path what the superblock says, and goes on in an order of its own.
+                // A mount knows the superblock's path and continues in an order of its own.
                 let (known, mut rest) = (path.runs(), free.clone());
                 known.iter().for_each(|run| assert!(rest.take(run.start.0, run.blocks.into())));
                 path = path.go_on(known, order(&rest, FIRST + rng.below(20_000), &way));

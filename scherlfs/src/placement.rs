@@ -1,13 +1,14 @@
-//! Where does the inode of a file go that is written on call by call? (Scherl 2004, section 5.4 and Fig. 5.1)
+//! Where is the inode of a file placed that is written call by call? (Scherl 2004, section 5.4 and Fig. 5.1)
 //!
-//! A file's inode before each piece of its contents cuts the contents into small extents. Three of the four placements avoid it: they
-//! take the last transaction up again ([`crate::series`]), as long as it was one file's and nothing was written behind it, add contents, and
-//! write its inode anew, with the checksum of all of them. Who follows the log takes the newest attempt that is
-//! whole. An inode at the end is overwritten only before anybody asked for it to be durable.
+//! A file's inode before each piece of its contents cuts the contents into small extents. Three of the four
+//! placements avoid that. While the last transaction belongs to one file and has nothing written behind it, they
+//! continue it ([`crate::series`]): they add contents and rewrite the inode with the checksum of all of them. A
+//! reader of the log takes the newest complete attempt. An inode at the end is overwritten only before it was
+//! requested to be durable.
 //!
-//! A series that cannot be ended as it should leaves a log that nobody can follow past it ([`State::torn`]): then a checkpoint
-//! makes durable what is to be. Left out: transactions of more inodes ([`crate::commit`]), and how a reader finds all this
-//! ([`crate::recovery`]).
+//! A series that cannot be ended properly leaves a log that cannot be followed past it ([`State::torn`]): then a
+//! checkpoint provides durability. Left out: transactions of several inodes ([`crate::commit`]), and how a reader
+//! finds all this ([`crate::recovery`]).
 
 use scherlfs_format::chain::Header;
 use scherlfs_format::inode::Form;
@@ -23,26 +24,26 @@ use crate::series::{Attempt, BLOCKS, Place, Series};
 use crate::space::Blocks;
 use crate::volume::{SPARE, State};
 
-/// The first piece of a transaction, which begins a series or takes one up.
+/// The first piece of a transaction, which begins or continues a series.
 pub(crate) struct Piece {
     pub laid: Laid,
-    /// As it will be once the piece is written.
+    /// The series after the piece is written.
     series: Series,
-    /// No inode of it was written before.
+    /// True if no inode of it was written before.
     first: bool,
-    /// The block of the inode before, which contents take.
+    /// The block of the previous inode, which contents take.
     given_back: Option<Addr>,
 }
 
 impl Piece {
-    /// Where the inode was before the series, if this is not its first attempt.
-    pub fn was(&self) -> Option<Option<Addr>> {
+    /// Address of the inode before the series, unless this is its first attempt.
+    pub fn address_before(&self) -> Option<Option<Addr>> {
         (!self.first).then_some(self.series.was)
     }
 }
 
 impl State {
-    /// A series for this inode, if one may begin.
+    /// Begins a series for this inode, if possible.
     fn begin(&self, inode: &Inode) -> Option<Series> {
         let place = match self.placement {
             Placement::Before => return None,
@@ -65,7 +66,7 @@ impl State {
         })
     }
 
-    /// The series that a transaction of these inodes takes up or begins. Any other has come to its end.
+    /// The series that a transaction of these inodes continues or begins. Ends any other series.
     pub(crate) fn series_for(&mut self, order: &[Ino]) -> Result<Option<Series>> {
         let gone = !self.gone.is_empty();
         match &self.series {
@@ -80,27 +81,27 @@ impl State {
         }
     }
 
-    /// A series, if there is one, has come to its end.
+    /// Ends the series, if there is one.
     pub(crate) fn end_series(&mut self) -> Result<()> {
         let Some(ino) = self.series.as_ref().map(|s| s.ino) else { return Ok(()) };
         let addr = self.inodes.get(&ino).and_then(|i| i.addr);
         self.end_series_of(ino, addr)
     }
 
-    /// The inode of a series could not be written, maybe over the one that proves what stands there.
+    /// Marks a series whose inode could not be written, possibly over the one that proves the earlier contents.
     pub(crate) fn spoil_series(&mut self) -> Result<()> {
         self.torn |= self.series.is_some();
         self.end_series()
     }
 
-    /// The series of an inode, which is at `addr`, has come to its end. What of its places holds nothing is nobody's.
+    /// Ends the series of an inode at `addr`. Its unused places become free.
     pub(crate) fn end_series_of(&mut self, ino: Ino, addr: Option<Addr>) -> Result<()> {
         let Some(series) = self.series.take_if(|s| s.ino == ino) else { return Ok(()) };
         self.torn |= series.open;
         series.idle(addr).into_iter().try_for_each(|run| self.die_for_good(run))
     }
 
-    /// Lays out the first piece of a transaction. `None`: it does not fit into this form, and nothing was laid out.
+    /// Lays out the first piece of a transaction. `None`: it does not fit this form, and nothing was laid out.
     pub(crate) fn piece(
         &self,
         plan: &mut Plan,
@@ -116,7 +117,7 @@ impl State {
         let mut given_back = None;
         let laid = match &mut series.place {
             Place::End { at, path } => {
-                // Contents that a reader could take for the inode behind them are written the other way.
+                // Contents that a reader could mistake for the inode behind them are written in the other form.
                 let ours = |page: &u64| {
                     inode.pages.get(page).is_some_and(|b| Header::read(b).is_ok_and(|h| h.epoch == self.epoch))
                 };
@@ -155,14 +156,14 @@ impl State {
         Ok(Some(Piece { laid, series, first, given_back }))
     }
 
-    /// Blocks of the log that a piece takes again.
+    /// Log blocks that a piece reuses.
     pub(crate) fn give_back(&mut self, piece: &Piece) -> Result<()> {
         let Some(at) = piece.given_back else { return Ok(()) };
         self.logged = self.logged.saturating_sub(1);
         if self.free.add(at.0, 1) { Ok(()) } else { Err(Error::corrupt(format_args!("block {at} of the log is free"))) }
     }
 
-    /// A piece was written. `alone`: it was all of its transaction, which may be taken up again.
+    /// Updates after a piece was written. `alone`: it was the whole transaction, which may be continued.
     pub(crate) fn apply_piece(&mut self, inode: &mut Inode, piece: Piece, slots: &[Slot], alone: bool) -> Result<()> {
         self.series = None;
         let Piece { laid, series, first, .. } = piece;
@@ -177,7 +178,8 @@ impl State {
         series.idle(inode.addr).into_iter().try_for_each(|run| self.die_for_good(run))
     }
 
-    /// Contents of a series were written: what they replaced of its own nobody goes back to.
+    /// Updates after contents of a series were written: replaced contents of the same series are not needed for
+    /// undo.
     fn apply_contents(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot], series: &Series) -> Result<()> {
         let replaced = laid.replaced(slots);
         inode.a.blocks = laid.extents().blocks();
@@ -196,7 +198,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes what one call left: with delayed inodes a file's contents alone, anything else as a transaction.
+    /// Writes the result of one call: with delayed inodes only a file's contents, otherwise a transaction.
     pub(crate) fn write_call(&mut self) -> Result<()> {
         if self.placement == Placement::Delayed && self.gone.is_empty() && self.waiting.len() == 1 {
             let ino = self.waiting.values().next().copied().unwrap_or_default();
@@ -207,8 +209,9 @@ impl State {
         self.commit().map(drop)
     }
 
-    /// Writes the contents that wait of a file that is written on, and leaves the inode for later; false if that cannot be. Where
-    /// files are written by turns, each call's contents and inode in one request cost less than going back for the inode.
+    /// Writes the waiting contents of a file in a series, and leaves the inode for later; false if that is
+    /// impossible. If files are written alternately, contents and inode of each call in one request cost less than
+    /// returning for the inode.
     fn extend(&mut self, ino: Ino) -> Result<bool> {
         let Some(inode) = self.inodes.get(&ino).filter(|i| i.is_file() && !i.pages.is_empty()) else {
             return Ok(false);
@@ -244,7 +247,7 @@ impl State {
         Ok(true)
     }
 
-    /// What was written is to be made durable by a flush that begins now: until it is, nothing of it may be overwritten.
+    /// To be called when a flush begins: until it is done, written blocks must not be overwritten.
     pub(crate) fn series_flushes(&mut self) -> Result<Option<Attempt>> {
         match self.series.as_mut().map(|s| (s.seq, s.attempt, &mut s.place)) {
             Some((seq, attempt, Place::Slots { flushing, .. })) => {
@@ -256,7 +259,7 @@ impl State {
         }
     }
 
-    /// That flush is done.
+    /// To be called when that flush is done.
     pub(crate) fn series_flushed(&mut self, which: Attempt) {
         if let Some(series) = self.series.as_mut().filter(|s| (s.seq, s.attempt) == which)
             && let Place::Slots { last, durable, flushing, .. } = &mut series.place
@@ -266,7 +269,7 @@ impl State {
     }
 }
 
-/// Adds contents that were laid out.
+/// Adds laid-out contents.
 fn note(series: &mut Series, plan: &Plan, laid: &Laid, inode: &Inode) -> Result<()> {
     for (addr, block) in plan.contents(laid, inode)? {
         series.sum.add(&block[..]);

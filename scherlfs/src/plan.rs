@@ -1,7 +1,8 @@
-//! Where does each block of a transaction go, and in which requests does it leave?
+//! Where does each block of a transaction go, and in which requests?
 //!
-//! A plan takes blocks of the log's path for inodes, continuations, contents and lists, makes the blocks, and gives them to the
-//! device. Nothing changes in memory. Left out: what is written, and what follows from that it was ([`crate::commit`]).
+//! A plan takes blocks of the log's path for inodes, continuations, contents and lists, encodes the blocks, and
+//! writes them to the device. The volume's state does not change. Left out: what to write, and the effects of a
+//! write ([`crate::commit`]).
 
 use std::ops::Deref;
 
@@ -18,23 +19,23 @@ use crate::page::Page;
 use crate::path::{Path, Slot};
 use crate::volume::State;
 
-/// Bytes of one request at most.
+/// Most bytes in one request.
 const REQUEST: usize = 4 << 20;
 
-/// A block on its way: which slot, for whom.
+/// A block to be written: slot and owner.
 struct Out {
     slot: usize,
     owner: u64,
-    /// It is metadata, which an index has, too.
+    /// True for metadata, which the index gets too.
     kept: bool,
     block: Bytes,
 }
 
-/// What a block holds.
+/// Contents of a block.
 enum Bytes {
-    /// What waits in memory, too.
+    /// A page that also waits in memory.
     Page(Page),
-    /// What was made for this transaction.
+    /// Encoded for this transaction.
     Made(Box<Block>),
 }
 
@@ -48,49 +49,49 @@ impl Deref for Bytes {
     }
 }
 
-/// An inode with places for all of it.
+/// An inode with places for all its blocks.
 pub(crate) struct Laid {
     at: Addr,
-    /// Where among the plan's blocks that is; `None`: it has a place already.
+    /// Index among the plan's blocks; `None` if it has a place already.
     slot: Option<usize>,
-    /// Index blocks, then continuations, then what turned out not to be needed.
+    /// Index blocks, then continuations, then places that were not needed.
     conts: Vec<usize>,
     pages: Vec<(u64, usize)>,
-    /// Of `conts` the index blocks.
+    /// Number of index blocks in `conts`.
     indexes: usize,
-    /// What the continuations among `conts` say. The others stay where they are.
+    /// Contents of the continuations in `conts`. The others keep their places.
     loose: Vec<Continuation>,
     extents: Extents,
     freed: Freed,
 }
 
 impl Laid {
-    /// Where the inode's block is.
+    /// Address of the inode's block.
     pub fn at(&self) -> Addr {
         self.at
     }
-    /// Blocks of contents that had been promised.
+    /// Number of contents blocks that had been reserved.
     pub fn promised(&self) -> u64 {
         self.freed.reserved
     }
-    /// Where its blocks are.
+    /// The new extents.
     pub fn into_extents(mut self) -> Extents {
         self.extents.written();
         self.extents
     }
-    /// Where its blocks are.
+    /// The new extents.
     pub fn extents(&self) -> &Extents {
         &self.extents
     }
-    /// Where its index blocks are.
+    /// Addresses of its index blocks.
     pub fn indexes<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
         self.conts[..self.indexes].iter().map(|s| slots[*s].addr())
     }
-    /// Where its continuations and index blocks are, those that stay among them.
+    /// Addresses of its continuations and index blocks, including unchanged ones.
     pub fn own<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
         self.indexes(slots).chain(self.extents.places())
     }
-    /// Blocks that are nobody's once it is written: those of contents that it replaces, and those it did not need.
+    /// Blocks that become free when it is written: replaced contents and unneeded places.
     pub fn replaced(&self, slots: &[Slot]) -> Vec<Run> {
         let unused = self.conts[self.indexes + self.loose.len()..].iter();
         let unused = unused.map(|s| Run { start: slots[*s].addr(), blocks: 1 });
@@ -98,12 +99,12 @@ impl Laid {
     }
 }
 
-/// A transaction that is being laid out.
+/// A transaction being laid out.
 pub(crate) struct Plan {
     pub path: Path,
     pub slots: Vec<Slot>,
     out: Vec<Out>,
-    /// A block that is written where it has a place already, behind the others.
+    /// A block that is written to an existing place, after the others.
     apart: Option<(Addr, Out)>,
     pub header: Header,
 }
@@ -131,7 +132,7 @@ impl Plan {
     pub fn lay(&mut self, inode: &Inode, pages: &[u64]) -> Result<Laid> {
         let own = room(inode.xattr_bytes());
         let slot = self.slot()?;
-        // How many continuations are written depends on how many gaps the contents behind them meet.
+        // The number of continuations to write depends on the gaps among the contents behind them.
         let mut count = inode.extents.loose() + raw::indexes(inode.extents.continuations());
         let (path, slots) = (self.path.clone(), self.slots.len());
         let mut tries = 0;
@@ -144,7 +145,7 @@ impl Plan {
                 for &page in run {
                     let at = self.slot()?;
                     placed.push((page, at));
-                    extents.put_freeing(page, 1, Place::At(self.slots[at].addr()), &mut freed);
+                    extents.set_freeing(page, 1, Place::At(self.slots[at].addr()), &mut freed);
                 }
             }
             extents.arrange(own);
@@ -161,19 +162,19 @@ impl Plan {
         }
     }
 
-    /// A block that is nobody's yet.
+    /// Takes a block without a use yet.
     pub fn reserve(&mut self) -> Result<Addr> {
         self.slot().map(|slot| self.slots[slot].addr())
     }
 
-    /// Lays out contents alone; their inode has its place. `None`: it would need continuations.
+    /// Lays out contents only; their inode has its place. `None`: it would need continuations.
     pub fn lay_contents(&mut self, inode: &Inode, pages: &[u64], at: Addr) -> Result<Option<Laid>> {
         let (mut extents, mut freed) = (inode.extents.clone(), Freed::default());
         let mut placed = Vec::with_capacity(pages.len());
         for &page in pages {
             let slot = self.slot()?;
             placed.push((page, slot));
-            extents.put_freeing(page, 1, Place::At(self.slots[slot].addr()), &mut freed);
+            extents.set_freeing(page, 1, Place::At(self.slots[slot].addr()), &mut freed);
         }
         extents.arrange(room(inode.xattr_bytes()));
         let fits = extents.continuations() == 0;
@@ -182,7 +183,8 @@ impl Plan {
         Ok(fits.then_some(laid))
     }
 
-    /// Lays out contents and their inode behind them; beside it the path as it led to the inode, if that was the next block.
+    /// Lays out contents with their inode behind them. Also returns the path before the inode, if that was the next
+    /// block.
     pub fn lay_ahead(&mut self, inode: &Inode, pages: &[u64]) -> Result<Option<(Laid, Option<Path>)>> {
         let Some(mut laid) = self.lay_contents(inode, pages, Addr::default())? else { return Ok(None) };
         let (path, next) = (self.path.clone(), self.slots.len());
@@ -191,7 +193,7 @@ impl Plan {
         Ok(Some((laid, (slot == next).then_some(path))))
     }
 
-    /// The contents that were laid out, and where they will be.
+    /// The laid-out contents with their addresses.
     pub fn contents<'i>(&self, laid: &Laid, inode: &'i Inode) -> Result<Vec<(Addr, &'i Page)>> {
         let gone = || Error::corrupt("a block that waits is gone");
         let block = |page: &u64| inode.pages.get(page).ok_or_else(gone);
@@ -202,7 +204,7 @@ impl Plan {
         self.slots[slot].addr()
     }
 
-    /// Where an inode that was laid out will be.
+    /// The address of a laid-out inode.
     pub fn place(&self, laid: &Laid) -> Addr {
         laid.at
     }
@@ -212,7 +214,7 @@ impl Plan {
         runs(slots.iter().map(|s| self.addr(*s)))
     }
 
-    /// Makes the blocks of an inode; `contents` gives those of its pages.
+    /// Encodes the blocks of an inode; `contents` returns those of its pages.
     pub fn encode(&mut self, laid: &Laid, inode: &Inode, contents: impl Fn(u64) -> Option<Page>) -> Result<()> {
         let header = Header { kind: Kind::Inode, ino: inode.ino, ..self.header };
         let owner = u64::from(inode.ino.0);
@@ -269,8 +271,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Makes the blocks of an inode of which what belongs to it stands elsewhere than behind it: in which form, how many blocks in
-    /// all, with which checksum.
+    /// Encodes an inode whose contents are not behind it, with the given form, total number of blocks and checksum.
     pub fn encode_apart(
         &mut self,
         laid: &Laid,
@@ -294,7 +295,7 @@ impl Plan {
             continuations: 0,
             runs: Vec::new(),
         };
-        // In one request with what stands beside it, where it has no place yet.
+        // In one request with its neighbours, if it has no place yet.
         let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
         let block = Bytes::Made(block.write_with(&all));
         let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block };
@@ -306,7 +307,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Fills a block that was reserved, so that what stands before and behind it can be one request.
+    /// Fills a reserved block, so that its neighbours can be one request.
     pub fn fill(&mut self, at: Addr, ino: Ino) {
         if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
             let block = Bytes::Made(Box::new([0; BLOCK]));
@@ -314,7 +315,7 @@ impl Plan {
         }
     }
 
-    /// Makes the blocks of contents.
+    /// Encodes blocks of contents.
     pub fn encode_contents(&mut self, laid: &Laid, inode: &Inode) -> Result<()> {
         let contents = self.contents(laid, inode)?;
         let owner = u64::from(inode.ino.0);
@@ -328,7 +329,7 @@ impl Plan {
         Ok(())
     }
 
-    /// A list of inodes that are gone.
+    /// Encodes a list of deleted inodes.
     pub fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
@@ -338,12 +339,12 @@ impl Plan {
         Ok(())
     }
 
-    /// Slots of blocks that are no inode's: lists.
-    pub fn nobodys(&self) -> Vec<usize> {
+    /// Slots of blocks without an inode: lists.
+    pub fn unowned_slots(&self) -> Vec<usize> {
         self.out.iter().filter(|o| o.owner == 0).map(|o| o.slot).collect()
     }
 
-    /// What is left when the plan has become blocks.
+    /// The encoded result of the plan.
     pub fn finish(self) -> Written {
         let header = Header { kind: Kind::Path, piece: 0, pieces: 1, ..self.header };
         let mut blocks: Vec<Option<Out>> = Vec::new();
@@ -374,19 +375,19 @@ fn runs(blocks: impl Iterator<Item = Addr>) -> Vec<Run> {
     runs
 }
 
-/// A transaction in blocks.
+/// An encoded transaction.
 pub(crate) struct Written {
     pub path: Path,
     pub slots: Vec<Slot>,
-    /// By slot; of a slot that nobody filled, none.
+    /// By slot; `None` for an unfilled one.
     blocks: Vec<Option<Out>>,
     apart: Option<(Addr, Out)>,
 }
 
 impl Written {
-    /// Gives all to the device, neighbours in one request.
+    /// Writes everything to the device, neighbours in one request.
     pub fn write(&self, state: &State, cause: Cause) -> Result<()> {
-        // A request may have megabytes: memory for it is asked for once.
+        // A request may have megabytes: its memory is allocated once.
         let mut room = state.request.lock();
         let (mut at, mut parts, mut owners) = (0, Vec::<&[u8]>::with_capacity(self.slots.len()), Vec::new());
         let mut give = |at: u64, parts: &mut Vec<&[u8]>, owners: &mut Vec<u64>| {
@@ -425,7 +426,7 @@ impl Written {
         Ok(())
     }
 
-    /// The blocks it takes that are none of a file's: path blocks.
+    /// Its blocks that belong to no file: path blocks.
     pub fn paths(&self) -> impl Iterator<Item = Addr> + '_ {
         self.slots.iter().filter_map(|s| match s {
             Slot::Path(a, _) => Some(*a),

@@ -1,7 +1,7 @@
-//! The rest of a file that somebody began is read while the disk is awake.
+//! Reads the rest of a begun file while the disk is awake.
 //!
-//! Whose rest that is and what comes next [`crate::archive::ahead`] says. A step is [`STEP`] blocks at most, so that callers wait
-//! for no more.
+//! [`crate::archive::ahead`] chooses file and position. A step is at most [`STEP`] blocks, which limits the waiting
+//! time of callers.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ use crate::archive::ahead::{From, block_at, rest};
 use crate::archive::wakes::{Why, because};
 use crate::volume::{State, Volume};
 
-/// Blocks read while the volume's lock is held: 4 MiB.
+/// Blocks read per lock: 4 MiB.
 const STEP: u32 = 1024;
-/// Steps of one tick.
+/// Steps per tick.
 const STEPS: usize = 16;
-/// When the next tick should come while there is more.
+/// Delay before the next tick while there is more.
 const SOON: Duration = Duration::from_millis(20);
 
 impl State {
-    /// Reads a step of a file into the keep; says where it goes on.
+    /// Reads a step of a file into the keep; returns where to continue.
     fn read_on(&self, from: From) -> Result<Option<From>> {
         let Some(keep) = self.archive.as_ref().and_then(|a| a.contents.as_ref()) else { return Ok(None) };
         let left = from.left.unwrap_or(keep.most());
-        // Who is not in memory is used by nobody.
+        // An inode that is not in memory is unused.
         let Some(inode) = self.inodes.get(&from.ino).filter(|inode| inode.is_file()) else { return Ok(None) };
         if !from.goes_on && block_at(&inode.extents, from.first) != Some(0) {
             return Ok(None);
         }
-        // OK to cut: at most STEP.
+        // OK to truncate: at most STEP.
         let Some(run) = rest(&inode.extents, from.last, left.min(STEP.into()) as u32) else { return Ok(None) };
         if !keep.has_all(run) {
             let mut bytes = vec![0; run.blocks as usize * BLOCK];
@@ -41,7 +41,7 @@ impl State {
 }
 
 impl Volume {
-    /// Reads some more of what was begun; says when to go on, if there is more.
+    /// Continues read-ahead; returns when to continue, if there is more.
     pub(crate) fn read_ahead(&self) -> Option<Duration> {
         let archive = self.archive.as_ref().filter(|a| a.contents.is_some())?;
         for _ in 0..STEPS {
@@ -53,7 +53,7 @@ impl Volume {
             match state.read_on(from) {
                 Ok(Some(next)) => archive.ahead.back(next),
                 Ok(None) => {}
-                // Who asks for it gets the error.
+                // Users of the file get the error.
                 Err(e) => log::debug!("inode {}: not read ahead: {e}", from.ino),
             }
         }

@@ -1,8 +1,8 @@
-//! What follows the checkpoint in the log?
+//! Replay of the log behind the checkpoint.
 //!
-//! Transactions follow one another along the path, each numbered by one more than the one before, all of the mount that
-//! wrote the superblock. A transaction counts if all its pieces are there and their checksums hold; the first that does not is
-//! where the log ends. An inode found there replaces the one that the map names, and blocks that only the old one had are dead.
+//! Transactions follow one another along the path, numbered consecutively, all of the mount that wrote the
+//! superblock. A transaction is valid if all its pieces exist and their checksums match; the log ends at the first
+//! invalid one. An inode found there replaces the one in the map, and blocks that only the old one had are dead.
 
 use std::sync::Arc;
 
@@ -22,16 +22,16 @@ use crate::path::Path;
 use crate::space::Blocks;
 use crate::volume::State;
 
-/// Blocks of contents before an inode at most. Where the log ends, as many are read in vain.
+/// Most blocks of contents before an inode. At the end of the log this number is read in vain.
 const AHEAD_MOST: u32 = crate::series::BLOCKS;
 
-/// A transaction that is whole.
+/// A complete transaction.
 struct Found {
     inodes: Vec<(Ino, Addr)>,
     gone: Vec<Ino>,
-    /// Every block that it takes.
+    /// All its blocks.
     blocks: Vec<Addr>,
-    /// Of these, path blocks and lists: nobody's after the next checkpoint.
+    /// Its path blocks and lists, which are free after the next checkpoint.
     notes: Vec<Addr>,
 }
 
@@ -53,7 +53,7 @@ impl Reader<'_> {
     /// The next block along the path.
     fn next(&mut self, found: &mut Found) -> Result<Option<(Addr, Box<Block>)>> {
         if found.blocks.len() as u64 > self.last {
-            // The path leads round in a circle.
+            // The path is a circle.
             return Ok(None);
         }
         let (dev, last, want) = (self.dev.clone(), self.last, self.header);
@@ -84,7 +84,8 @@ impl Reader<'_> {
         Ok(self.block(at)?.map(|block| (at, block)))
     }
 
-    /// The next transaction, or none: then the log ends here. Of one that was taken up again the newest attempt that is whole.
+    /// The next transaction, or `None` at the end of the log. Of a continued transaction the newest complete
+    /// attempt.
     fn transaction(&mut self, placement: Placement) -> Result<Option<Found>> {
         let start = self.path.clone();
         let mut newest: Option<(u8, Found, Path)> = None;
@@ -125,7 +126,7 @@ impl Reader<'_> {
                 Kind::Inode => {
                     let Ok(inode) = raw::Inode::read(&block) else { return Ok(None) };
                     if inode.form != form || (inode.header.ino != ROOT && inode.header.ino < FIRST_INO) {
-                        // A checkpoint whose superblock was not written: it never was.
+                        // A checkpoint whose superblock was not written never took effect.
                         return Ok(None);
                     }
                     let mut sum = before;
@@ -154,7 +155,7 @@ impl Reader<'_> {
         Ok(Some((attempt, found)))
     }
 
-    /// The first block of a piece in this form, and the checksum of what stands before it and belongs to it.
+    /// The first block of a piece in this form, and the checksum of the blocks before it that belong to it.
     fn head(&mut self, form: Form, found: &mut Found) -> Result<Option<(Addr, Box<Block>, Checksum)>> {
         let mut before = Checksum::default();
         match form {
@@ -170,7 +171,7 @@ impl Reader<'_> {
             Form::Ahead => {
                 for count in 0..=u32::try_from(self.last).unwrap_or(u32::MAX) {
                     let Some((at, block)) = self.next(found)? else { return Ok(None) };
-                    // Contents that look like one are never written in this form.
+                    // Contents that look like an inode are never written in this form.
                     let ends = |i: &raw::Inode| {
                         (i.header.epoch, i.header.seq, i.form) == (self.header.epoch, self.header.seq, form)
                             && i.follow == count
@@ -216,7 +217,7 @@ fn without(all: &Blocks, but: &Blocks) -> Vec<Run> {
 }
 
 impl State {
-    /// Goes on from the checkpoint as far as the log is whole; says how many transactions there were.
+    /// Continues from the checkpoint while the log is valid; returns the number of transactions.
     pub(crate) fn follow_log(&mut self) -> Result<u64> {
         let (mut count, placement) = (0, self.sb.placement);
         loop {
@@ -278,7 +279,7 @@ impl State {
                 return Err(Error::corrupt(format_args!("block {at} of the log was not free")));
             }
         }
-        // No inode names what the log comes to later.
+        // An inode must not refer to blocks that the log reaches later.
         let ahead = new.iter().find_map(|run| self.free.within(run.start.0, run.end().0).next());
         if let Some((at, _)) = ahead {
             return Err(Error::corrupt(format_args!("block {at} is a file's and free")));
@@ -287,13 +288,13 @@ impl State {
         for run in without(&old, &new) {
             self.die(run)?;
         }
-        // What the transaction wrote and nobody has: lists, path blocks, and continuations that were not needed.
+        // Written blocks that no inode has: lists, path blocks, and unneeded continuations.
         let mut wrote = Blocks::default();
         found.blocks.iter().for_each(|at| _ = wrote.add(at.0, 1));
         for run in without(&wrote, &new) {
             self.die_for_good(run)?;
         }
-        // What was undone has blocks again that were kept.
+        // An undo uses kept blocks again.
         self.history.give_back(&new);
         let secs = written.iter().map(|i: &Inode| i.a.times[crate::inode::CHANGED].secs).max();
         self.remember(seq, secs.unwrap_or(i64::MIN), changes)?;
@@ -313,7 +314,7 @@ impl State {
         Ok(())
     }
 
-    /// The inode that the map names so far.
+    /// The inode in the map so far.
     fn inode_before(&mut self, ino: Ino) -> Result<Option<Inode>> {
         let dev = self.dev.clone();
         match self.imap.get(&*dev, ino)?.addr {

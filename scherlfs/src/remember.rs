@@ -1,4 +1,4 @@
-//! What of a transaction is remembered, and what is forgotten for the room it takes?
+//! Recording transactions for undo, and dropping old ones for room.
 
 use scherlfs_format::Seq;
 use scherlfs_format::history::{Change, Past};
@@ -10,7 +10,7 @@ use crate::space::Blocks;
 use crate::volume::State;
 
 impl State {
-    /// A transaction was written, or found in the log.
+    /// Records a transaction that was written, or found in the log.
     pub(crate) fn remember(&mut self, seq: Seq, secs: i64, changes: Vec<Change>) -> Result<()> {
         let runs = std::mem::take(&mut self.history.dying);
         if self.history.budget == 0 {
@@ -19,7 +19,7 @@ impl State {
             }
             return Ok(());
         }
-        // A transaction that was taken up again may be forgotten meanwhile.
+        // A continued transaction may have been dropped meanwhile.
         let again = std::mem::replace(&mut self.history.last, seq) == seq;
         if again && self.history.all.back().is_none_or(|past| past.seq != seq) {
             return Ok(());
@@ -51,7 +51,7 @@ impl State {
         Ok(())
     }
 
-    /// The oldest transaction cannot be undone any more.
+    /// Drops the oldest undoable transaction.
     pub(crate) fn forget_oldest(&mut self) -> Result<()> {
         let Some(past) = self.history.all.pop_front() else { return Ok(()) };
         self.history.bytes -= past.bytes();
@@ -63,7 +63,7 @@ impl State {
         Ok(())
     }
 
-    /// Gives up what can be undone until so many blocks will be free with the next checkpoint, or nothing is left to give.
+    /// Drops undoable transactions until `blocks` blocks will be free with the next checkpoint, or none are left.
     pub(crate) fn forget_for(&mut self, blocks: u64) -> Result<()> {
         while self.unclaimed() + self.dead.count() < blocks && !self.history.all.is_empty() {
             self.forget_oldest()?;

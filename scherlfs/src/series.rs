@@ -1,59 +1,59 @@
-//! What is known of a transaction that can be taken up again, and when may it be?
+//! A transaction that can be continued, and when it may be.
 //!
-//! A transaction of one file that is written on is written anew, with one more attempt, as long as nothing was written behind it.
-//! What was made durable is never overwritten by what is not: of two places for the inode the other is used. Pure bookkeeping; what is
-//! done with it is [`crate::placement`]'s.
+//! A transaction of one file that is still being written is rewritten with the next attempt number, while nothing
+//! is written behind it. Durable data is never overwritten by data that is not: of two places for the inode the
+//! other is used. Pure bookkeeping; [`crate::placement`] uses it.
 
 use scherlfs_format::{Addr, Checksum, Ino, Run, Seq};
 
 use crate::path::Path;
 use crate::space::Blocks;
 
-/// Blocks of contents in a transaction that is still taken up: who follows the log reads them all to prove it.
+/// Most blocks of contents in a transaction that is continued: a reader of the log reads them all to verify it.
 pub(crate) const BLOCKS: u32 = 1024;
-/// How often it is.
+/// Most attempts.
 const ATTEMPTS: u8 = 200;
 
-/// Where the inode stands.
+/// Place of the inode.
 #[derive(Debug, Clone)]
 pub(crate) enum Place {
-    /// Behind the contents. The path as it led before that block, if the log can go back to it.
+    /// Behind the contents, with the path before that block if the log can return to it.
     End { at: Addr, path: Option<Path> },
-    /// In one of two blocks before them.
+    /// In one of two blocks before the contents.
     Slots {
         slots: [Addr; 2],
-        /// The one written last.
+        /// The last one written.
         last: Option<usize>,
-        /// The one that is durable.
+        /// The durable one.
         durable: Option<usize>,
-        /// A flush is under way that is to make the last one durable.
+        /// True while a flush makes the last one durable.
         flushing: bool,
     },
 }
 
-/// A transaction that can be taken up again.
+/// A transaction that can be continued.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub ino: Ino,
     pub seq: Seq,
-    /// Of its inode as it was written last.
+    /// Attempt of its last written inode.
     pub attempt: Option<u8>,
-    /// Where the inode was before.
+    /// Address of the inode before the series.
     pub was: Option<Addr>,
     pub sum: Checksum,
     pub blocks: u32,
-    /// Its contents, also those that were replaced since.
+    /// Its contents, including replaced ones.
     pub contents: Blocks,
     pub place: Place,
-    /// There are contents on the disk that its inode there does not name.
+    /// True if the inode on the disk does not cover all contents.
     pub open: bool,
 }
 
-/// Which attempt of which transaction.
+/// Transaction and attempt.
 pub(crate) type Attempt = (Seq, Option<u8>);
 
 impl Series {
-    /// Whether it is taken up by a transaction of these inodes behind transaction `last`. An open one must be.
+    /// True if a transaction of these inodes behind transaction `last` continues it. An open one must be continued.
     pub fn goes_on(&self, last: Seq, order: &[Ino], gone: bool) -> bool {
         let free = match &self.place {
             Place::End { path, .. } => path.is_some(),
@@ -63,12 +63,12 @@ impl Series {
         self.open || (free && room && self.seq == last && order == [self.ino] && !gone)
     }
 
-    /// Which of two blocks is written next.
+    /// The block to write next.
     pub fn next_slot(last: Option<usize>, durable: Option<usize>) -> usize {
         durable.map_or(last.unwrap_or(0), |d| 1 - d)
     }
 
-    /// Places for its inode that hold none of its file's.
+    /// Places for its inode that hold no data of its file.
     pub fn idle(&self, addr: Option<Addr>) -> Vec<Run> {
         match &self.place {
             Place::End { .. } => Vec::new(),

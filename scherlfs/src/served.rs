@@ -1,7 +1,7 @@
-//! The volume as a [`vfs::Volume`]: what it answers to those who mount it, count what it spends and report that.
+//! The volume as a [`vfs::Volume`]: queries for mounting, accounting and reports.
 //!
-//! An inode knows its directory, not its name there: that is looked for. Of a file with several names the directory is that
-//! of one of them.
+//! An inode records its directory, but not its name, which must be searched there. A file with several names
+//! records the directory of one of them.
 
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
@@ -13,22 +13,22 @@ use crate::make::IFILE_NAME;
 use crate::path;
 use crate::volume::{State, Volume};
 
-/// How many directories may lie one below the other; more are a circle.
+/// Deepest directory nesting; more is a circle.
 const DEEPEST: usize = 1024;
 
-/// The name that leads to an inode, in a directory whose names are in memory.
+/// The name of an inode in a directory whose names are in memory.
 fn name_in(dir: &Inode, ino: Ino) -> Option<Vec<u8>> {
     let names = dir.names.as_ref()?;
     names.spots.iter().find(|(_, spot)| spot.ino == ino).map(|(name, _)| name.to_vec())
 }
 
-/// What is known of one inode.
+/// Information about one inode.
 enum Step {
     /// Its directory and its name there.
     Up(Ino, Vec<u8>),
-    /// It is gone, or has no name.
+    /// Deleted, or without a name.
     Gone,
-    /// It has a name that is not found.
+    /// Its name was not found.
     Unknown,
 }
 
@@ -41,7 +41,7 @@ impl State {
                 let name = self.inodes.get(&parent).and_then(|dir| name_in(dir, ino));
                 name.map_or(Step::Unknown, |name| Step::Up(parent, name))
             }
-            None if self.gone_names.of(ino).is_some() => Step::Gone,
+            None if self.gone_names.name_of(ino).is_some() => Step::Gone,
             None => Step::Unknown,
         }
     }
@@ -67,11 +67,11 @@ impl State {
     }
 }
 
-/// Goes up from an inode by `step`, which is asked of each on the way.
+/// Climbs from an inode to the root by calling `step` for each inode on the way.
 fn climb(ino: Ino, gone: impl Fn(Ino) -> Option<(Ino, Vec<u8>)>, mut step: impl FnMut(Ino) -> Result<Step>) -> Owner {
     let (mut at, mut names, mut deleted) = (ino, Vec::new(), false);
     while at != ROOT {
-        // What cannot be read has no name to show; who reads it for its own sake gets the error.
+        // Unreadable directories show no name; direct reads report the error.
         match step(at).unwrap_or(Step::Unknown) {
             Step::Up(dir, name) => {
                 names.push(name);
@@ -103,7 +103,7 @@ fn climb(ino: Ino, gone: impl Fn(Ino) -> Option<(Ino, Vec<u8>)>, mut step: impl 
 }
 
 impl Volume {
-    /// The superblock as it was written last, or found by the mount.
+    /// The last written superblock, or the one found at mount.
     pub fn superblock(&self) -> Superblock {
         self.state.read().sb.clone()
     }
@@ -116,17 +116,17 @@ impl Volume {
         }
     }
 
-    /// Runs of free blocks, and the blocks of the largest.
+    /// Number of free runs, and blocks of the largest.
     pub fn free_runs(&self) -> (usize, u64) {
         let state = self.state.read();
         (state.free.runs(), state.free.from(0).map(|(_, blocks)| blocks).max().unwrap_or(0))
     }
 }
 
-/// Blocks of the largest file that fits into so many, which lie in so many runs, with its inode, its continuations, a block
-/// of its directory, and the path that leads the log there.
+/// Blocks of the largest file that fits into `free` blocks in `runs` runs, together with its inode, continuations,
+/// a directory block, and path blocks.
 fn largest_file(free: u64, runs: usize) -> Option<u64> {
-    // The inode and its directory's, a block of names, and what a checkpoint writes of the inode map, at most.
+    // Upper bound for the inode and its directory's, a block of names, and the inode map blocks of a checkpoint.
     const BESIDE: u64 = 12;
     let rest = free.checked_sub(BESIDE + path::overhead(free, runs))?;
     let extents = rest.min(runs as u64 + 1);
@@ -156,11 +156,11 @@ impl vfs::Volume for Volume {
         match look {
             Look::InMemory => {
                 let state = self.state.read();
-                climb(ino, |ino| state.gone_names.of(ino), |ino| Ok(state.step_in_memory(ino)))
+                climb(ino, |ino| state.gone_names.name_of(ino), |ino| Ok(state.step_in_memory(ino)))
             }
             Look::Everywhere => {
                 let state = parking_lot::Mutex::new(self.state.write());
-                climb(ino, |ino| state.lock().gone_names.of(ino), |ino| state.lock().step(ino))
+                climb(ino, |ino| state.lock().gone_names.name_of(ino), |ino| state.lock().step(ino))
             }
         }
     }
@@ -179,7 +179,7 @@ impl vfs::Volume for Volume {
 
     fn free_fragments(&self) -> FreeFragments {
         let state = self.state.read();
-        // What the next checkpoint frees may lie beside what is free already.
+        // Blocks that the next checkpoint frees may adjoin free ones.
         let mut all = state.free.clone();
         all.add_spans(&state.dead.spans());
         let mut pieces = FreeFragments::default();
@@ -215,7 +215,7 @@ impl vfs::Volume for Volume {
 
     fn not_durable(&self) -> Option<Vec<vfs::Ino>> {
         let state = self.state.read();
-        // Of what was written and not flushed only the places are known.
+        // Of written but unflushed inodes only the places are known.
         let waiting = state.waiting.values().map(|ino| vfs::Ino(ino.0.into()));
         state.unflushed.is_none().then(|| waiting.collect())
     }

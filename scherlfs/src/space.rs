@@ -1,7 +1,7 @@
-//! Which blocks are free?
+//! The set of free blocks.
 //!
-//! Runs in order of address; neighbours are joined. Pure bookkeeping: which run is used next is [`crate::path`]'s, and which
-//! blocks the next checkpoint frees [`crate::marks`]'s.
+//! Runs in address order; neighbours are joined. Pure bookkeeping: [`crate::path`] chooses the next run, and
+//! [`crate::marks`] holds the blocks that the next checkpoint frees.
 
 use std::collections::BTreeMap;
 
@@ -15,32 +15,32 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// How many blocks.
+    /// Number of blocks.
     pub fn count(&self) -> u64 {
         self.count
     }
-    /// How many runs.
+    /// Number of runs.
     pub fn runs(&self) -> usize {
         self.runs.len()
     }
-    /// The runs, in order; longer ones than a run on disk can be are cut.
+    /// The runs in order, split to the maximum length of a run on disk.
     pub fn iter(&self) -> impl Iterator<Item = Run> + '_ {
         self.runs.iter().flat_map(|(&start, &len)| cut(start, len))
     }
-    /// The runs at or after a block, in order, the first from that block on.
+    /// The runs at or after a block, in order; the first is cut off at that block.
     pub fn from(&self, at: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let split = self.runs.range(..at).next_back().filter(|(s, l)| **s + **l > at).map(|(s, l)| (at, *s + *l - at));
         split.into_iter().chain(self.runs.range(at..).map(|(s, l)| (*s, *l)))
     }
-    /// What of a range is in the set: start, blocks.
+    /// The parts of a range in the set: start, blocks.
     pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.from(start).take_while(move |(s, _)| *s < end).map(move |(s, l)| (s, l.min(end - s)))
     }
-    /// Whether the set holds a block.
+    /// True if the set contains a block.
     pub fn contains(&self, at: Addr) -> bool {
         self.runs.range(..=at.0).next_back().is_some_and(|(s, l)| at.0 < s + l)
     }
-    /// Adds blocks that are not in it. False, and nothing is added, if one is: then two places claim it.
+    /// Adds blocks that are not in the set. If one is, returns false and adds nothing: then two places claim it.
     pub fn add(&mut self, start: u64, len: u64) -> bool {
         if len == 0 {
             return true;
@@ -71,7 +71,7 @@ impl Blocks {
     pub fn add_run(&mut self, run: Run) -> bool {
         self.add(run.start.0, run.blocks.into())
     }
-    /// Takes blocks that are all in it. False, and nothing is taken, if one is not.
+    /// Removes blocks that are all in the set. If one is not, returns false and removes nothing.
     pub fn take(&mut self, start: u64, len: u64) -> bool {
         if len == 0 {
             return true;
@@ -90,12 +90,12 @@ impl Blocks {
         self.count -= len;
         true
     }
-    /// Adds all of another set; false if one of its blocks is in this already.
+    /// Adds another set; false if the two overlap.
     pub fn add_all(&mut self, other: &Blocks) -> bool {
         other.runs.iter().fold(true, |all, (&s, &l)| self.add(s, l) && all)
     }
-    /// Adds runs that are in order and do not touch each other, all at once; false if one of their blocks is in it already. With
-    /// many of them it costs a walk along both instead of a search for each.
+    /// Adds ordered runs that do not touch each other; false if one of their blocks is already in the set. For many
+    /// runs it walks along both instead of searching for each.
     pub fn add_spans(&mut self, spans: &[(u64, u64)]) -> bool {
         if spans.len() < self.runs.len() / 16 {
             return spans.iter().fold(true, |all, &(s, l)| self.add(s, l) && all);
@@ -115,16 +115,16 @@ impl Blocks {
         }
         more.for_each(add);
         self.count = joined.iter().map(|(_, len)| len).sum();
-        // From what is in order it is built without a search.
+        // Built from ordered runs without a search.
         self.runs = joined.into_iter().collect();
         whole
     }
 }
 
-/// A run in pieces that fit on disk.
+/// A run split to lengths that fit on disk.
 pub(crate) fn cut(start: u64, len: u64) -> impl Iterator<Item = Run> {
-    // Two free runs on disk must not touch, which pieces of one do. No volume has a free run of 2^32 blocks, 16 TiB, in
-    // one piece: mkfs leaves a block out where one would come about.
+    // Two free runs on disk must not touch, as these pieces do. No volume has a contiguous free run of 2^32 blocks
+    // (16 TiB): mkfs leaves a block out to prevent one.
     let step = u64::from(u32::MAX);
     (0..len.div_ceil(step)).map(move |n| Run {
         start: Addr(start + n * step),

@@ -1,4 +1,4 @@
-//! Which of the two superblocks counts?
+//! Which of the two superblocks is current?
 
 use device::{BlockDevice, Lba, Tag};
 use scherlfs_format::BLOCK;
@@ -7,7 +7,7 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 
-/// A superblock that cannot be used: why, and the number of its checkpoint if its checksum holds.
+/// An unusable superblock: the reason, and the number of its checkpoint if its checksum matches.
 struct Unusable {
     why: Error,
     number: Option<u64>,
@@ -23,8 +23,8 @@ fn read(dev: &dyn BlockDevice, at: u64) -> std::result::Result<Superblock, Unusa
     })
 }
 
-/// The superblock that counts: of those whose checksums hold the one with the higher number. If its fields say what cannot
-/// be, the older one is not taken in its place: the next write would make final what that one lacks.
+/// The current superblock: the one with the higher number among those with valid checksums. If its fields are
+/// invalid, the older one does not replace it: the next write would make the loss of newer data final.
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
     let sb = match (read(dev, 0), read(dev, 1)) {
         (Ok(a), Ok(b)) if a.uuid != b.uuid => {
@@ -44,7 +44,8 @@ pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
             )));
         }
         (Ok(sb), Err(bad)) | (Err(bad), Ok(sb)) => {
-            // A power cut tears the copy that was being written, and then this one is the newer. Damage can hit the newer one.
+            // A power cut tears the copy that was being written, and then the other is the newer. Damage can hit
+            // the newer one.
             log::warn!(
                 "{}: using the other superblock; if this was not a power cut, check the volume before you write to it",
                 bad.why

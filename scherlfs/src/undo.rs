@@ -1,7 +1,7 @@
-//! How does a volume, or one file, become what it was? (Scherl 2004, section 7.5.)
+//! Restoring a volume or one file to an earlier state. (Scherl 2004, section 7.5.)
 //!
-//! Going back writes: the inodes of then are written once more at the end of the log, with the blocks that they had, as one
-//! transaction, which can be undone itself. Nobody else may use the volume meanwhile.
+//! Undo writes the old inodes, with their old blocks, to the end of the log as one transaction, which can be undone
+//! itself. The volume must not be in use meanwhile.
 
 use std::collections::BTreeMap;
 
@@ -16,30 +16,30 @@ use crate::load;
 use crate::space::Blocks;
 use crate::volume::{SPARE, State, Volume};
 
-/// What a transaction did, in words.
+/// Description of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     /// Its number.
     pub seq: u64,
     /// When it was written: seconds since 1970.
     pub secs: i64,
-    /// What it made, changed or removed, with the path if it is known.
+    /// Inodes created, changed or removed, with the path if known.
     pub changes: Vec<(What, Option<Vec<u8>>, u32)>,
 }
 
-/// What happened to an inode.
+/// Kind of change to an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// It came.
+    /// Created.
     Made,
-    /// It was written anew.
+    /// Rewritten.
     Changed,
-    /// It went.
+    /// Removed.
     Removed,
 }
 
 impl What {
-    /// In words.
+    /// Text for people.
     pub fn text(self) -> &'static str {
         match self {
             What::Made => "made",
@@ -58,7 +58,7 @@ fn what(change: &Change) -> What {
 }
 
 impl State {
-    /// Nothing waits, and nothing is in memory that could contradict what will be.
+    /// Writes waiting changes and drops caches that could contradict the restored state.
     fn still(&mut self) -> Result<()> {
         self.writable()?;
         self.commit()?;
@@ -75,7 +75,7 @@ impl State {
         load::inode_at(&*self.dev, ino, at, Cause::Inode)
     }
 
-    /// Makes inodes what they were (`None`: not there), by what waits from now on.
+    /// Restores inodes to old versions (`None`: not existing), as waiting changes.
     fn restore(&mut self, wanted: BTreeMap<Ino, Option<Inode>>) -> Result<()> {
         let mut new = Blocks::default();
         let mut need = 8;
@@ -117,12 +117,12 @@ impl State {
                         self.imap.bring_back(ino);
                     }
                     let generation = if now.is_none() { place.generation.into() } else { then.a.generation };
-                    // What is written now, it replaces.
+                    // The restored version replaces the current one.
                     let (addr, lists) =
                         now.map_or((None, Vec::new()), |now| (now.addr, crate::inode::lists(&now).collect()));
                     let a = scherlfs_format::inode::Attributes { generation, ..then.a };
                     let mut inode = Inode { addr, indexes: Vec::new(), a, ..then };
-                    // Its continuations of then may be nobody's blocks.
+                    // Its old continuations may have been reused.
                     inode.extents.anew(lists);
                     self.keep(&mut inode);
                     self.inodes.insert(ino, Box::new(inode));
@@ -140,10 +140,10 @@ impl State {
         Ok(())
     }
 
-    /// Undoes the last transactions; says how many inodes are other than before.
+    /// Undoes the last transactions; returns the number of changed inodes.
     fn go_back(&mut self, count: usize) -> Result<usize> {
         self.still()?;
-        // What only moved blocks is no step back, but on the way.
+        // Transactions that only moved blocks do not count as a step, but are undone on the way.
         let steps = self.history.all.iter().rev().enumerate().filter(|(_, p)| !p.moved).map(|(n, _)| n + 1);
         let Some(count) = steps.take(count).nth(count.saturating_sub(1)).filter(|_| count > 0) else {
             return Err(Error::Invalid("fewer transactions than that can be undone"));
@@ -159,7 +159,7 @@ impl State {
         }
         let mut inodes = BTreeMap::new();
         for (ino, at) in wanted {
-            // Who had no name then had somebody who used it, and has not now.
+            // An inode without a name was in use then, but is not now.
             let then = at.map(|at| self.then(ino, at)).transpose()?.filter(|inode| inode.a.nlink > 0);
             inodes.insert(ino, then);
         }
@@ -169,7 +169,7 @@ impl State {
         Ok(changed)
     }
 
-    /// Gives a regular file the contents that it had before they were changed last.
+    /// Restores the contents of a regular file before its last change.
     fn change_back(&mut self, ino: Ino) -> Result<()> {
         let now = self.inode(ino)?.clone();
         if !now.is_file() {
@@ -193,7 +193,7 @@ impl State {
         Err(Error::NotFound)
     }
 
-    /// What a directory called `name` the last time it had it: the inode and where it was.
+    /// The last inode with name `name` in a directory, and its address.
     fn lost(&self, dir: Ino, name: &[u8]) -> Result<Option<(Ino, Addr, FileKind)>> {
         let all: Vec<&Change> = self.history.all.iter().rev().flat_map(|p| p.changes.iter()).collect();
         for at in all.iter().filter(|c| c.ino == dir).filter_map(|c| c.was) {
@@ -208,7 +208,7 @@ impl State {
         Ok(None)
     }
 
-    /// Brings a file back that is gone.
+    /// Restores a deleted file.
     fn bring_back(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
         let (ino, at, kind) = self.lost(dir, name)?.ok_or(Error::NotFound)?;
         if kind == FileKind::Directory {
@@ -231,7 +231,7 @@ impl State {
         self.checkpoint(false)
     }
 
-    /// Where a name leads, all the way from the root; `None`: the last of them is not there.
+    /// Walks a path from the root; `None` if the last component does not exist.
     fn walk(&mut self, path: &[&[u8]]) -> Result<(Ino, Option<Ino>)> {
         let (mut dir, mut found) = (ROOT, Some(ROOT));
         for (n, name) in path.iter().enumerate() {
@@ -246,10 +246,10 @@ impl State {
 }
 
 impl Volume {
-    /// What can be undone, the latest first.
+    /// Undoable transactions, the latest first.
     ///
     /// # Errors
-    /// Those of the device, and a volume that is damaged.
+    /// Those of the device, and a damaged volume.
     pub fn history(&self) -> Result<Vec<Event>> {
         let pasts: Vec<_> = self.state.read().history.all.iter().rev().filter(|p| !p.moved).cloned().collect();
         let mut events = Vec::with_capacity(pasts.len());
@@ -267,7 +267,7 @@ impl Volume {
         Ok(events)
     }
 
-    /// The name of an inode in one of the directories that a transaction changed, as they were before it or are since.
+    /// The name of an inode in one of the directories that a transaction changed, before or after it.
     fn name_then(&self, changes: &[Change], ino: Ino) -> Result<Option<Vec<u8>>> {
         for change in changes {
             for at in change.was.into_iter().chain(change.is) {
@@ -296,15 +296,15 @@ impl Volume {
         Ok(None)
     }
 
-    /// Undoes the last transactions, all of the volume; says how many inodes are other than before.
+    /// Undoes the last transactions of the whole volume; returns the number of changed inodes.
     ///
     /// # Errors
-    /// There are not so many, or no room to write; those of the device.
+    /// There are fewer transactions, or no room to write; those of the device.
     pub fn undo_last(&self, count: usize) -> Result<usize> {
         self.state.write().go_back(count)
     }
 
-    /// Undoes the last change of a file's contents, or its removal. The names lead to it from the root.
+    /// Undoes the last change of a file's contents, or its removal. `path` is its path from the root.
     ///
     /// # Errors
     /// [`Error::NotFound`]: nothing of it can be undone.

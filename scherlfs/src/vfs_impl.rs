@@ -1,4 +1,4 @@
-//! The volume as a [`vfs::FileSystem`]: translates calls, takes the lock, counts references.
+//! The volume as a [`vfs::FileSystem`]: converts calls, takes the lock, counts references.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn outer(ino: Ino) -> vfs::Ino {
 }
 
 impl State {
-    /// Bytes of the inode map as they are now, those that wait included.
+    /// Reads the current inode map, including waiting blocks.
     fn read_map(&mut self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let end = (offset + buf.len() as u64).min(self.imap.inode.a.size);
         let dev = self.dev.clone();
@@ -42,7 +42,7 @@ impl Volume {
         *self.references.lock().entry(ino).or_default() += count;
     }
 
-    /// Gives references back; who gives the last one of an inode without a name frees it.
+    /// Gives references back; the last one of an inode without a name frees it.
     fn unhold(&self, ino: Ino, count: u64) {
         let mut references = self.references.lock();
         let Some(held) = references.get_mut(&ino) else { return };
@@ -54,7 +54,7 @@ impl Volume {
         drop(references);
         let orphan = self.state.read().orphans.contains(&ino);
         if orphan && !self.options.read_only {
-            // Nobody waits for an answer; what fails here is done by the next mount.
+            // There is no caller to report to; the next mount repeats what fails here.
             if let Err(e) = self.change(|st| self.reap_unused(st, ino)) {
                 log::warn!("inode {ino}: could not be freed: {e}");
             }
@@ -65,7 +65,7 @@ impl Volume {
         if self.references.lock().contains_key(&ino) { Ok(()) } else { st.reap(ino) }
     }
 
-    /// Looks at an inode: under the shared lock if it is in memory.
+    /// Reads an inode: under the shared lock if it is in memory.
     fn look<T>(&self, ino: vfs::Ino, work: impl Fn(&State, &crate::inode::Inode) -> Result<T>) -> Result<T> {
         let ino = Volume::number(ino)?;
         {
@@ -81,7 +81,7 @@ impl Volume {
         state.with(ino, |st, inode| work(st, inode))
     }
 
-    /// A name whose directory is in memory with all its names, and what it leads to: found under the shared lock. `None`: not so.
+    /// Looks up a name under the shared lock. `None` if the directory or the inode is not completely in memory.
     fn lookup_in_memory(&self, parent: Ino, name: &[u8]) -> Option<Result<Entry>> {
         let state = self.state.read();
         if name == b"." || name == b".." || name.len() > NAME_MAX || state.dir_blocks > state.dir_cache {
@@ -91,12 +91,12 @@ impl Volume {
             return Some(Err(Error::NotFound));
         };
         let attr = state.inodes.get(&spot.ino)?.attr();
-        // The lock is still held: nobody has freed it.
+        // The lock is still held, so it was not freed.
         self.hold(spot.ino, 1);
         Some(Ok(Entry { attr }))
     }
 
-    /// Changes an inode, with room for so many blocks beside its own.
+    /// Changes an inode, with room for `blocks` blocks in addition to its own.
     fn edit<T>(
         &self,
         ino: vfs::Ino,
@@ -137,7 +137,7 @@ impl FileSystem for Volume {
             block_size: BLOCK as u32,
             blocks: state.sb.blocks - scherlfs_format::FIRST,
             blocks_free: free,
-            // Nothing while the host has no room for it.
+            // 0 while the host has no room.
             blocks_available: if state.host_is_short() { 0 } else { free },
             files: (1 << 32) - 1,
             files_free: files_free.min(free),
@@ -351,7 +351,7 @@ impl FileSystem for Volume {
                     }
                 };
                 let written = st.write_file(inode, offset + there as u64, (&data[there..fits], whole), flags, now);
-                // What fails half way has changed something, too.
+                // A failed operation may have changed something.
                 st.keep(inode);
                 st.user_bytes += *written.as_ref().unwrap_or(&0) as u64;
                 written.map(|written| there + written)
@@ -369,7 +369,7 @@ impl FileSystem for Volume {
                 check_unsealed(inode)?;
             }
             let done = st.allocate(inode, what, offset, len, now);
-            // What fails half way has changed something, too.
+            // A failed operation may have changed something.
             st.keep(inode);
             done
         })
@@ -467,7 +467,7 @@ impl FileSystem for Volume {
     }
 
     fn wake_by(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        // Only the first one counts: there is one mount.
+        // Only the first one is used: there is one mount.
         let _ = self.hooks.wake.set(wake);
     }
 
@@ -498,7 +498,7 @@ impl FileSystem for Volume {
         let mut state = self.state.write();
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
         let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
-        // If it failed, another call tries again.
+        // After a failure another call retries.
         done.inspect_err(|e| state.fail(format!("the last checkpoint failed: {e}")))?;
         state.ended = true;
         if let Some(archive) = &self.archive {

@@ -1,10 +1,9 @@
-//! A mounted volume: its state, its room, and what every operation does first and last.
+//! A mounted volume: its state, its room, and the common begin and end of all operations.
 //!
-//! All that changes is behind one lock. Whoever looks holds it shared, whoever changes something holds it exclusively. An
-//! operation first makes sure that there is room for all it may write ([`State::admit`]), then changes inodes in memory,
-//! and says of each that it waits ([`State::keep`]). What waits is written as one transaction ([`crate::commit`]), so that
-//! after a power cut the volume is as it was after some operation, and none before the last one that was made durable is
-//! missing.
+//! All changing state is behind one lock: shared for readers, exclusive for changes. An operation first reserves
+//! room for all it may write ([`State::admit`]), then changes inodes in memory, and marks each as waiting
+//! ([`State::keep`]). Waiting inodes are written as one transaction ([`crate::commit`]), so that after a power cut
+//! the volume is in the state after some operation, and no operation before the last durable one is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -35,51 +34,52 @@ use crate::reorganise::chains::Accesses;
 use crate::series::Series;
 use crate::space::Blocks;
 
-/// When what was written reaches the disk.
+/// When writes reach the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sync {
-    /// With every call, as in Scherl 2004. Nothing waits in memory.
+    /// With every call, as in Scherl 2004. No changes wait in memory.
     Call,
-    /// When somebody asks for it, when enough waits, and some seconds after it was written.
+    /// On request, when enough blocks wait, and some seconds after a write.
     #[default]
     Fsync,
-    /// When enough waits, or the disk is awake anyway. Who asks for it finds it durable on the stage, on another disk.
+    /// When enough blocks wait, or when the disk is awake anyway. An fsync is durable on the stage, on another
+    /// disk.
     Burst,
 }
 
-/// How to mount.
+/// Mount options.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
-    /// Change nothing.
+    /// Mount read-only.
     pub read_only: bool,
     /// When writes reach the disk.
     pub sync: Sync,
-    /// Blocks that may wait in memory.
+    /// Most blocks that may wait in memory.
     pub dirty: u64,
-    /// Directory blocks kept in memory. 0: each look into a directory reads it.
+    /// Directory blocks cached in memory. 0: each lookup reads the directory.
     pub dir_cache: usize,
     /// Blocks of the inode map kept in memory.
     pub ifile_cache: usize,
-    /// Inodes kept in memory beside those in use.
+    /// Inodes cached in addition to those in use.
     pub inode_cache: usize,
-    /// What waits is written after so long.
+    /// Longest time that changes wait.
     pub writeback: Duration,
-    /// When changes become durable though nobody asks; without, when `writeback` or something else makes it so.
+    /// When changes become durable without a sync. `None`: by `writeback` or other causes only.
     pub commit: Option<Commit>,
-    /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, when somebody asks for what
-    /// was written to be durable, and with [`Sync::Call`] after each call.
+    /// Log blocks after which a checkpoint is due. This is checked when more than `dirty` blocks wait, at a sync or
+    /// fsync, and with [`Sync::Call`] after each call.
     pub checkpoint_blocks: u64,
-    /// A checkpoint is due so long after the last one, if something was logged; never, unless said.
+    /// Time after the last checkpoint at which one is due, if anything was logged; `None`: never.
     pub checkpoint_every: Option<Duration>,
-    /// How room is made.
+    /// Cleaning strategy.
     pub clean: Clean,
-    /// Where the power comes from.
+    /// Power source.
     pub power: Power,
-    /// Blocks that are kept so that transactions can be undone; `None`: as the volume has it, 0: none.
+    /// Blocks kept for undo; `None`: as the volume has it, 0: none.
     pub undo: Option<u64>,
-    /// Where the writer puts inodes; `None`: as the volume has it.
+    /// Placement of inodes; `None`: as the volume has it.
     pub placement: Option<Placement>,
-    /// What stands beside the volume on other disks.
+    /// Accompanying devices.
     pub beside: Beside,
     /// Room on the host that holds the image, if the image can grow.
     pub host_room: Option<Arc<HostRoom>>,
@@ -108,9 +108,9 @@ impl Default for MountOptions {
     }
 }
 
-/// Room that only operations that give room back may use.
+/// Room that only operations that free room may use.
 pub(crate) const SPARE: u64 = 24;
-/// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
+/// Most inodes in a transaction: each is a piece, and pieces are numbered by 16 bits.
 pub(crate) const INODES_MAX: usize = 32_000;
 
 impl MountOptions {
@@ -134,70 +134,70 @@ pub struct Volume {
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
     pub(crate) hooks: Hooks,
-    /// What `dev` is, if something stands beside the volume.
+    /// The same as `dev` if there are accompanying devices.
     pub(crate) archive: Option<Arc<Archive>>,
 }
 
-/// Why nothing can be changed.
+/// Why the volume rejects changes.
 #[derive(Debug, Clone)]
 pub(crate) struct Broken {
     pub why: String,
-    /// True if nothing may be written any more.
+    /// True if writes are permanently disabled.
     pub for_good: bool,
 }
 
-/// Everything that changes.
+/// All changing state.
 pub(crate) struct State {
     pub dev: Arc<dyn BlockDevice>,
-    /// What `dev` is, if something stands beside the volume.
+    /// The same as `dev` if there are accompanying devices.
     pub archive: Option<Arc<Archive>>,
-    /// As it was written last.
+    /// As last written.
     pub sb: Superblock,
     pub imap: InodeMap,
-    /// The inodes of the hidden files, as they were written last.
+    /// The last written inodes of the hidden files.
     pub free_list: Inode,
     pub orphan_list: Inode,
     pub inodes: FxHashMap<Ino, Box<Inode>>,
-    /// Inodes that wait, in the order in which they began to.
+    /// Waiting inodes, in the order in which they began to wait.
     pub waiting: BTreeMap<u64, Ino>,
     pub waits: u64,
-    /// Since when the first of them waits.
+    /// When the first of them began to wait.
     pub since: Option<Duration>,
-    /// Inodes that are gone, which is not written yet.
+    /// Deleted inodes whose deletion is not written.
     pub gone: Vec<Ino>,
-    /// Inodes without a name that somebody uses.
+    /// Inodes in use without a name.
     pub orphans: BTreeSet<Ino>,
     pub free: Blocks,
     /// Blocks that the next checkpoint frees.
     pub dead: Marks,
     pub path: Path,
-    /// Where the writer puts inodes.
+    /// Placement of inodes.
     pub placement: Placement,
-    /// The last transaction, if it can be taken up again.
+    /// The last transaction, if it can be continued.
     pub series: Option<Series>,
-    /// Who follows the log would not come to all of what was written: only a checkpoint makes it durable.
+    /// True if a reader of the log could not reach all written data: only a checkpoint makes it durable.
     pub torn: bool,
     pub care: Care,
     pub history: History,
-    /// The list of the history, as it was written last.
+    /// The last written list of the history.
     pub history_list: Inode,
     pub pace: Pace,
     pub accesses: Mutex<Accesses>,
     pub background: Background,
-    /// When callers changed something last, and when a checkpoint by time was written last.
+    /// When callers last changed something, and when the last timed checkpoint was written.
     pub changed: Duration,
     pub checkpointed: Duration,
-    /// Blocks that files were promised.
+    /// Number of reserved blocks of files.
     pub promised: u64,
-    /// Blocks that writing what waits takes, at most.
+    /// Most blocks for writing all waiting changes.
     pub need: u64,
     pub seq: Seq,
-    /// How often the next transaction failed to be written.
+    /// Number of failed attempts for the next transaction.
     pub attempt: u8,
     pub epoch: Epoch,
-    /// The superblock on disk has this mount's epoch.
+    /// True if the superblock on disk has this mount's epoch.
     pub begun: bool,
-    /// Blocks of log since the checkpoint.
+    /// Log blocks since the checkpoint.
     pub logged: u64,
     /// Directory blocks in memory that do not wait.
     pub dir_blocks: usize,
@@ -205,25 +205,25 @@ pub(crate) struct State {
     /// Bytes that callers wrote into files since the mount.
     pub user_bytes: u64,
     pub gone_names: Gone,
-    /// Room for a request's bytes; empty but while one is given to the device.
+    /// Buffer for a request; nonempty only during the request.
     pub request: Mutex<Vec<u8>>,
-    /// Why nothing can be changed any more.
+    /// Why changes are rejected.
     pub broken: Option<Broken>,
-    /// A superblock that may not have been written whole, or may: what it refers to is about to be written over.
+    /// True if a superblock may or may not be completely written: the blocks that it refers to will be overwritten.
     pub torn_superblock: bool,
-    /// The oldest change that was written and may not be durable.
+    /// When the oldest written change that may not be durable was made.
     pub unflushed: Option<Duration>,
     /// When `commit=` last made changes durable.
     pub committed: Duration,
     pub ended: bool,
-    /// Room on the host, and its last shortage at whose beginning everything was made durable.
+    /// Room on the host, and the last shortage for which everything was made durable.
     pub host_room: Option<Arc<HostRoom>>,
     pub relieved: u64,
 }
 
 impl State {
-    /// Gives an inode to `work`, read from the disk if need be. Meanwhile it is not among the inodes in memory, so that
-    /// nothing can be written: room is made sure of before.
+    /// Calls `work` with an inode, read from the disk if necessary. Meanwhile it is not among the inodes in memory,
+    /// so that no transaction can be written: reserve room first.
     pub fn with<T>(&mut self, ino: Ino, work: impl FnOnce(&mut State, &mut Inode) -> Result<T>) -> Result<T> {
         let mut inode = match self.inodes.remove(&ino) {
             Some(inode) => inode,
@@ -236,7 +236,7 @@ impl State {
         out
     }
 
-    /// An inode in memory, read from the disk if need be.
+    /// An inode in memory, read from the disk if necessary.
     pub fn inode(&mut self, ino: Ino) -> Result<&mut Inode> {
         if !self.inodes.contains_key(&ino) {
             let inode = self.load(ino)?;
@@ -245,7 +245,7 @@ impl State {
         self.inodes.get_mut(&ino).map(|b| &mut **b).ok_or(Error::NotFound)
     }
 
-    /// Says that an inode was changed: it waits to be written.
+    /// Marks an inode as changed and waiting.
     pub fn keep(&mut self, inode: &mut Inode) {
         if inode.waits.is_none() {
             self.waits += 1;
@@ -257,7 +257,7 @@ impl State {
         inode.cost = cost;
     }
 
-    /// Nothing of an inode waits any more.
+    /// Marks an inode as no longer waiting.
     pub fn drop_wait(&mut self, inode: &mut Inode) {
         if let Some(order) = inode.waits.take() {
             self.waiting.remove(&order);
@@ -266,20 +266,20 @@ impl State {
         inode.cost = 0;
     }
 
-    /// Blocks of an inode are not its own any more.
+    /// Frees blocks removed from an inode.
     pub fn free_blocks(&mut self, freed: Freed) -> Result<()> {
         self.promised = self.promised.saturating_sub(freed.reserved);
         freed.runs.iter().try_for_each(|run| self.die(*run))
     }
 
-    /// Blocks that the last checkpoint or something behind it may still name, and whoever goes back.
+    /// Frees blocks that the last checkpoint, the log behind it, or undo may still need.
     pub fn die(&mut self, run: Run) -> Result<()> {
         self.die_for_good(run)?;
         self.history.replaced(run);
         Ok(())
     }
 
-    /// Blocks that the last checkpoint or something behind it may still name, but nobody who goes back.
+    /// Frees blocks that the last checkpoint or the log behind it may still need, but not undo.
     pub fn die_for_good(&mut self, run: Run) -> Result<()> {
         let taken = self.free.contains(run.start) || self.history.kept.contains(run.start);
         let twice = taken || !self.dead.add_run(run);
@@ -291,7 +291,7 @@ impl State {
         Ok(())
     }
 
-    /// Blocks that a checkpoint writes, at most.
+    /// Most blocks written by a checkpoint.
     pub(crate) fn checkpoint_need(&self) -> u64 {
         let map = (self.imap.inode.size_blocks() + 1).min(self.imap.dirty() + self.waiting.len() as u64 + 2);
         let runs = self.free.runs() + self.dead.runs() + 2 * self.need as usize + 64;
@@ -303,7 +303,7 @@ impl State {
         map + conts + list + list / 100 + orphans + history + 8
     }
 
-    /// Blocks that nobody has a claim on.
+    /// Number of unclaimed blocks.
     pub fn unclaimed(&self) -> u64 {
         let gone = (self.gone.len() as u64).div_ceil(1000);
         let claimed = self.promised + self.need + gone + self.checkpoint_need();
@@ -311,14 +311,15 @@ impl State {
         self.free.count().saturating_sub(claimed)
     }
 
-    /// When changes are to be made durable though nobody asks; `None`: nothing waits for it.
+    /// When changes must be made durable without a sync; `None` if none wait for it.
     pub fn commit_at(&self) -> Option<Duration> {
         let commit = self.pace.commit?;
         let first = [self.since, self.unflushed].into_iter().flatten().min()?;
         Some(commit.due(first, self.changed, self.committed, self.care.power))
     }
 
-    /// Makes sure that so many blocks can be written beside all that waits. What only gives room back may use the last.
+    /// Ensures that `blocks` blocks can be written in addition to all waiting ones. Only operations that free room
+    /// may use the last ones.
     pub fn admit(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
         self.writable()?;
         self.admit_on_host(blocks, gives_back)?;
@@ -329,10 +330,10 @@ impl State {
         if self.unclaimed() >= blocks + spare {
             return Ok(());
         }
-        // Twice: what the first checkpoint frees may be kept for those who go back.
+        // Twice, since blocks freed by the first checkpoint may be kept for undo.
         for _ in 0..2 {
             self.forget_for(blocks + spare + 1)?;
-            // What waits may replace as many blocks as it takes, and those are free with the checkpoint too.
+            // Waiting changes may replace as many blocks as they take, which become free with the checkpoint too.
             if self.unclaimed() + self.dead.count() + self.need < blocks + spare {
                 break;
             }
@@ -344,18 +345,18 @@ impl State {
         Err(Error::NoSpace)
     }
 
-    /// Makes sure that an inode can be changed.
+    /// Ensures that an inode can be changed.
     pub fn admit_inode(&mut self, ino: Ino, blocks: u64, gives_back: bool) -> Result<()> {
         let own = self.inode(ino)?.extents.cost_of_all(0);
         self.admit(blocks + 4 + own, gives_back)
     }
 
-    /// As many of these blocks of a file as there is room for: its inode and its continuations are beside them.
+    /// Number of these file blocks for which there is room, in addition to the inode and its continuations.
     pub fn admit_blocks(&mut self, ino: Ino, blocks: u64) -> Result<u64> {
         let extents = &self.inode(ino)?.extents;
         let own = extents.cost_of_all(0);
         let beside = |blocks: u64| 5 + own + blocks / 80;
-        // A host without room gives no part of it either.
+        // A host without room has none for a part either.
         self.admit_on_host(blocks + beside(blocks), false)?;
         match self.admit(blocks + beside(blocks), false) {
             Ok(()) => return Ok(blocks),
@@ -369,7 +370,7 @@ impl State {
         }
     }
 
-    /// Refuses changes that cannot be kept.
+    /// Rejects changes that could not be made durable.
     pub fn writable(&self) -> Result<()> {
         match &self.broken {
             _ if self.ended => Err(Error::Device("the volume is unmounted".into())),
@@ -381,19 +382,20 @@ impl State {
         }
     }
 
-    /// What was accepted could not be made durable. All of it is in memory, and [`Volume::retry`] may write it.
+    /// Records that accepted changes could not be made durable. They are all in memory, and [`Volume::retry`] may
+    /// write them.
     pub fn fail(&mut self, why: String) {
         self.broken.get_or_insert(Broken { why, for_good: false });
     }
 
-    /// Memory and disk may contradict each other: nothing more may be written.
+    /// Records that memory and disk may contradict each other: writes are disabled permanently.
     pub fn fail_for_good(&mut self, why: String) {
         if self.broken.as_ref().is_none_or(|b| !b.for_good) {
             self.broken = Some(Broken { why, for_good: true });
         }
     }
 
-    /// Blocks that a user sees as free.
+    /// Free blocks as shown to users.
     pub fn free_for_users(&self) -> u64 {
         let pages = self.need;
         (self.free.count() + self.dead.count() + self.history.kept.count()).saturating_sub(
@@ -401,7 +403,7 @@ impl State {
         )
     }
 
-    /// Inodes that nobody uses leave memory where there are too many.
+    /// Drops unused inodes from memory if there are too many.
     pub fn trim(&mut self, limit: usize, in_use: impl Fn(Ino) -> bool) {
         if self.inodes.len() <= limit + limit / 8 {
             return;
@@ -411,7 +413,7 @@ impl State {
         let mut blocks = 0;
         self.inodes.retain(|ino, inode| {
             let stays = over == 0 || inode.waits.is_some() || self.orphans.contains(ino) || in_use(*ino);
-            // The end of a series asks it which of its places it has.
+            // The end of a series needs the inode for its places.
             let stays = stays || on == Some(*ino);
             if !stays {
                 over -= 1;
@@ -424,17 +426,17 @@ impl State {
 }
 
 impl Volume {
-    /// Now, as inodes keep it.
+    /// The current time in an inode's format.
     pub(crate) fn now(&self) -> Time {
         crate::inode::time(self.clock.now())
     }
 
-    /// The number of an inode that comes from outside.
+    /// Checks an inode number from a caller.
     pub(crate) fn number(ino: vfs::Ino) -> Result<Ino> {
         u32::try_from(ino.0).ok().filter(|n| *n > 0).map(Ino).ok_or(Error::NotFound)
     }
 
-    /// Does an operation that changes something, and what follows every one of them.
+    /// Performs an operation that changes something, and the work that follows every such operation.
     pub(crate) fn change<T>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
         if self.options.read_only {
             return Err(Error::ReadOnly);
@@ -442,7 +444,7 @@ impl Volume {
         let mut state = self.state.write();
         state.writable()?;
         if state.room_is_short() && !state.host_is_short() {
-            // Without it the log goes through holes, as it does on a battery.
+            // Without cleaning the log goes through holes, as on battery.
             let want = 8 * state.segment();
             if let Err(e) = state.make_room(want) {
                 log::warn!("cleaning failed: {e}");
@@ -467,7 +469,7 @@ impl Volume {
             Sync::Fsync | Sync::Burst => state.need > state.pace.dirty,
         };
         if due {
-            // The call was done; that it could not be written is told by the next fsync, as with a page cache.
+            // The call succeeded; the next fsync reports the failed write, as with a page cache.
             let why = if self.options.sync == Sync::Call { Why::Written } else { Why::Full };
             because(why, || {
                 if self.options.sync == Sync::Call {
@@ -483,7 +485,7 @@ impl Volume {
         out
     }
 
-    /// Makes all that was written durable, if `is_right` says that there is what somebody asked it of.
+    /// Makes all writes durable, if `is_right` confirms the object of the request.
     pub(crate) fn settle(&self, cause: Cause, is_right: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
         let attempt = {
             let mut state = self.state.write();
@@ -520,7 +522,7 @@ impl Volume {
         Ok(())
     }
 
-    /// If something could not be made durable, allows another attempt: the next one writes all that waits once more.
+    /// After a failure allows another attempt, which writes all waiting changes again.
     pub(crate) fn retry(&self) -> Result<()> {
         let mut state = self.state.write();
         if state.broken.as_ref().is_none_or(|b| b.for_good) {
@@ -530,7 +532,7 @@ impl Volume {
         state.forget_torn_superblock()
     }
 
-    /// Writes what waits to the disk, and what is staged, for the disk is awake.
+    /// Writes waiting and staged blocks to the disk while it is awake.
     fn burst(&self) -> Result<()> {
         {
             let mut state = self.state.write();
@@ -540,7 +542,7 @@ impl Volume {
         self.flush(Cause::Log)
     }
 
-    /// Writes what waits when it is time; says whether it did.
+    /// Writes waiting changes if they are due; returns true if it did.
     pub(crate) fn write_when_due(&self) -> Result<()> {
         let now = self.clock.monotonic();
         let (since, writeback, commit) = {
@@ -562,7 +564,7 @@ impl Volume {
             Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
                 because(Why::Waiting, || self.burst())
             }
-            // A burst that was not flushed is not durable, and the next fsync would have to wake the disk for it.
+            // An unflushed burst is not durable, and the next fsync would have to wake the disk.
             Some((archive, _)) => archive.flush_while_awake(),
             None => Ok(()),
         }

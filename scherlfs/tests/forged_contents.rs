@@ -1,5 +1,5 @@
-//! What users store is never taken for the log, whatever it looks like: not where a power cut left the log's end at a block that was
-//! theirs, and not by a repair that looks at every block.
+//! User data is never mistaken for the log, whatever it looks like: not if a power cut left the log's end at a
+//! block of user data, and not in a repair that examines every block.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn file(volume: &Volume, name: &str, bytes: &[u8]) {
     volume.forget(ino, 1);
 }
 
-/// A user writes a file and deletes it; the log comes round to its blocks; the power fails.
+/// A user writes a file and deletes it; the log reuses its blocks; the power fails.
 fn cut(secret: u64, theirs: &[Box<Block>], delete: bool) -> Arc<Memory> {
     let dev = Arc::new(Memory::new(BLOCKS));
     let clock = Arc::new(VirtualClock::default());
@@ -51,7 +51,7 @@ fn cut(secret: u64, theirs: &[Box<Block>], delete: bool) -> Arc<Memory> {
     dev
 }
 
-/// The root directory as everybody may write to it, in the transaction behind the last one on this device, or in the volume's first.
+/// A world-writable root directory, in the transaction after the last one on this device, or in the volume's first.
 fn forged(dev: &dyn BlockDevice, next: bool) -> Box<Block> {
     let (_, last) = inodes(dev).max_by_key(|(_, i)| i.header.seq).unwrap();
     let (_, mut root) = inodes(dev).filter(|(_, i)| i.header.ino == ROOT).max_by_key(|(_, i)| i.header.seq).unwrap();
@@ -69,7 +69,8 @@ fn numbered() -> Vec<Box<Block>> {
     (0..THEIRS).map(|n| Box::new([n as u8 + 1; BLOCK])).collect()
 }
 
-/// Their file, with the forged block where the log of a volume like this ends: it fills what was theirs from the front.
+/// The user's file, with the forged block where the log of such a volume ends: the log fills the file's old blocks
+/// from the front.
 fn attack(on: &Memory) -> Vec<Box<Block>> {
     let left = |at: &u64| numbered().contains(&block(on, *at));
     let end = (2..BLOCKS).find(left).unwrap();
@@ -89,10 +90,10 @@ fn root_mode(dev: Arc<Memory>) -> (u16, u32) {
 fn an_inode_among_a_users_contents_is_not_where_the_log_goes_on() {
     let (honest, attacked) = (0x1d87_5a0e_77c1_90b3, 0x6b0f_33e2_8d5c_4a71);
     let like = cut(honest, &numbered(), true);
-    // The judge can see it: who knew the secret could write what a mount takes for the log.
+    // The test can fail: with the secret, a user could write blocks that a mount takes for the log.
     let (mode, uid) = root_mode(cut(honest, &attack(&like), true));
     assert_eq!((mode & 0o777, uid), (0o777, 1000), "the forged block does not stand where the log ends");
-    // Somebody else's volume, in all else the same.
+    // Another user's volume, otherwise the same.
     assert_eq!(root_mode(cut(attacked, &attack(&like), true)), root_mode(cut(attacked, &numbered(), true)));
 }
 
@@ -110,7 +111,7 @@ fn a_repair_takes_no_inode_among_a_users_contents_for_one_of_the_volume() {
         let theirs = inodes(&*dev).find(|(_, i)| i.follow == THEIRS as u32).unwrap().1.header.ino;
         let map = inodes(&*dev).filter(|(_, i)| [ROOT, theirs].contains(&i.header.ino));
         let map = map.map(|(at, i)| (i.attributes.uid, at));
-        // The directory's own inodes are damaged, and that of their file: nobody knows whose contents these were.
+        // The inodes of the directory and of the file are damaged: the owner of these contents is unknown.
         for (_, at) in map.filter(|(uid, _)| *uid == 0).collect::<Vec<_>>() {
             dev.write(Lba(at), &[0xAA; BLOCK], Tag::default()).unwrap();
         }
@@ -123,8 +124,8 @@ fn a_repair_takes_no_inode_among_a_users_contents_for_one_of_the_volume() {
     assert_eq!(repaired(attacked), 0);
 }
 
-/// Where an inode may stand behind its contents, contents come first: those that look like an inode are not taken for it, even from
-/// who knows the volume's secret.
+/// If an inode may follow its contents, contents come first: contents that look like an inode are not taken for it,
+/// even from a user with the secret.
 #[test]
 fn contents_that_end_like_an_inode_end_nothing() {
     let run = |end: Option<&dyn Fn(&dyn BlockDevice) -> Box<Block>>| {
@@ -151,7 +152,7 @@ fn contents_that_end_like_an_inode_end_nothing() {
         root.follow_crc = scherlfs_format::checksum(&[&[1; BLOCK], &[2; BLOCK]]);
         root.write()
     };
-    // The judge can see it: as the last block of a log the same bytes are what a mount takes.
+    // The test can fail: as the last block of a log the same bytes are accepted by a mount.
     let like = run(None);
     let at = inodes(&*like).find(|(_, i)| i.form == raw::Form::Ahead).unwrap().0;
     let before = Arc::new(like.fork());

@@ -1,4 +1,4 @@
-//! The host of a sparse image fills up: what the volume accepted is on the image, and what it cannot keep it refuses.
+//! The host of a sparse image fills up: accepted data is on the image, and data without room is rejected.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct Rig {
     volume: Volume,
 }
 
-/// A volume on a sparse image of 512 MiB, on a host with so many free blocks after mkfs.
+/// A volume on a sparse image of 512 MiB, on a host with `free` free blocks after mkfs.
 fn mounted(free: u64) -> Rig {
     let memory = Arc::new(Memory::new(512 * MIB));
     let host = Arc::new(Limited::new(memory.clone(), 512 * MIB));
@@ -35,8 +35,8 @@ fn mounted(free: u64) -> Rig {
     Rig { memory, host, room, volume }
 }
 
-/// Makes a file of so many blocks, as far as that is accepted; returns what was.
-fn put(volume: &Volume, name: &str, blocks: usize) -> Option<Vec<u8>> {
+/// Creates a file of `blocks` blocks, as far as accepted; returns the accepted contents.
+fn write_file(volume: &Volume, name: &str, blocks: usize) -> Option<Vec<u8>> {
     let contents: Vec<u8> = (0..blocks * 4096).map(|i| (i / 4096 * 7 + i % 251) as u8).collect();
     let ino = volume.mknod(ME, volume.root(), name.as_bytes(), &FILE).ok()?.attr.ino;
     let mut done = 0;
@@ -52,7 +52,7 @@ fn put(volume: &Volume, name: &str, blocks: usize) -> Option<Vec<u8>> {
     Some(contents[..done].to_vec())
 }
 
-/// Unmounts; the medium is a whole volume with these files.
+/// Unmounts; the medium is a valid volume with these files.
 fn judge(rig: &Rig, files: &[(String, Vec<u8>)]) {
     rig.volume.unmount().unwrap();
     let report = scherlfs_fsck::check(&*rig.memory);
@@ -72,7 +72,7 @@ fn what_was_accepted_before_the_host_filled_is_there_after_an_unmount_and_more_i
     let mut files: Files = (0..40)
         .map(|n| {
             let name = format!("before{n}");
-            let contents = put(&rig.volume, &name, 50).unwrap();
+            let contents = write_file(&rig.volume, &name, 50).unwrap();
             (name, contents)
         })
         .collect();
@@ -80,7 +80,7 @@ fn what_was_accepted_before_the_host_filled_is_there_after_an_unmount_and_more_i
     let mut refused = 0;
     for n in 0..400 {
         let name = format!("after{n}");
-        match put(&rig.volume, &name, 50) {
+        match write_file(&rig.volume, &name, 50) {
             Some(accepted) => files.push((name, accepted)),
             None => refused += 1,
         }
@@ -94,16 +94,16 @@ fn what_was_accepted_before_the_host_filled_is_there_after_an_unmount_and_more_i
 #[test]
 fn a_volume_takes_changes_again_when_the_host_has_room_again() {
     let rig = mounted(100 * MIB);
-    let mut files = vec![("a".to_owned(), put(&rig.volume, "a", 300).unwrap())];
+    let mut files = vec![("a".to_owned(), write_file(&rig.volume, "a", 300).unwrap())];
     rig.host.leave_free(0);
     rig.volume.sync().unwrap();
     assert!(rig.room.is_short());
-    assert_eq!(put(&rig.volume, "b", 1), None);
+    assert_eq!(write_file(&rig.volume, "b", 1), None);
     rig.volume.tick().unwrap();
-    assert_eq!(put(&rig.volume, "b", 1), None);
+    assert_eq!(write_file(&rig.volume, "b", 1), None);
     rig.host.leave_free(100 * MIB);
     rig.volume.tick().unwrap();
-    files.push(("b".to_owned(), put(&rig.volume, "b", 300).unwrap()));
+    files.push(("b".to_owned(), write_file(&rig.volume, "b", 300).unwrap()));
     assert_eq!(files[1].1.len(), 300 * 4096);
     judge(&rig, &files);
 }
@@ -120,7 +120,7 @@ fn whatever_is_done_while_the_host_fills_and_empties_nothing_accepted_is_lost() 
                     let name = format!("f{n}");
                     let most = if rng.chance(1, 8) { 2000 } else { 40 };
                     let blocks = 1 + rng.index(most);
-                    files.extend(put(&rig.volume, &name, blocks).map(|accepted| (name, accepted)));
+                    files.extend(write_file(&rig.volume, &name, blocks).map(|accepted| (name, accepted)));
                 }
                 7 if !files.is_empty() => {
                     let n = rng.index(files.len());

@@ -1,4 +1,5 @@
-//! Where inodes are put: what a file that is written call by call looks like under each of the four placements (Scherl 2004, Fig. 5.1).
+//! Placement of inodes: the layout of a file written call by call under each of the four placements (Scherl 2004,
+//! Fig. 5.1).
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ fn mounted(placement: Placement, sync: Sync) -> Mounted {
     mounted_in(placement, sync, MountOptions::default().inode_cache)
 }
 
-/// The same, where so many inodes are kept in memory that nobody uses.
+/// The same with a given number of unused inodes in memory.
 fn mounted_in(placement: Placement, sync: Sync, inode_cache: usize) -> Mounted {
     let dev = Arc::new(Memory::new(4096));
     let clock = Arc::new(VirtualClock::default());
@@ -41,7 +42,7 @@ impl Mounted {
     fn extents(&self, ino: Ino) -> usize {
         self.volume.extents(ino, 0, 1000).unwrap().len()
     }
-    /// Unmounts, checks, mounts again, and reads the file.
+    /// Unmounts, checks, remounts, and reads the file.
     fn whole(self, name: &[u8], blocks: u64) {
         self.volume.unmount().unwrap();
         drop(self.volume);
@@ -57,9 +58,10 @@ impl Mounted {
     }
 }
 
-/// The file is forgotten before another is written: its inode may leave memory while its series may still be taken up.
+/// The file is forgotten before another is written: its inode may leave memory although its series may still
+/// continue.
 #[test]
-fn an_inode_that_nobody_uses_stays_until_its_series_comes_to_an_end() {
+fn an_unused_inode_stays_in_memory_until_its_series_ends() {
     for placement in Placement::ALL {
         let mounted = mounted_in(placement, Sync::Fsync, 0);
         for name in [b"f", b"g"] {
@@ -92,7 +94,7 @@ fn only_an_inode_before_each_piece_cuts_a_file_into_pieces() {
 }
 
 #[test]
-fn who_syncs_each_call_is_helped_only_by_two_places_for_the_inode() {
+fn with_a_sync_per_call_only_two_places_for_the_inode_help() {
     let found = Placement::ALL.map(|placement| appended(placement, |m, ino, _| m.volume.fsync(ino, false).unwrap()));
     assert_eq!(found, [8, 8, 1, 1], "what was made durable is not overwritten");
 }

@@ -1,5 +1,5 @@
-//! Room that was made is room: what is free lies together, what was read together lies together, every byte is as it was, and
-//! the second reader finds the volume whole.
+//! Free space and files that are read together become contiguous, every byte is unchanged, and the second reader
+//! finds no fault.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ const ME: Caller = Caller { uid: 0, gid: 0 };
 const FILE: NewNode =
     NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
 
-fn made(mib: u64, segment_blocks: u32) -> Arc<Memory> {
+fn formatted(mib: u64, segment_blocks: u32) -> Arc<Memory> {
     let dev = Arc::new(Memory::new(mib * 256));
     make::format(dev.clone(), &VirtualClock::default(), &make::Options { segment_blocks, ..Default::default() })
         .unwrap();
@@ -34,7 +34,7 @@ fn bytes(seed: u64, len: u64) -> Vec<u8> {
     (0..len.div_ceil(8)).flat_map(|_| rng.next_u64().to_le_bytes()).take(len as usize).collect()
 }
 
-/// Files with what is in them.
+/// Files with their contents.
 struct Files {
     all: BTreeMap<u64, (Ino, Vec<u8>)>,
     next: u64,
@@ -69,7 +69,7 @@ impl Files {
     }
 }
 
-/// Fills a volume with small files, written a few at a time, and removes all but so many in a hundred.
+/// Fills a volume with small files, a few at a time, and removes all but `keep` percent.
 fn fragmented(volume: &Volume, keep: u64) -> Files {
     let (mut files, mut rng) = (Files { all: BTreeMap::new(), next: 0 }, Rng::new(9));
     while volume.statfs().unwrap().blocks_free > 80 {
@@ -98,7 +98,7 @@ fn each_strategy_makes_long_runs_of_holes_but_threading() {
         (Strategy::Plugging, 85),
         (Strategy::Combined, 85),
     ] {
-        let dev = made(32, 64);
+        let dev = formatted(32, 64);
         let volume = mounted(&dev, MountOptions::default());
         let files = fragmented(&volume, keep);
         volume.unmount().unwrap();
@@ -125,7 +125,7 @@ fn each_strategy_makes_long_runs_of_holes_but_threading() {
 #[test]
 fn room_is_made_before_the_log_has_to_go_through_holes() {
     for strategy in [Strategy::Copying, Strategy::Plugging, Strategy::Combined] {
-        let dev = made(32, 64);
+        let dev = formatted(32, 64);
         let volume = mounted(&dev, MountOptions::default());
         let mut files = fragmented(&volume, 50);
         volume.unmount().unwrap();
@@ -146,14 +146,14 @@ fn room_is_made_before_the_log_has_to_go_through_holes() {
     }
 }
 
-/// Extents of a file on the disk.
+/// Number of a file's extents on the disk.
 fn extents(volume: &Volume, ino: Ino) -> usize {
     volume.extents(ino, 0, 10_000).unwrap().len()
 }
 
 #[test]
 fn on_the_charger_a_file_of_many_pieces_becomes_one_and_files_of_a_habit_lie_in_its_order() {
-    let dev = made(64, 256);
+    let dev = formatted(64, 256);
     let volume = mounted(&dev, MountOptions { power: Power::Powered, ..MountOptions::default() });
     let mut files = Files { all: BTreeMap::new(), next: 0 };
     files.create(&volume, 8 << 20);
@@ -181,7 +181,7 @@ fn on_the_charger_a_file_of_many_pieces_becomes_one_and_files_of_a_habit_lie_in_
     let at: Vec<u64> = habit.iter().map(|n| place(*n)).collect();
     assert!(at.windows(2).all(|w| w[0] < w[1] && w[1] - w[0] < 8), "{at:?}");
     files.compare(&volume);
-    // A second time there is nothing to do.
+    // A second run has nothing to do.
     let again = volume.tidy().unwrap();
     assert_eq!((again.files, again.gathered), (0, 0), "{again:?}");
     volume.unmount().unwrap();
@@ -190,7 +190,7 @@ fn on_the_charger_a_file_of_many_pieces_becomes_one_and_files_of_a_habit_lie_in_
 
 #[test]
 fn a_path_of_more_runs_than_the_superblock_names_is_walked_to_its_end_after_a_mount() {
-    let dev = made(48, 64);
+    let dev = formatted(48, 64);
     let volume = mounted(&dev, MountOptions::default());
     let mut files = fragmented(&volume, 50);
     volume.unmount().unwrap();

@@ -1,7 +1,7 @@
-//! A volume that goes back is what it was after that transaction, to the byte; so it is after a power cut in the middle, or it
-//! is as before; and going back can be undone.
+//! An undone volume equals its earlier state to the byte; after a power cut in the middle it has the old or the new
+//! state; and an undo can be undone.
 //!
-//! The judge is a plain copy of the whole tree after every transaction.
+//! The judge is a copy of the whole tree after every transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn number(volume: &Volume, name: &str) -> u64 {
     volume.report().into_iter().find(|(n, _)| n == name).unwrap().1.parse().unwrap()
 }
 
-/// Some calls; what they come to does not matter, as long as they change much.
+/// Some calls; their results do not matter, as long as they change much.
 fn calls(volume: &Volume, rng: &mut Rng, count: u64) {
     let root = volume.root();
     for _ in 0..count {
@@ -100,7 +100,7 @@ fn calls(volume: &Volume, rng: &mut Rng, count: u64) {
     }
 }
 
-/// A volume, and its tree after each of its last transactions that can be undone, the oldest first.
+/// A volume, and its tree after each of its last undoable transactions, the oldest first.
 fn lived(seed: u64, options: &MountOptions) -> (Arc<Memory>, Vec<(u64, Tree)>) {
     let dev = Arc::new(Memory::new(16 * 256));
     make::format(dev.clone(), &VirtualClock::default(), &make::Options { segment_blocks: 16, ..Default::default() })
@@ -123,7 +123,7 @@ fn lived(seed: u64, options: &MountOptions) -> (Arc<Memory>, Vec<(u64, Tree)>) {
     (dev, states)
 }
 
-/// What the tree was after the transactions up to this one.
+/// The tree after all transactions up to this one.
 fn then(states: &[(u64, Tree)], seq: u64) -> &Tree {
     &states.iter().rev().find(|(s, _)| *s <= seq).expect("the first is empty").1
 }
@@ -149,7 +149,7 @@ fn a_volume_goes_back_to_any_transaction_down_to_the_floor_and_forward_again() {
                 let before = tree(&volume);
                 volume.undo_last(count).unwrap_or_else(|e| panic!("{what}: {e}"));
                 if count % 3 == 0 {
-                    // What came back is changed again at once.
+                    // Restored files are changed again immediately.
                     let busy = Arc::new(dev.fork());
                     let volume = mounted(busy.clone(), options.clone());
                     volume.undo_last(count).unwrap();
@@ -264,7 +264,7 @@ fn one_file_gets_its_contents_back_or_its_name_and_no_other_changes() {
     assert!(volume.undo_file(&[b"dir"]).is_err());
     volume.unmount().unwrap();
     check(&*dev, "in the end");
-    // Mounted without room for it, nothing is kept any more.
+    // Mounted with a budget of 0, nothing is kept.
     let volume = mounted(dev.clone(), MountOptions { undo: Some(0), ..MountOptions::default() });
     volume.mknod(ME, volume.root(), b"x", &FILE).unwrap();
     volume.unmount().unwrap();

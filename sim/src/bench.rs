@@ -301,7 +301,7 @@ impl Bench {
             ledger: self.device.ledger(),
             counts: self.counting.inner().inner().snapshot(),
             counters: self.device.counters(),
-            at: Nanos::of(self.clock.monotonic()),
+            at: Nanos::from_duration(self.clock.monotonic()),
         }
     }
 
@@ -374,7 +374,7 @@ impl Recorder<'_> {
     }
 
     fn sample(&mut self) {
-        let at = Nanos::of(self.bench.clock.monotonic()).since(self.from.at);
+        let at = Nanos::from_duration(self.bench.clock.monotonic()).since(self.from.at);
         if self.timeline.last().is_some_and(|s| s.at == at) {
             return;
         }

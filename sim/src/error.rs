@@ -61,7 +61,7 @@ impl SimError {
         match self {
             SimError::Parameters(_) | SimError::Model(_) | SimError::Option(_) | SimError::OnlyF2fs(_) => true,
             SimError::Mount(e) => matches!(e, MountError::Foreign { .. }),
-            SimError::Mkfs(e) => e.is_of_options(),
+            SimError::Mkfs(e) => e.is_caused_by_options(),
             SimError::Age(e) => matches!(e, AgeError::Unknown { .. }),
             _ => false,
         }

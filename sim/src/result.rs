@@ -195,7 +195,7 @@ impl Phase {
         let ledger = raw.ledger;
         let parts = |cause| Part::ALL.iter().map(move |part| (cause, *part));
         let spent = ledger.causes().flat_map(parts).filter_map(|(cause, part)| {
-            let energy = ledger.of(part, cause);
+            let energy = ledger.part_for(part, cause);
             (energy != Energy::ZERO).then_some(Spending { cause, part, energy })
         });
         let operations = Operation::ALL.into_iter().filter_map(|operation| {

@@ -1,4 +1,4 @@
-//! Fitting prices to measured rows, and whether the simulated device then agrees with what was measured.
+//! Fitting prices to measured rows, and agreement of the simulated device with the measurements.
 
 use std::sync::Arc;
 
@@ -91,8 +91,8 @@ impl Ran {
     }
 }
 
-/// The four workloads of FAGC TACO'23, section 4.1, on a metered device: the file is written and read in order
-/// and at random places, one request at a time.
+/// The four workloads of FAGC TACO'23, section 4.1, on a metered device: the file is written and read sequentially
+/// and at random, one request at a time.
 fn four_workloads(profile: &Profile) -> [(&'static str, Ran); 4] {
     let blocks = 4 * FILE * MB;
     let clock = Arc::new(VirtualClock::default());
@@ -168,9 +168,9 @@ fn held_out_measurements_are_predicted_and_not_fitted() {
     };
     percent("fragmented file, total", number("fragmented file", Quality::Total).computed, 8.58, 5.0);
     percent("fragmented file, storage", number("fragmented file", Quality::Storage).computed, 3.032, 10.0);
-    // The paper measured sequential reads 12 % apart in two sessions; this one is fitted to the other.
+    // The paper's sequential reads differ by 12 % between two sessions; this one is fitted to the other.
     percent("contiguous file, total", number("contiguous file", Quality::Total).computed, 2.53, 15.0);
-    // Moving blocks is a part of what a cleaning costs, and not the larger one.
+    // Moving blocks is a part of the cost of cleaning, and the smaller one.
     for (workload, measured) in [("background cleaning", 102.79), ("foreground cleaning", 438.95)] {
         let c = number(workload, Quality::Total);
         println!("{workload:<32} {:>9.3} {measured:>9.3} {:>+6.1} %", c.computed, c.percent());

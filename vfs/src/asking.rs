@@ -1,4 +1,4 @@
-//! Who asks? The process for which this thread serves a call: for reports alone, never for a decision about rights.
+//! The process for which this thread serves a call: used only in reports, never for permissions.
 
 use std::cell::Cell;
 
@@ -6,11 +6,11 @@ thread_local! {
     static WHO: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// While it lives, this thread serves a call of one process.
+/// While it exists, this thread serves a call of one process.
 #[derive(Debug)]
 pub struct Asking(Option<u32>);
 
-/// This thread serves a call of process `pid` from now on; 0 is nobody known, such as a kernel that writes back.
+/// Marks this thread as serving a call of process `pid`; 0 is unknown, such as a kernel's writeback.
 #[must_use = "it is forgotten when this value goes"]
 pub fn asks(pid: u32) -> Asking {
     Asking(WHO.replace(Some(pid).filter(|pid| *pid != 0)))
@@ -22,7 +22,7 @@ impl Drop for Asking {
     }
 }
 
-/// For which process this thread serves a call.
+/// The process for which this thread serves a call.
 pub fn who() -> Option<u32> {
     WHO.get()
 }
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_is_known_while_the_call_is_served_and_no_longer() {
+    fn the_process_is_known_only_while_its_call_is_served() {
         assert_eq!(who(), None);
         let outer = asks(7);
         {

@@ -1,37 +1,36 @@
-//! When do changes become durable though nobody asks for it?
+//! When do changes become durable without a request to sync?
 //!
-//! A pure rule; what is written then, and what a change is, each file system knows for itself. Times are those of a
-//! monotonic clock.
+//! A pure rule; each file system decides what a change is and what it writes. Times are those of a monotonic clock.
 
 use std::time::Duration;
 
 use crate::Power;
 
-/// Within which time a change becomes durable.
+/// Time limits for making changes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
-    /// At the latest so long after the first change that is not durable.
+    /// Latest time after the first change that is not durable.
     pub after: Duration,
-    /// Sooner if nothing changes for [`Commit::QUIET`].
+    /// Commit earlier if nothing changes for [`Commit::QUIET`].
     pub when_idle: bool,
-    /// On a battery instead so long after the first change, idle or not: each commit costs energy, and a longer time
-    /// gathers more changes for one.
+    /// The limit on battery, idle or not: each commit costs energy, and a longer time gathers more changes for one.
     pub on_battery: Option<Duration>,
 }
 
 impl Commit {
-    /// A volume without a change for so long is idle: `sync; sleep 1` then suffices where `sync` itself does not reach the
-    /// file system.
+    /// A volume without a change for this time is idle: `sync; sleep 1` then suffices if `sync` itself does not
+    /// reach the file system.
     pub const QUIET: Duration = Duration::from_millis(300);
-    /// What is written because nothing changes is written at most once in this time.
+    /// Least time between two commits of an idle volume.
     pub const APART: Duration = Duration::from_secs(1);
 
-    /// Within `after`, and sooner when idle, wherever the power comes from.
+    /// Commits within `after`, earlier if idle, with any power source.
     pub fn within(after: Duration) -> Self {
         Commit { after, when_idle: true, on_battery: None }
     }
 
-    /// When changes are due that began at `first`, of which the last came at `last`, if everything before `durable` is durable.
+    /// When changes are due that began at `first`, the last of them at `last`, if everything before `durable` is
+    /// durable.
     pub fn due(&self, first: Duration, last: Duration, durable: Duration, power: Power) -> Duration {
         match self.on_battery {
             Some(after) if power == Power::Battery => first + after,

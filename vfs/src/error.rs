@@ -1,25 +1,25 @@
-//! What can go wrong, sorted by whose fault it is.
+//! Errors, grouped by responsibility.
 
 use std::fmt;
 
 /// Result of a file-system operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation did not happen. Every variant names one cause a caller can act on.
+/// Why an operation failed. Every variant is one cause on which a caller can act.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    // ---- the caller asked for something that is not there or not allowed
+    // ---- the request is invalid or not permitted
     /// No such name, inode or parent.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken.
+    /// The name exists already.
     #[error("already exists")]
     Exists,
-    /// A directory was needed.
+    /// Not a directory, although one is required.
     #[error("not a directory")]
     NotDirectory,
-    /// Anything but a directory was needed.
+    /// A directory, although another kind is required.
     #[error("is a directory")]
     IsDirectory,
     /// The directory still holds names.
@@ -28,25 +28,25 @@ pub enum Error {
     /// A name over 255 bytes, or a symlink target over one block.
     #[error("name too long")]
     NameTooLong,
-    /// Arguments that make no sense together; the text says which.
+    /// Inconsistent arguments; the text names them.
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
-    /// The object forbids this to everybody (immutable, append-only).
+    /// Forbidden for every user (immutable, append-only).
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
-    /// The directory takes only what belongs to its own project.
+    /// The directory accepts only files of its own project.
     #[error("belongs to a different project than the directory")]
     OtherProject,
-    /// The link count would pass the format's limit.
+    /// The link count would exceed the format's limit.
     #[error("too many links")]
     TooManyLinks,
-    /// Past the largest file the format can map.
+    /// The file would exceed the largest size of the format.
     #[error("file too large")]
     TooBig,
-    /// No extended attribute of that name.
+    /// No extended attribute with that name.
     #[error("no such attribute")]
     NoAttribute,
-    /// The attribute does not fit beside the inode's others.
+    /// The attribute does not fit next to the inode's others.
     #[error("attribute too large, or too many of them")]
     AttributeTooLarge,
     /// The caller's buffer is too small for the attribute.
@@ -55,21 +55,21 @@ pub enum Error {
     /// No data (or hole) at or after the offset: `SEEK_DATA` past the end.
     #[error("no such address: past the end of data")]
     PastEnd,
-    /// The object is in use in a way that forbids this.
+    /// The object is in use, which forbids this.
     #[error("busy: {0}")]
     Busy(&'static str),
-    /// The inode number was reused: the caller's reference is to a file that is gone.
+    /// The inode number was reused: the caller refers to a deleted file.
     #[error("stale reference")]
     Stale,
 
-    // ---- this implementation or this volume cannot do it
-    /// Not something this file system does; the text names what.
+    // ---- not possible in this implementation or on this volume
+    /// Not supported by this file system; the text names the feature.
     #[error("not supported: {0}")]
     Unsupported(String),
     /// The volume is mounted read-only.
     #[error("read-only file system")]
     ReadOnly,
-    /// The contents are encrypted and no key is known.
+    /// The contents are encrypted, and the key is unknown.
     #[error("required key not available")]
     NoKey,
 
@@ -78,8 +78,8 @@ pub enum Error {
     #[error("no space left on device")]
     NoSpace,
 
-    // ---- somebody else's fault
-    /// The image contradicts itself; the text names structure and place.
+    // ---- external faults
+    /// The image is inconsistent; the text names structure and place.
     #[error("corrupt file system: {0}")]
     Corrupt(String),
     /// The device failed; the text names operation and place.
@@ -88,11 +88,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// `Corrupt` from anything printable.
+    /// `Corrupt` from any printable value.
     pub fn corrupt(what: impl fmt::Display) -> Self {
         Error::Corrupt(what.to_string())
     }
-    /// `Device` from anything printable.
+    /// `Device` from any printable value.
     pub fn device(what: impl fmt::Display) -> Self {
         Error::Device(what.to_string())
     }

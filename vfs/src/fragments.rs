@@ -1,31 +1,31 @@
-//! In how many pieces is the free space?
+//! Fragmentation of the free space.
 //!
-//! A piece is the longest possible run of neighbouring blocks that hold nothing. It may cross whatever units a file system
-//! divides its blocks into, and it includes what only the next checkpoint sets free. Pieces are sorted into the nine sizes
-//! of FAGC TACO'23, Table 3.
+//! A piece is a maximal run of free blocks. It may cross the units into which a file system divides its blocks, and
+//! includes blocks that only the next checkpoint frees. Pieces are sorted into the nine sizes of FAGC TACO'23,
+//! Table 3.
 //!
-//! Left out: how the pieces of a volume are found, and what a piece costs the log that writes into it.
+//! Left out: finding the pieces of a volume, and the cost of a piece for a log that writes into it.
 
 /// Number of sizes.
 pub const LEVELS: usize = 9;
 
-/// Free space by size of piece. Level `n` (counted from 0: L1 is level 0) has the pieces of more than
-/// `2^(n-1)` and at most `2^n` blocks, so L1 those of 4 KiB, L2 of 8 KiB, L3 of up to 16 KiB and so on to L8
-/// of up to 512 KiB; the last, L9, has all that are larger.
+/// Free space by size of piece. Level `n` (counted from 0: L1 is level 0) holds pieces of more than `2^(n-1)` and
+/// at most `2^n` blocks: L1 those of 4 KiB, L2 of 8 KiB, L3 of up to 16 KiB and so on to L8 of up to 512 KiB; L9
+/// holds all larger ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FreeFragments {
-    /// Pieces.
+    /// Number of pieces.
     pub count: [u64; LEVELS],
-    /// Blocks in them.
+    /// Number of blocks in them.
     pub blocks: [u64; LEVELS],
     /// Pieces by the classes of Table 5, see [`CLASSES`].
     pub pieces: [u64; CLASSES.len()],
-    /// Blocks in them.
+    /// Number of blocks in them.
     pub capacity: [u64; CLASSES.len()],
 }
 
-/// The classes of FAGC TACO'23, Table 5: each begins at so many blocks and ends where the next begins (0,
-/// 128 KiB, 1 MiB, 2 MiB).
+/// Lower bounds of the classes in FAGC TACO'23, Table 5, in blocks (0, 128 KiB, 1 MiB, 2 MiB); each class ends
+/// where the next begins.
 pub const CLASSES: [u64; 4] = [0, 32, 256, 512];
 
 impl FreeFragments {
@@ -33,34 +33,34 @@ impl FreeFragments {
     pub fn level(blocks: u64) -> usize {
         (blocks.max(1).next_power_of_two().trailing_zeros() as usize).min(LEVELS - 1)
     }
-    /// Level `n` as people call it: `L1` to `L9`.
+    /// Name of level `n`: `L1` to `L9`.
     pub fn name(level: usize) -> String {
         format!("L{}", level + 1)
     }
-    /// All pieces.
+    /// Number of pieces.
     pub fn total(&self) -> u64 {
         self.count.iter().sum()
     }
-    /// All blocks in them.
+    /// Number of blocks in all pieces.
     pub fn total_blocks(&self) -> u64 {
         self.blocks.iter().sum()
     }
-    /// Pieces of at most 128 KiB and the blocks in them: what the paper calls fragments (section 5.1; it counts
-    /// those of exactly 128 KiB as large enough, which Table 3 does not tell apart).
+    /// Pieces of at most 128 KiB and their blocks: the paper's fragments (section 5.1; it counts those of exactly
+    /// 128 KiB as large enough, a distinction that Table 3 does not make).
     pub fn small(&self) -> (u64, u64) {
         (self.count[..6].iter().sum(), self.blocks[..6].iter().sum())
     }
 
-    /// Pieces of less than 128 KiB and the blocks in them: what counts as fragments (section 5.1).
+    /// Pieces of less than 128 KiB and their blocks: the fragments of section 5.1.
     pub fn fragments(&self) -> (u64, u64) {
         (self.pieces[0], self.capacity[0])
     }
 
-    /// Counts a piece of so many blocks.
+    /// Counts a piece of `run` blocks.
     pub fn add(&mut self, run: u64) {
         self.change(run, |n, by| *n += by);
     }
-    /// Forgets a piece that was counted.
+    /// Removes a counted piece of `run` blocks.
     pub fn remove(&mut self, run: u64) {
         self.change(run, |n, by| *n -= by);
     }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_paper() {
-        // Upper bounds in KiB of Table 3.
+        // Upper bounds of Table 3 in KiB.
         for (level, kib) in [4, 8, 16, 32, 64, 128, 256, 512].into_iter().enumerate() {
             assert_eq!(FreeFragments::level(kib / 4), level);
             assert_eq!(FreeFragments::level(kib / 4 + 1), level + 1);

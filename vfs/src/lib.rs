@@ -1,11 +1,11 @@
-//! What does a file system offer?
+//! The interface of a file system.
 //!
-//! The [`FileSystem`] trait is the only interface between a file system's core and its front ends
-//! (FUSE, a command line, a test). Its words are inode numbers, names and byte ranges; it knows
-//! neither F2FS nor FUSE nor any device.
+//! The [`FileSystem`] trait is the only interface between a file system's core and its front ends (FUSE, a command
+//! line, a test). Its terms are inode numbers, names and byte ranges; it knows neither F2FS nor FUSE nor any
+//! device.
 //!
-//! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`),
-//! path walking (see [`path`]), caching of names and pages, and every errno (see the `fuse` crate).
+//! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`), path walking (see
+//! [`path`]), caching of names and pages, and errno values (see the `fuse` crate).
 #![forbid(unsafe_code)]
 
 pub mod asking;

@@ -1,8 +1,8 @@
-//! From a path to an inode, one `lookup` at a time. Symlinks are not followed.
+//! Path walking, one `lookup` at a time. Symlinks are not followed.
 
 use crate::{Error, FileSystem, Ino, Result};
 
-/// An inode found by a path, with the reference it holds; dropping it gives the reference back.
+/// An inode found by a path, with a reference that is given back on drop.
 pub struct Found<'a, F: FileSystem + ?Sized> {
     fs: &'a F,
     ino: Ino,
@@ -10,7 +10,7 @@ pub struct Found<'a, F: FileSystem + ?Sized> {
 }
 
 impl<F: FileSystem + ?Sized> Found<'_, F> {
-    /// Its number, valid while this value lives.
+    /// Its number, valid while this value exists.
     pub fn ino(&self) -> Ino {
         self.ino
     }
@@ -29,7 +29,7 @@ pub fn walk<'a, F: FileSystem + ?Sized>(fs: &'a F, path: &[u8]) -> Result<Found<
     walk_from(fs, fs.root(), path)
 }
 
-/// The same from a directory on, to which the caller holds a reference, or which has a name.
+/// Walks `path` from a directory that has a name, or to which the caller holds a reference.
 pub fn walk_from<'a, F: FileSystem + ?Sized>(fs: &'a F, dir: Ino, path: &[u8]) -> Result<Found<'a, F>> {
     let mut at = Found { fs, ino: dir, counted: false };
     for part in path.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
@@ -39,7 +39,7 @@ pub fn walk_from<'a, F: FileSystem + ?Sized>(fs: &'a F, dir: Ino, path: &[u8]) -
     Ok(at)
 }
 
-/// Splits a path into its parent, walked to, and its last component.
+/// Walks to the parent of a path, and returns it with the last component.
 pub fn walk_parent<'a, 'p, F: FileSystem + ?Sized>(fs: &'a F, path: &'p [u8]) -> Result<(Found<'a, F>, &'p [u8])> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
     let path = &path[..end];

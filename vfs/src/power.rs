@@ -1,27 +1,27 @@
-//! Where does the power come from? What a file system makes of it is its own matter.
+//! The power source; its effect is up to each file system.
 
-/// Where the power comes from.
+/// The power source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Power {
-    /// A battery: spend least now.
+    /// A battery: minimise energy now.
     #[default]
     Battery,
-    /// A charger: invest.
+    /// A charger: spend energy now to save it later.
     Powered,
 }
 
 impl Power {
-    /// What users call it.
+    /// The name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Power::Battery => "battery",
             Power::Powered => "powered",
         }
     }
-    /// The source of a name. The error completes the sentence "power ...".
+    /// Parses a power source. The error completes the sentence "power ...".
     ///
     /// # Errors
-    /// The name is none of the two.
+    /// An unknown name.
     pub fn parse(name: &str) -> Result<Power, String> {
         match name {
             "battery" => Ok(Power::Battery),

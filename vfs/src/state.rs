@@ -1,25 +1,25 @@
-//! Can a mounted volume still keep what it promised, and how old is what is durable?
+//! Health of a mounted volume: can it make changes durable, and how old is its durable state?
 //!
-//! A file system puts these lines into its [`report`](crate::FileSystem::report); `joulefs ctl`, `joulefs unmount` and the
-//! metrics read them from there.
+//! A file system adds these lines to its [`report`](crate::FileSystem::report); `joulefs ctl`, `joulefs unmount`
+//! and the metrics read them from it.
 
-/// The line that says `ok` or `failed`. It is the one that must be there.
+/// The line with `ok` or `failed`. It is the only mandatory one.
 pub const STATE: &str = "state";
-/// The value of [`STATE`] of a volume that takes changes.
+/// Value of [`STATE`] for a volume that accepts changes.
 pub const OK: &str = "ok";
-/// The value of [`STATE`] after a checkpoint that could not be written, until one is.
+/// Value of [`STATE`] after a failed checkpoint, until one succeeds.
 pub const FAILED: &str = "failed";
-/// Why it failed, in words. Only if it did.
+/// The reason in words; present only after a failure.
 pub const REASON: &str = "state_reason";
 /// The version of the last durable checkpoint.
 pub const CHECKPOINT: &str = "durable_checkpoint";
 /// Seconds since the last checkpoint became durable, or since the mount.
 pub const AGE: &str = "durable_age_s";
 
-/// What those lines say.
+/// The state in these lines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct State {
-    /// Why the last checkpoint could not be written, if it could not.
+    /// Why the last checkpoint failed, if it did.
     pub failed: Option<String>,
     /// The version of the last durable checkpoint.
     pub checkpoint: Option<u64>,
@@ -28,7 +28,7 @@ pub struct State {
 }
 
 impl State {
-    /// The lines of a report. A reason with a newline would end its line.
+    /// The lines of a report. A reason with a newline would break its line.
     pub fn lines(&self) -> Vec<(String, String)> {
         let state = if self.failed.is_some() { FAILED } else { OK };
         let mut lines = vec![(STATE.to_owned(), state.to_owned())];
@@ -38,7 +38,7 @@ impl State {
         lines
     }
 
-    /// What a report says; `None` if it has no such lines.
+    /// Parses a report; `None` if it has no such lines.
     pub fn of_report(report: &[(String, String)]) -> Option<State> {
         let line = |wanted: &str| report.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
         let number = |wanted: &str| line(wanted).and_then(|value| value.parse().ok());

@@ -1,4 +1,4 @@
-//! The types that operations take and return: inode numbers, attributes, flags, directory entries.
+//! Types of operations: inode numbers, attributes, flags, directory entries.
 
 use bitflags::bitflags;
 
@@ -15,7 +15,7 @@ pub struct Timestamp {
     pub nsec: u32,
 }
 
-/// What an inode is.
+/// Kind of an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileKind {
     /// Regular file.
@@ -47,7 +47,7 @@ impl FileKind {
             FileKind::Socket => 0o140000,
         }
     }
-    /// Kind from the `S_IFMT` bits of a mode; `None` for a value that names no kind.
+    /// Kind from the `S_IFMT` bits of a mode; `None` for an invalid value.
     pub fn from_mode(mode: u16) -> Option<Self> {
         Some(match mode & 0o170000 {
             0o010000 => FileKind::Fifo,
@@ -62,7 +62,7 @@ impl FileKind {
     }
 }
 
-/// A device number, kept apart from how any protocol packs it.
+/// A device number, independent of its encoding in any protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct DeviceNumber {
     /// Major, 12 bits on Linux.
@@ -71,14 +71,14 @@ pub struct DeviceNumber {
     pub minor: u32,
 }
 
-/// Everything `stat` says of an inode.
+/// The attributes returned by `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attr {
     /// Its number.
     pub ino: Ino,
-    /// Distinguishes two lives of one number.
+    /// Distinguishes successive uses of one number.
     pub generation: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits with suid, sgid, sticky (`mode & 0o7777`).
     pub perm: u16,
@@ -92,35 +92,35 @@ pub struct Attr {
     pub size: u64,
     /// Space used, in 512-byte units (as `st_blocks`).
     pub blocks512: u64,
-    /// Device number of a device node, else zero.
+    /// Device number of a device node, otherwise zero.
     pub rdev: DeviceNumber,
     /// Last access.
     pub atime: Timestamp,
     /// Last change of contents.
     pub mtime: Timestamp,
-    /// Last change of anything.
+    /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Birth, where the volume records it.
+    /// Creation time, if the volume records it.
     pub crtime: Option<Timestamp>,
 }
 
 impl Attr {
-    /// Whether an access now has to be noted: the rule of Linux's `relatime`. The time of the last access is
-    /// kept only so far that it says whether anything was read since it changed, and on which day.
+    /// True if an access now must be recorded, by the rule of Linux's `relatime`: the time of the last access only
+    /// tells whether the file was read since its last change, and on which day.
     pub fn access_is_due(&self, now: Timestamp) -> bool {
         const DAY: i64 = 24 * 3600;
         self.atime <= self.mtime || self.atime <= self.ctime || now.sec.saturating_sub(self.atime.sec) >= DAY
     }
 }
 
-/// The result of finding or making a name.
+/// The result of looking up or creating a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Attributes of the inode the name leads to.
+    /// Attributes of the inode.
     pub attr: Attr,
 }
 
-/// Who asks: new inodes belong to them.
+/// The owner of new inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Caller {
     /// Effective user.
@@ -132,13 +132,13 @@ pub struct Caller {
 /// A new time for `setattr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetTime {
-    /// The file system's own now.
+    /// The file system's current time.
     Now,
-    /// Exactly this.
+    /// This time.
     At(Timestamp),
 }
 
-/// Changes `setattr` makes; `None` leaves a field alone.
+/// Changes by `setattr`; `None` keeps a field.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetAttr {
     /// Permission bits (`& 0o7777`).
@@ -153,24 +153,24 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Modification time.
     pub mtime: Option<SetTime>,
-    /// Change time; only a kernel that owns the times (writeback cache) says it.
+    /// Change time; set only by a kernel that owns the times (writeback cache).
     pub ctime: Option<Timestamp>,
-    /// Birth time, for copies that keep it.
+    /// Creation time, for copies that keep it.
     pub crtime: Option<Timestamp>,
-    /// Clear suid and, where the group may execute, sgid (a write by somebody unprivileged).
+    /// Clear suid and, if the group may execute, sgid (after a write by an unprivileged user).
     pub kill_suid_sgid: bool,
 }
 
-/// What `lsattr` shows of an inode.
+/// The flags as shown by `lsattr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
     /// Its flags.
     pub flags: FileFlags,
-    /// The project it belongs to, 0 where none is kept.
+    /// Its project, or 0 if none is stored.
     pub project: u32,
 }
 
-/// How a file is compressed.
+/// Compression parameters of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compression {
     /// Linux's number of the algorithm, and its name.
@@ -179,185 +179,186 @@ pub struct Compression {
     pub name: &'static str,
     /// Blocks in a cluster, as a power of two.
     pub log_cluster: u8,
-    /// Blocks that compression saves, for which the file still has room.
+    /// Blocks saved by compression for which room is still reserved.
     pub saved: u64,
-    /// That room was given back: the file does not change.
+    /// True if that room was released: the file is immutable.
     pub released: bool,
 }
 
-/// What a new inode starts with.
+/// Initial attributes of a new inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
-    /// What to make. [`FileSystem::mknod`](crate::FileSystem::mknod) makes every kind but directories and symlinks.
+    /// Its kind. [`FileSystem::mknod`](crate::FileSystem::mknod) creates every kind except directories and
+    /// symlinks.
     pub kind: FileKind,
-    /// Permission bits as asked for, before `umask`.
+    /// Requested permission bits, before `umask`.
     pub perm: u16,
-    /// Bits to take away; ignored where the parent has a default ACL.
+    /// Bits to clear; ignored if the parent has a default ACL.
     pub umask: u16,
     /// For device nodes.
     pub rdev: DeviceNumber,
 }
 
 bitflags! {
-    /// How `rename` treats an existing target (`renameat2`).
+    /// Treatment of an existing target by `rename` (`renameat2`).
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct RenameFlags: u32 {
         /// Fail if the target exists.
         const NO_REPLACE = 1;
         /// Swap source and target.
         const EXCHANGE = 2;
-        /// Leave a whiteout (character device 0:0) in the source's place.
+        /// Leave a whiteout (character device 0:0) in place of the source.
         const WHITEOUT = 4;
     }
-    /// How `write` behaves.
+    /// Options of `write`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct WriteFlags: u32 {
         /// Clear suid/sgid (the writer is unprivileged).
         const KILL_SUID_SGID = 1;
-        /// The data is pages written back from a cache that owns times: leave mtime and ctime alone. They have
-        /// waited there for more; waiting on gains little.
+        /// The data is writeback from a cache that owns the times: leave mtime and ctime unchanged. It has already
+        /// waited for more data, so waiting again gains little.
         const FROM_CACHE = 2;
     }
-    /// The flags of `chattr` and `lsattr`, with Linux's numbers (`FS_*_FL`). What has no name here is passed on as
-    /// it is.
+    /// The flags of `chattr` and `lsattr`, with Linux's numbers (`FS_*_FL`). Flags without a name here are passed
+    /// through.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct FileFlags: u32 {
-        /// Compressed; of a directory: files made in it are.
+        /// Compressed. For a directory: new files in it are compressed.
         const COMPRESS = 0x0000_0004;
-        /// Every write is durable at once.
+        /// Every write is durable immediately.
         const SYNC = 0x0000_0008;
-        /// Cannot change.
+        /// Immutable.
         const IMMUTABLE = 0x0000_0010;
-        /// Can only grow.
+        /// Append-only.
         const APPEND = 0x0000_0020;
-        /// Left out of backups.
+        /// Excluded from backups.
         const NODUMP = 0x0000_0040;
-        /// Access times stand still.
+        /// Access times are not updated.
         const NOATIME = 0x0000_0080;
-        /// Never compressed; of a directory: files made in it are not.
+        /// Never compressed. For a directory: new files in it are not compressed.
         const NOCOMP = 0x0000_0400;
-        /// Encrypted; cannot be set.
+        /// Encrypted; read-only flag.
         const ENCRYPT = 0x0000_0800;
-        /// Sealed by fs-verity; cannot be set.
+        /// Protected by fs-verity; read-only flag.
         const VERITY = 0x0010_0000;
         /// New children inherit the project.
         const PROJINHERIT = 0x2000_0000;
-        /// Of a directory: names that differ only in case are one name.
+        /// For a directory: names that differ only in case are equal.
         const CASEFOLD = 0x4000_0000;
         const _ = !0;
     }
-    /// How `setxattr` treats an existing attribute, and the ACL case that also drops sgid.
+    /// Treatment of an existing attribute by `setxattr`, and the ACL case that also clears sgid.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct XattrFlags: u32 {
         /// Fail if it exists.
         const CREATE = 1;
-        /// Fail if it does not.
+        /// Fail if it does not exist.
         const REPLACE = 2;
         /// Setting an access ACL must also clear sgid (the setter is not in the group).
         const ACL_KILL_SGID = 4;
     }
 }
 
-/// What `fallocate` is to do with the range.
+/// Operation of `fallocate` on the range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocate {
     /// Reserve blocks; extend the size unless `keep_size`.
     Reserve {
-        /// Leave the size as it is.
+        /// Keep the size.
         keep_size: bool,
     },
-    /// Make a hole; the size stays.
+    /// Punch a hole; the size is unchanged.
     PunchHole,
-    /// Make it read as zeroes, reserved; extend the size unless `keep_size`.
+    /// Zero the range and reserve it; extend the size unless `keep_size`.
     Zero {
-        /// Leave the size as it is.
+        /// Keep the size.
         keep_size: bool,
     },
-    /// Cut the range out and move the rest down. Block-aligned.
+    /// Remove the range and shift the rest down. Block-aligned.
     Collapse,
-    /// Open a gap and move the rest up. Block-aligned.
+    /// Insert a gap and shift the rest up. Block-aligned.
     Insert,
 }
 
-/// What `seek` looks for.
+/// Target of `seek`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// The next byte that is stored.
+    /// The next stored byte.
     Data,
-    /// The next byte that is not (the end of the file counts).
+    /// The next byte that is not stored (the end of the file counts).
     Hole,
 }
 
-/// One name in a directory, as `readdir` hands it out.
+/// One name in a directory, as returned by `readdir`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirEntry<'a> {
-    /// Where it leads.
+    /// Its inode.
     pub ino: Ino,
-    /// What it is, as the directory records it.
+    /// Its kind according to the directory.
     pub kind: FileKind,
     /// The name's bytes, without a terminator.
     pub name: &'a [u8],
-    /// Give this to `readdir` to go on after this entry.
+    /// Cookie for `readdir` to continue after this entry.
     pub next: u64,
 }
 
-/// Whether `readdir`'s receiver wants more.
+/// Tells `readdir` whether to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flow {
-    /// Send the next.
+    /// Send the next entry.
     Continue,
-    /// This one did not fit: it is not consumed; stop.
+    /// Stop; this entry did not fit and is not consumed.
     Stop,
 }
 
-/// A run of a file's blocks at neighbouring places of the device.
+/// A run of a file's blocks at consecutive addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// The first block of the file.
     pub from: u64,
-    /// Its place: blocks of 4 KiB from the beginning of the device.
+    /// Its address: blocks of 4 KiB from the start of the device.
     pub addr: u64,
-    /// How many.
+    /// Number of blocks.
     pub blocks: u64,
-    /// True if no stored block of the file is right before it: a hole is, or the beginning. (In a compressed file,
-    /// clusters that follow each other are read one after the other, though they have fewer blocks than they stand for.)
+    /// True if the preceding block of the file is a hole or does not exist. (In a compressed file, consecutive
+    /// clusters are read one after the other, although they have fewer blocks than they represent.)
     pub begins: bool,
 }
 
-/// What is missing for blocks that are to lie together.
+/// Shortage of contiguous room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Room {
-    /// Sections that would have to be free beside those that are; none: there is room.
+    /// Number of further sections that must become free; 0: there is room.
     pub short: u64,
-    /// Blocks that cleaning the emptiest sections would move for that; an estimate.
+    /// Estimated number of blocks that cleaning the emptiest sections would move.
     pub moves: u64,
-    /// Blocks that cleaning has moved now.
+    /// Number of blocks that cleaning has moved now.
     pub moved: u64,
 }
 
-/// How blocks get to other places.
+/// How blocks are moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moving {
-    /// They are read and written.
+    /// By reading and writing.
     Copy,
-    /// The device is told to show them there too, and forgets the old places later (`REMAP`).
+    /// By a device command that shows them at the new places too; the old places are discarded later (`REMAP`).
     Share,
 }
 
 /// Space and limits of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatFs {
-    /// Bytes per block, the unit below.
+    /// Bytes per block.
     pub block_size: u32,
     /// User-visible blocks.
     pub blocks: u64,
     /// Free blocks.
     pub blocks_free: u64,
-    /// Free blocks an ordinary user may take.
+    /// Free blocks available to ordinary users.
     pub blocks_available: u64,
-    /// Inodes there can be.
+    /// Maximum number of inodes.
     pub files: u64,
-    /// Inodes still free.
+    /// Number of free inodes.
     pub files_free: u64,
     /// Longest name in bytes.
     pub name_max: u32,

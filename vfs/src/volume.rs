@@ -1,106 +1,107 @@
-//! What do those who mount, count and report ask a volume, whichever file system it is of?
+//! Queries on a volume for mounting, accounting and reporting, independent of its file system.
 //!
-//! The numbers of causes and owners are those of a device's requests, which this crate does not know.
+//! Causes and owners are numbers of a device's requests, which this crate does not know.
 
 use std::sync::Arc;
 
 use crate::{FileSystem, FreeFragments, Ino};
 
-/// What may be asked to find a name.
+/// How far to search for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Look {
-    /// Only what is in memory; names are not checked. Costs no request to the device.
+    /// Only in memory, without checking names. Costs no device request.
     InMemory,
-    /// The device, too.
+    /// Also on the device.
     Everywhere,
 }
 
-/// What a number stands for.
+/// Meaning of an owner number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Owner {
-    /// The volume's own blocks: those that are no file's.
+    /// Blocks that belong to no file.
     Volume,
-    /// What has this path, from the root on; bytes as they are in the directories.
+    /// The file with this path from the root; bytes as in the directories.
     Path(Vec<u8>),
-    /// An inode that is gone, or has no name left; with its last path, if that was kept.
+    /// A deleted inode or one without names, with its last path if recorded.
     Deleted(Option<Vec<u8>>),
     /// An inode whose name was not found.
     Unnamed,
 }
 
-/// Why a request to the device was made: its number, what a program reads, and what a person reads.
+/// Cause of a device request: its number, a key for programs, and a text for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reason {
-    /// The number that stands in recordings and ledgers.
+    /// The number in recordings and ledgers.
     pub number: u8,
-    /// A word for programs, of small letters and underscores. It stays as it is, whatever the words for people become.
+    /// A key for programs, in small letters and underscores. It stays unchanged even if the text changes.
     pub key: &'static str,
-    /// In words.
+    /// The text.
     pub text: &'static str,
-    /// Blocks were moved to make room.
+    /// Blocks were moved to free space.
     pub cleaning: bool,
-    /// Contents of files pass, alone or beside what belongs to them.
+    /// File contents are transferred, alone or with their metadata.
     pub contents: bool,
 }
 
-/// What making room has done since the mount.
+/// Work of cleaning since the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cleaned {
-    /// Sections, or whatever is cleaned as one.
+    /// Sections, or other units of cleaning.
     pub sections: u64,
-    /// Of them those for which a writer waited.
+    /// Those for which a writer waited.
     pub waited_for: u64,
-    /// Blocks moved.
+    /// Number of blocks moved.
     pub moved: u64,
 }
 
-/// Answers what a volume has spent: at most so many files by name, and since the answer with this token.
+/// Answers [`FileSystem::account`]: at most this number of files by name, and costs since the answer with this
+/// token.
 pub type Accountant = Arc<dyn Fn(usize, u64) -> String + Send + Sync>;
-/// Says more for a volume's report.
+/// Adds lines to a volume's report.
 pub type Reporter = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
-/// A mounted volume whose requests say why they are made and for which inode.
+/// A mounted volume whose requests carry cause and inode.
 pub trait Volume: FileSystem {
     /// The name of its file system.
     fn kind(&self) -> &'static str;
-    /// Why it makes requests, all there is.
+    /// All causes of its requests.
     fn reasons(&self) -> Vec<Reason>;
-    /// What is [`Owner::Volume`]'s, in words.
+    /// Text for [`Owner::Volume`].
     fn own_blocks(&self) -> &'static str;
-    /// What the owner of a request stands for now. Counts are booked by inode; a number that was freed and given to another
-    /// file stands for the new one.
+    /// The current meaning of a request's owner. Costs are booked by inode; a number that was freed and reused
+    /// means the new file.
     fn owner_of(&self, owner: u64, look: Look) -> Owner;
-    /// From now on the names of files that are deleted are kept, of the first 65,536 of them.
+    /// Records the names of files deleted from now on, at most 65,536.
     fn keep_deleted_names(&self);
     /// Bytes that callers wrote into files since the mount.
     fn user_bytes(&self) -> u64;
-    /// Blocks of its device that are the volume's, in use or not.
+    /// Device blocks of the volume, used or not.
     fn device_blocks(&self) -> u64;
-    /// In how many pieces its free space lies.
+    /// Fragmentation of its free space.
     fn free_fragments(&self) -> FreeFragments;
-    /// Blocks of the largest file that fits into so many free ones ([`StatFs::blocks_free`](crate::StatFs)) together with
-    /// all that it takes beside its contents, a directory's block for its name included. `None` if none does.
+    /// Blocks of the largest file that fits into `free` free blocks ([`StatFs::blocks_free`](crate::StatFs))
+    /// together with its metadata, including a directory block for its name. `None` if none fits.
     fn largest_file(&self, free: u64) -> Option<u64>;
-    /// Whether it may make room ahead of time, when nobody waits for it.
+    /// True if it may clean ahead of time, while no writer waits.
     fn cleans_ahead(&self) -> bool {
         false
     }
-    /// From now on it does, or does not; a volume that never does has nothing to change.
+    /// Switches cleaning ahead of time on or off; no effect on a volume that never does it.
     fn clean_ahead(&self, _on: bool) {}
-    /// What making room has done since the mount.
+    /// Work of cleaning since the mount.
     fn cleaned(&self) -> Cleaned {
         Cleaned::default()
     }
-    /// Who answers [`FileSystem::account`].
+    /// Sets the provider of [`FileSystem::account`].
     fn account_by(&self, accountant: Accountant);
-    /// Who adds to [`FileSystem::report`].
+    /// Adds a provider of [`FileSystem::report`].
     fn report_too(&self, reporter: Reporter);
-    /// What whoever mounts it to write should be told, if anything; it follows the volume's name.
+    /// A warning for writable mounts, if any, to be printed after the volume's name.
     fn warning(&self) -> Option<String> {
         None
     }
-    /// Inodes that changed since the last durable checkpoint, so that a copy of them and of their names holds all that would
-    /// be lost. `None`: the volume cannot tell, and everything has to be copied.
+    /// Inodes changed since the last durable checkpoint: copying them with their names saves everything that could
+    /// be lost. `None` if unknown: then everything must be copied.
     fn not_durable(&self) -> Option<Vec<Ino>> {
         None
     }

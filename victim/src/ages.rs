@@ -1,9 +1,9 @@
-//! Which candidate is the n-th oldest, and how high could any of these neighbours in age rank?
+//! What is the n-th oldest candidate, and what is the highest possible rank in a group of neighbours in age?
 //!
-//! Up to [`SLICE`] units that follow one another in age form a slice, up to [`CHUNK`] slices a chunk. A change touches
-//! one slice and one chunk, and may leave their bounds too wide. [`Ages::settle`] makes them exact again; it runs after
-//! changes and before a search. Left out on purpose: the order by place on the volume, and which changes are made when
-//! (`index`).
+//! Up to [`SLICE`] units in a row in age order form a slice, and up to [`CHUNK`] slices a chunk. A change
+//! touches one slice and one chunk, and may leave their bounds too wide; [`Ages::settle`] makes them exact.
+//! It runs after changes and before a search. Left out on purpose: the order by place on the volume, and when
+//! changes are made (`index`).
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use format::SegNo;
 
 use crate::view::{AgeCut, Among, Bounds, Candidate};
 
-/// Units in a slice at most.
+/// Most units in a slice.
 const SLICE: usize = 64;
-/// Two neighbouring slices with no more units than this in all become one.
+/// Two neighbouring slices with at most this many units together are merged.
 const MERGE: usize = 40;
-/// Slices in a chunk at most.
+/// Most slices in a chunk.
 const CHUNK: usize = 96;
-/// Numbers of units, by kind of candidate.
+/// Number of units, by kind of candidate.
 type Counts = [u32; 3];
 
-/// Units that follow one another in the order of age.
+/// Consecutive units in age order.
 #[derive(Debug, Clone)]
 pub(crate) struct Slice {
     /// The units, each with its number of fragments.
@@ -37,8 +37,8 @@ impl Slice {
         slice.reckon(per);
         slice
     }
-    /// A slice of these units, which are in order of age; more fit in later.
-    fn of(units: &[Candidate], per: u32) -> Self {
+    /// A slice of these units, given in age order, with spare capacity.
+    fn from_units(units: &[Candidate], per: u32) -> Self {
         let mut all = Vec::with_capacity(SLICE + 1);
         all.extend(units.iter().map(|c| (*c, c.fragments())));
         Slice::new(all, per)
@@ -48,7 +48,7 @@ impl Slice {
         for (c, fragments) in &self.units {
             for kind in Among::ALL {
                 if c.is(kind, per) {
-                    self.bounds[kind as usize].add_of(c, *fragments);
+                    self.bounds[kind as usize].add_with_fragments(c, *fragments);
                     self.counts[kind as usize] += 1;
                 }
             }
@@ -62,7 +62,7 @@ impl Slice {
     }
 }
 
-/// Slices that follow one another.
+/// Consecutive slices.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) slices: Vec<Slice>,
@@ -91,20 +91,20 @@ impl Chunk {
         }
         self.stale = self.slices.iter().any(|s| s.stale);
     }
-    /// Counts a unit that was entered into slice `n`.
-    fn gained(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
+    /// Counts a unit inserted into slice `n`.
+    fn count_inserted(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
         let slice = &mut self.slices[n];
         for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
             let kind = kind as usize;
-            slice.bounds[kind].add_of(c, *fragments);
-            self.bounds[kind].add_of(c, *fragments);
+            slice.bounds[kind].add_with_fragments(c, *fragments);
+            self.bounds[kind].add_with_fragments(c, *fragments);
             slice.counts[kind] += 1;
             self.counts[kind] += 1;
         }
         self.firsts[n] = slice.first();
     }
-    /// Uncounts a unit that was removed from slice `n`.
-    fn lost(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
+    /// Uncounts a unit removed from slice `n`.
+    fn count_removed(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
         let slice = &mut self.slices[n];
         for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
             let kind = kind as usize;
@@ -121,7 +121,8 @@ impl Chunk {
             self.reckon();
         }
     }
-    /// The slices with units of a kind, each with the place of its first such unit; `first` is the chunk's.
+    /// The slices with units of a kind, each with the place of its first such unit; `first` is the place of
+    /// the chunk's first.
     pub(crate) fn slices(&self, kind: Among, first: u32) -> impl Iterator<Item = (&Slice, u32)> {
         let mut place = first;
         self.slices.iter().filter_map(move |slice| {
@@ -135,7 +136,7 @@ impl Chunk {
     }
 }
 
-/// The order of age. Every slice and every chunk has at least one unit.
+/// The candidates in age order. Every slice and every chunk has at least one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Ages {
     pub(crate) chunks: Vec<Chunk>,
@@ -143,10 +144,10 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    /// The order of `units`, given in any order; a unit has `per` segments.
-    pub(crate) fn of(per: u32, mut units: Vec<Candidate>) -> Self {
+    /// Sorts `units` by age; a unit has `per` segments.
+    pub(crate) fn new(per: u32, mut units: Vec<Candidate>) -> Self {
         units.sort_unstable_by_key(Candidate::place);
-        let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::of(units, per));
+        let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::from_units(units, per));
         let chunk = || Some(slices.by_ref().take(CHUNK * 3 / 4).collect::<Vec<_>>()).filter(|c| !c.is_empty());
         Ages { chunks: std::iter::from_fn(chunk).map(Chunk::new).collect(), per }
     }
@@ -154,16 +155,16 @@ impl Ages {
     pub(crate) fn settle(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| chunk.settle(self.per));
     }
-    /// The chunk and the slice in it where `place` is, or would be.
+    /// The chunk, and the slice in it, that hold `place` or would hold it.
     pub(crate) fn find(&self, place: AgeCut) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|c| c.first() <= place).saturating_sub(1);
         let firsts = self.chunks.get(chunk).map_or(&[][..], |c| &c.firsts);
         (chunk, firsts.partition_point(|first| *first <= place).saturating_sub(1))
     }
-    /// Enters a unit.
+    /// Inserts a unit.
     pub(crate) fn insert(&mut self, c: Candidate) {
         if self.chunks.is_empty() {
-            self.chunks.push(Chunk::new(vec![Slice::of(&[c], self.per)]));
+            self.chunks.push(Chunk::new(vec![Slice::from_units(&[c], self.per)]));
             return;
         }
         let entry = (c, c.fragments());
@@ -175,11 +176,12 @@ impl Ages {
         let place = units.partition_point(|u| u.0.place() < c.place());
         units.insert(place, entry);
         let size = units.len();
-        chunk.gained(n, &entry, self.per);
+        chunk.count_inserted(n, &entry, self.per);
         if size <= SLICE {
             return;
         }
-        // Segments are written one after another: a slice split at the young end leaves a nearly full one behind.
+        // Segments are written one after another, so a slice that is split at the young end stays nearly
+        // full.
         let young = youngest && place + 1 == size;
         let slice = &mut chunk.slices[n];
         let upper = Slice::new(slice.units.split_off(if young { SLICE * 7 / 8 } else { SLICE / 2 }), self.per);
@@ -201,7 +203,7 @@ impl Ages {
         let Ok(unit) = units.binary_search_by_key(&place, |u| u.0.place()) else { return };
         let entry = units.remove(unit);
         let left = units.len();
-        chunk.lost(n, &entry, self.per);
+        chunk.count_removed(n, &entry, self.per);
         let with = |n: usize| chunk.slices.get(n).map_or(usize::MAX, |s| left + s.units.len());
         let into = match n.checked_sub(1) {
             Some(m) if with(m) <= MERGE => Some(m),

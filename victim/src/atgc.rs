@@ -13,20 +13,21 @@
 //! All numbers are integers; each division is rounded down, in this order. Of equal costs the greater age wins, then
 //! the unit written first.
 //!
-//! **Target** (`AT_SSR`): among the segments of [`similar`](crate::similar) age the fullest with a block to overwrite.
-//! Its cost is 2^32 - 1 less its held blocks. Among equals the kernel means to take the segment closest in age, but it
-//! compares the moved segment's write time with the target's age: the smaller |mtime of the moved segment - (max -
-//! mtime of the target)|, the better. So do we. Blocks that find no target go to a new cold segment.
+//! **Target** (`AT_SSR`): the fullest segment of [`similar`](crate::similar) age that has a block to
+//! overwrite. Its cost is 2^32 - 1 less its held blocks. Among equals the kernel means to take the segment
+//! closest in age, but it compares the moved segment's write time with the target's age: the smaller |mtime
+//! of the moved segment - (max - mtime of the target)|, the better. So do we. Blocks without a target go to a
+//! new cold segment.
 
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::oldest::{self, Pool};
 use crate::similar::{Moved, Neighbours};
 use crate::view::{Among, Candidate, Rank, View};
 
-/// The precision `A` where nothing limits it: age and free blocks are counted in shares of this.
+/// Default of the precision `A`: ages and free blocks are counted in fractions of it.
 pub(crate) const ACCURACY: u64 = 10_000;
 
-/// The numbers in the cost function that all candidates share.
+/// Parameters of the cost function that are the same for all candidates.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     pub(crate) accuracy: u64,
@@ -35,7 +36,7 @@ pub(crate) struct Scale {
     capacity: Divisor,
 }
 
-/// A divisor that is used often: a choice divides thousands of times by the same few numbers.
+/// A precomputed divisor: one choice divides thousands of times by the same few numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Divisor {
     by: u64,
@@ -44,7 +45,7 @@ pub(crate) struct Divisor {
 }
 
 impl Divisor {
-    /// Of a number above 0.
+    /// `by` must be above 0.
     pub(crate) fn new(by: u64) -> Self {
         let by = by.max(1);
         Divisor { by, inverse: u64::MAX / by }
@@ -72,7 +73,7 @@ impl Scale {
         let accuracy = (u64::MAX / span / 100).min(ACCURACY);
         Scale { accuracy, max, span: Divisor::new(span), capacity: Divisor::new(ask.capacity().into()) }
     }
-    /// How much older than the youngest a unit is, as a share of the time span: 0 to `accuracy`.
+    /// Age of a unit relative to the youngest, as a share of the time span: 0 to `accuracy`.
     pub(crate) fn age(&self, mtime: u64) -> u64 {
         self.span.divide(self.accuracy * (self.max - mtime))
     }
@@ -82,14 +83,14 @@ impl Scale {
     }
 }
 
-/// The rank of a unit: what speaks for it in all (age + u), then its age alone.
+/// The rank of a unit: age + u, then age alone.
 fn rank(scale: &Scale, tuning: &Tuning, c: &Candidate) -> Rank {
     let age = scale.age(c.mtime) * u64::from(tuning.age_weight);
     let u = scale.free(c.valid) * u64::from(100u32.saturating_sub(tuning.age_weight));
     [age + u, age, 0, 0]
 }
 
-/// The cost that follows from age + u; `None` for 0, since nothing speaks for the unit.
+/// The cost for a given age + u; `None` for 0, which never wins.
 pub(crate) fn cost(sum: u64) -> Option<u32> {
     (sum > 0).then(|| u32::MAX - sum.min(u32::MAX.into()) as u32)
 }
@@ -122,7 +123,7 @@ pub fn fullest(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choic
         },
         &rank,
     );
-    // The older side is looked at first.
+    // The older side comes first.
     let best = match (older, younger) {
         (Some(o), Some(y)) if rank(&y) > rank(&o) => y,
         (o, y) => o.or(y)?,
@@ -145,7 +146,7 @@ mod tests {
     fn c(seg: u32, valid: u32, mtime: u64) -> Candidate {
         Candidate { seg: SegNo(seg), valid, held: valid, mtime, f: 0, loose: 0 }
     }
-    /// A volume mounted for a year, that has seen something written now.
+    /// A volume that was mounted for a year, and whose youngest candidate was written now.
     fn year() -> Memory {
         Memory { dirty_max_mtime: 365 * DAY, ..Memory::at_mount(365 * DAY, 0) }
     }
@@ -172,10 +173,10 @@ mod tests {
 
     #[test]
     fn age_weighs_sixty_and_invalid_blocks_forty() {
-        // T = 365 d + 1 s; the oldest has all of it.
+        // T = 365 d + 1 s; the oldest unit has the full age.
         let (choice, _) = chosen(&[c(3, 128, 0)], year(), Tuning::default());
         assert_eq!(choice, Some((3, 10_000 * 60 + 7_500 * 40)));
-        // 100 days younger costs 60 x 2739, 300 blocks fewer win 40 x 5859.
+        // 100 days younger costs 60 x 2739, 300 blocks fewer save 40 x 5859.
         assert_eq!(victim(&[c(3, 400, 0), c(5, 100, 100 * DAY)]), Some(5));
         assert_eq!(victim(&[c(3, 200, 0), c(5, 100, 100 * DAY)]), Some(3));
     }
@@ -186,7 +187,7 @@ mod tests {
         let later = Memory { last_victim_at: SegNo(5), ..year() };
         let (choice, memory) = chosen(&[c(9, 100, 7), c(4, 100, 7)], later, Tuning::default());
         assert_eq!((choice.map(|c| c.0), memory.last_victim_at), (Some(9), SegNo(6)));
-        // A second makes no difference of a whole 1/10,000: the older in seconds.
+        // One second is less than 1/10,000 of the span: the unit that is older in seconds wins.
         assert_eq!(victim(&[c(4, 100, 8), c(9, 100, 7)]), Some(9));
         // Age and emptiness outweigh each other exactly: 20 parts of age for 30 of emptiness.
         let even = Tuning { age_weight: 50, age_threshold: 0, ..Tuning::default() };
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn only_the_oldest_are_compared() {
-        // Ten, and of more than fifty a fifth.
+        // At least ten are compared, and a fifth if there are more than fifty.
         let mut state: Vec<_> = (0..10).map(|n| c(n, 500, u64::from(n))).collect();
         state.push(c(20, 1, 10));
         assert_eq!(victim(&state), Some(0));
@@ -221,13 +222,13 @@ mod tests {
 
     #[test]
     fn what_is_old_shows_while_the_units_are_looked_at() {
-        // Nothing seen yet: the old one is looked at before the young one that makes it old.
+        // The scan has seen nothing yet: it reaches the old unit before the young one that makes it old.
         let fresh = Memory::at_mount(365 * DAY, 0);
         let (choice, memory) = chosen(&[c(2, 9, 0), c(5, 9, 300 * DAY)], fresh, Tuning::default());
         assert_eq!((choice, memory.dirty_max_mtime), (None, 300 * DAY));
         let (choice, _) = chosen(&[c(5, 9, 0), c(2, 9, 300 * DAY)], fresh, Tuning::default());
         assert_eq!(choice.map(|c| c.0), Some(5));
-        // The next choice knows.
+        // The next choice has seen both.
         let (choice, _) = chosen(&[c(2, 9, 0), c(5, 9, 300 * DAY)], memory, Tuning::default());
         assert_eq!(choice.map(|c| c.0), Some(2));
     }
@@ -259,7 +260,7 @@ mod tests {
             (state[n].valid, state[n].held) = (400, 400);
             at(&state, 20).map(|c| c.1)
         };
-        // The nearest itself counts on both sides: 11 to 20 and 20 to 29.
+        // The nearest segment counts on both sides: 11 to 20 and 20 to 29.
         assert_eq!([10, 11, 29, 30].map(|n| full_at(&state, n)), [Some(100), Some(400), Some(400), Some(100)]);
         (state[20].valid, state[20].held) = (512, 512);
         assert_eq!([9, 10, 30, 31].map(|n| full_at(&state, n)), [Some(100), Some(400), Some(400), Some(100)]);
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn between_equally_full_targets_the_kernel_compares_a_time_with_an_age() {
-        // max = 365 d + 1 s. What moves was written at 300 d: best is who is 300 d old.
+        // max = 365 d + 1 s. The moved segment was written at 300 d: the best target is 300 d old.
         let state = [c(1, 100, 64 * DAY), c(2, 100, 299 * DAY)];
         assert_eq!(at(&state, 300 * DAY).map(|c| c.0), Some(1));
         assert_eq!(at(&[c(1, 100, 7), c(2, 100, 7)], 9).map(|c| c.0), Some(2));

@@ -1,8 +1,8 @@
-//! Which policy chooses on which occasion, and what is remembered between choices?
+//! Which policy chooses on which occasion, and what does it remember between choices?
 //!
-//! A writer that waits for space gets the emptiest unit, whatever policy is set; so does a cleaner that is told to
-//! hurry. Left out on purpose: how a policy chooses (the policies), what there is to choose from (a [`View`]), and when
-//! cleaning runs.
+//! A writer that waits for space, or a cleaner in urgent mode, gets the emptiest unit whatever the policy is.
+//! Left out on purpose: how a policy chooses (the policies), the candidates (a [`View`]), and when cleaning
+//! runs.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -22,20 +22,21 @@ use crate::{atgc, cost_benefit, fagc, greedy, mwhfb};
 pub enum Hurry {
     /// A writer waits for space.
     Foreground,
-    /// No writer waits: cleaning ahead of time.
+    /// No writer waits: background cleaning.
     Background,
-    /// No writer waits, but a user asked for cleaning now; cost-benefit chooses (kernel `GC_URGENT_LOW`, `_MID`).
+    /// No writer waits, but a user asked for cleaning now; cost-benefit chooses (kernel `GC_URGENT_LOW`,
+    /// `_MID`).
     Urgent,
     /// No writer waits, but a user asked for as much cleaning as possible now (kernel `GC_URGENT_HIGH`).
     UrgentHigh,
 }
 
-/// What a choice depends on, beside the candidates.
+/// Input of a choice besides the candidates.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
     /// The occasion.
     pub hurry: Hurry,
-    /// Seconds the volume was ever mounted.
+    /// Total seconds that the volume has been mounted.
     pub now: u64,
     /// See [`Ask::passed`].
     pub passed: &'a [SegNo],
@@ -50,9 +51,9 @@ pub struct Chooser {
     end: SegNo,
     /// Segments in a section.
     per_section: u32,
-    /// The policy in the background.
+    /// The policy for background cleaning.
     pub policy: Policy,
-    /// Where the power comes from.
+    /// The power source.
     pub power: Power,
     /// Numbers a user may change.
     pub tuning: Tuning,
@@ -66,8 +67,8 @@ impl Chooser {
         Chooser { end, per_section, policy, power, tuning: Tuning::default(), prices, memory }
     }
 
-    /// At most how many invalid blocks the cleaner reads along rather than make two requests. Under our own policy as
-    /// many as cost one request; under the others none, as in the kernel.
+    /// Most invalid blocks that the cleaner reads along to avoid a second request. Under [`Policy::Joule`]
+    /// the number that costs as much as one request; otherwise 0, as in the kernel.
     pub fn read_along(&self) -> u32 {
         match self.policy {
             Policy::Joule => (self.prices.request / self.prices.read_block.max(1)).min(511) as u32,
@@ -92,17 +93,18 @@ impl Chooser {
         }
     }
 
-    /// True if the policy goes by age and cannot yet: then cost-benefit chooses in its place in the background.
+    /// True if the policy needs ages that the volume does not have yet: then cost-benefit replaces it in the
+    /// background.
     pub fn waits_for_age(&self) -> bool {
         self.policy == Policy::Atgc && !self.moves_by_age()
     }
 
-    /// Begins with this memory, as at a mount.
+    /// Starts with this memory, as at a mount.
     pub fn begin(&mut self, memory: Memory) {
         self.memory = memory;
     }
 
-    /// The section to clean next, of those in the view; `None` if none is worth it.
+    /// The next section to clean, chosen from the view; `None` if none is worth it.
     pub fn victim(&mut self, view: &dyn View, moment: Moment<'_>) -> Option<Candidate> {
         let Moment { hurry, now, passed, outlook } = moment;
         let foreground = hurry == Hurry::Foreground;
@@ -110,10 +112,10 @@ impl Chooser {
         let ask = Ask { foreground, urgent, end: self.end, unit: self.per_section, passed };
         self.memory.max_mtime = self.memory.max_mtime.max(now);
         let (memory, tuning) = (&self.memory, &self.tuning);
-        // Those left alone take no place in the window; in the kernel they do.
+        // Skipped sections do not count towards the search window. (In Linux they do.)
         let emptier = tuning.too_full.filter(|_| hurry == Hurry::Background).map(|percent| self.below(view, percent));
         let view = emptier.as_ref().map_or(view, |v| v as &dyn View);
-        let (choice, memory) = match self.who(hurry) {
+        let (choice, memory) = match self.policy_for(hurry) {
             Policy::Greedy => greedy::choose(view, memory, tuning, ask),
             Policy::CostBenefit => cost_benefit::choose(view, memory, tuning, ask),
             Policy::Mwhfb => mwhfb::choose(view, memory, tuning, ask),
@@ -124,7 +126,7 @@ impl Chooser {
         self.memory = memory;
         choice.map(|c| c.victim)
     }
-    /// The candidates with fewer valid blocks than so many percent.
+    /// The candidates with less than `percent` percent valid blocks.
     fn below(&self, view: &dyn View, percent: u32) -> Plain {
         let (most, mut all) = (u64::from(512 * self.per_section) * u64::from(percent) / 100, Vec::new());
         view.scan(SegNo(0), self.end, &mut |c| {
@@ -133,18 +135,18 @@ impl Chooser {
         });
         Plain::new(self.per_section, all)
     }
-    fn who(&self, hurry: Hurry) -> Policy {
+    fn policy_for(&self, hurry: Hurry) -> Policy {
         match (hurry, self.policy) {
             (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
             (Hurry::Urgent, _) => Policy::CostBenefit,
-            // As in the kernel: ATGC waits until the volume is old enough to tell ages.
+            // As in the kernel: ATGC waits until the volume is old enough for ages to differ.
             (Hurry::Background, Policy::Atgc) if !self.moves_by_age() => Policy::CostBenefit,
             (Hurry::Background, policy) => policy,
         }
     }
 
-    /// A used segment whose holes a log of this kind may fill because free segments are short. The view holds the
-    /// segments of that kind.
+    /// A used segment whose holes a log of this kind may fill when free segments run short. The view holds
+    /// the segments of that kind.
     pub fn threading(&mut self, view: &dyn View, kind: LogType) -> Option<SegNo> {
         let ask = Ask::background(self.end, 1);
         let (choice, memory) = greedy::choose_to_thread(view, &self.memory, &self.tuning, ask, kind);
@@ -184,7 +186,7 @@ mod tests {
         let memory = Memory::at_mount(days * DAY, 0);
         Chooser::new(SegNo(100), 1, memory, Prices::default(), policy, Power::Powered)
     }
-    /// The emptiest is young; the oldest is fuller, and a third is the most fragmented.
+    /// The emptiest is young, the oldest is fuller, and a third one is the most fragmented.
     fn view() -> Plain {
         let c = |seg, valid, mtime, f, loose| Candidate { seg: SegNo(seg), valid, held: valid, mtime, f, loose };
         let (young, old) = (30 * DAY - 1, DAY);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_or_hurries_gets_the_emptiest_whatever_policy_is_set() {
+    fn a_waiting_writer_and_urgent_cleaning_get_the_emptiest_under_every_policy() {
         for policy in Policy::ALL {
             assert_eq!(chosen(policy, 30, Hurry::Foreground), Some(1), "{policy:?}");
             assert_eq!(chosen(policy, 30, Hurry::UrgentHigh), Some(1), "{policy:?}");
@@ -205,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_unit_is_left_alone_in_the_background_and_by_nobody_who_waits() {
+    fn full_units_are_skipped_in_the_background_but_not_for_a_waiting_writer() {
         let chosen = |percent: u32, hurry: Hurry| {
             let mut c = chooser(Policy::CostBenefit, 30);
             c.tuning.too_full = Some(percent);
@@ -213,7 +215,7 @@ mod tests {
             c.victim(&view(), moment).map(|c| c.seg.0)
         };
         assert_eq!(chosen(80, Hurry::Background), Some(2));
-        // 200 of 512 blocks are more than 39 percent, 100 more than 19.
+        // 200 of 512 blocks are more than 39 percent, and 100 are more than 19.
         assert_eq!([40, 39, 19].map(|percent| chosen(percent, Hurry::Background)), [Some(2), Some(1), None]);
         assert_eq!(chosen(10, Hurry::Foreground), Some(1));
     }
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_apart_once_the_volume_is_old_enough() {
+    fn ages_differ_when_the_volume_is_old_enough() {
         assert!(!chooser(Policy::Atgc, 6).moves_by_age());
         assert!(chooser(Policy::Atgc, 7).moves_by_age());
         assert!(chooser(Policy::Fagc, 0).moves_by_age());

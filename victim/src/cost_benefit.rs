@@ -1,10 +1,10 @@
 //! Cost-benefit: the kernel's default in the background (`GC_CB`).
 //!
-//! `u` is the share of valid blocks. `age` is the place of the unit's write time between the youngest (0) and the
-//! oldest (100) section ever seen. Both are integers in percent. The benefit is 100 (100 - u) age / (100 + u), rounded
-//! down, and the cost is 2^32 - 1 less the benefit. A unit of benefit 0 is never chosen, so the youngest never is. The
-//! scan starts where the last cost-benefit choice ended; in the background it looks at no more than `max_victim_search`
-//! units. The first of equals wins.
+//! `u` is the share of valid blocks. `age` is the position of the unit's write time between the youngest (0)
+//! and the oldest (100) section ever seen. Both are integers in percent. The benefit is 100 (100 - u) age /
+//! (100 + u), rounded down, and the cost is 2^32 - 1 less the benefit. A unit with benefit 0 is never chosen,
+//! so the youngest never is. The scan starts where the last cost-benefit choice ended. In the background it
+//! examines at most `max_victim_search` units. The first of equals wins.
 
 use crate::memory::{Ask, Choice, Look, Memory, Tuning};
 use crate::view::{Bounds, Candidate, View};
@@ -14,7 +14,7 @@ const fn benefit(u: u32, age: u32) -> u32 {
     100 * (100 - u) * age / (100 + u)
 }
 
-/// [`benefit`] at the greatest age.
+/// [`benefit`] at the greatest age, by `u`.
 const MOST: [u32; 101] = {
     let mut most = [0; 101];
     let mut u = 0;
@@ -45,8 +45,7 @@ impl Most {
 
 impl Look for Most {
     fn hopeless(&self, b: &Bounds) -> bool {
-        // A write time outside the range seen so far is remembered, and shifts the ages of all units looked at after
-        // it.
+        // A write time outside the known range is remembered, and shifts the ages of all later units.
         let seen = self.memory.min_mtime <= b.mtime.0 && b.mtime.1 <= self.memory.max_mtime;
         seen && self.benefit(b.valid.0, b.mtime.0) <= self.benefit
     }
@@ -74,7 +73,7 @@ fn age(memory: &Memory, mtime: u64) -> u32 {
         return 0;
     }
     let since = mtime - memory.min_mtime;
-    // Only a damaged image holds times whose hundredfold exceeds 64 bits.
+    // Only on a damaged image does a time overflow 64 bits when multiplied by 100.
     let percent = match since.checked_mul(100) {
         Some(n) => n / span,
         None => (u128::from(since) * 100 / u128::from(span)) as u64,
@@ -104,7 +103,7 @@ mod tests {
 
     #[test]
     fn benefit_weighs_age_against_what_must_be_moved() {
-        // u = 50, age = 100 - 100: the oldest; u = 12, age 50.
+        // u = 50, age 100: the oldest. u = 12, age 50.
         let (choice, _) = chosen(&[c(1, 256, 0), c(2, 64, 500)], at(0, 1000));
         assert_eq!(choice, Some((2, 100 * 88 * 50 / 112)));
         let (choice, _) = chosen(&[c(1, 256, 0), c(2, 64, 700)], at(0, 1000));
@@ -118,7 +117,7 @@ mod tests {
         let later = Memory { last_victim_cb: SegNo(5), ..at(0, 1000) };
         let (choice, next) = chosen(&[c(4, 5, 7), c(6, 5, 7)], later);
         assert_eq!((choice.map(|c| c.0), next.last_victim_cb), (Some(6), SegNo(6)));
-        // All of one age: nothing is old.
+        // All units have the same age, so none is old.
         assert_eq!(chosen(&[c(4, 5, 7)], at(7, 7)).0, None);
     }
 
@@ -126,7 +125,7 @@ mod tests {
     fn ages_once_seen_stay_in_mind() {
         let (choice, memory) = chosen(&[c(1, 100, 40), c(2, 100, 2000)], at(100, 1000));
         assert_eq!((memory.min_mtime, memory.max_mtime), (40, 2000));
-        // When the first was looked at, 1000 was the youngest known.
+        // When the scan reached the first unit, 1000 was the youngest known time.
         assert_eq!(choice, Some((1, 100 * 81 * 100 / 119)));
         let (choice, _) = chosen(&[c(1, 100, 1020)], memory);
         assert_eq!(choice, Some((1, 100 * 81 * 50 / 119)));
@@ -137,7 +136,7 @@ mod tests {
         let ask = Ask { unit: 2, ..ASK };
         let view = Plain::new(2, vec![c(2, 513, 0), c(6, 512, 0)]);
         let (choice, _) = choose(&view, &at(0, 1000), &Tuning::default(), ask);
-        // 513 / 2 is 256 as 512 / 2 is: equal, so the first.
+        // 513 / 2 and 512 / 2 are both 256, so the first wins.
         assert_eq!(choice.map(|c| c.victim.seg.0), Some(2));
     }
 

@@ -1,28 +1,27 @@
 //! How fragmented is the free space of one segment?
 //!
-//! The factor f of fragmented free space in FAGC TACO'23, Algorithm 1: the sum of 126 x 127 / X over all runs of X free
-//! or invalid blocks shorter than 32 (128 KiB). Longer runs are no fragments. f is 0 for a segment without fragments
-//! and 4,096,512 at worst, where every second block is free.
+//! The factor f of fragmented free space (FAGC TACO'23, Algorithm 1) is the sum of 126 x 127 / X over all
+//! runs of X free or invalid blocks shorter than 32 (128 KiB). Longer runs are no fragments. f is 0 for a
+//! segment without fragments, and 4,096,512 at worst, where every second block is free.
 //!
-//! A changed bit of the valid map changes one run, so f is updated without a look at the rest of the map. Left out on
-//! purpose: what f is used for (the policies), and runs across segments (a file system's business).
+//! A changed bit of the valid map changes one run, so f is updated without reading the rest of the map. Left
+//! out on purpose: what f is used for (the policies), and runs across segments (a file system's business).
 
 use format::sit::MAP_BYTES;
 
-/// Free runs of this many blocks or more are no fragments (Algorithm 1: m / 4 with m = 128 KiB).
+/// Runs of at least this many free blocks are no fragments (Algorithm 1: m / 4 with m = 128 KiB).
 pub const FRAGMENT_LIMIT: u32 = 32;
 /// (m - 1) x (m - 2).
 const SCALE: u64 = 127 * 126;
-/// The least common denominator of 16,002 / X for X = 1 to 31: sums of exact shares stay exact.
+/// The least common denominator of 16,002 / X for X = 1 to 31, which keeps sums exact.
 const UNIT: u64 = 573_029_971_800;
 
-/// The factor f of a segment, or of several together, exactly. A segment has at most 256 fragments and needs less than
-/// 2^62; a section of several segments may need more, so it sums the integers that
-/// [`Factor::value`] gives.
+/// The factor f of a segment, or of several together, exactly. A segment has at most 256 fragments and needs less
+/// than 2^62. A section of several segments may need more, so it sums the integers that [`Factor::value`] returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Factor(u64);
 
-/// The share of a run of `blocks` blocks.
+/// Contribution of a run, by its number of blocks.
 const SHARES: [u64; FRAGMENT_LIMIT as usize] = {
     let mut shares = [0; FRAGMENT_LIMIT as usize];
     let mut x = 1;
@@ -35,7 +34,7 @@ const SHARES: [u64; FRAGMENT_LIMIT as usize] = {
 };
 
 impl Factor {
-    /// f as the paper counts it, rounded down once at the end: 0 to 4,096,512 for a segment.
+    /// f as in the paper, rounded down once at the end: 0 to 4,096,512 for a segment.
     pub fn value(self) -> u32 {
         (self.0 / UNIT) as u32
     }
@@ -44,7 +43,7 @@ impl Factor {
     }
 }
 
-/// What a segment keeps about its free runs.
+/// Per-segment data about free runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fragmentation {
     /// The factor f.
@@ -54,7 +53,7 @@ pub struct Fragmentation {
 }
 
 impl Fragmentation {
-    /// Algorithm 1 over the whole valid map (most significant bit first, 1 is valid).
+    /// Runs Algorithm 1 over the whole valid map (most significant bit first, 1 is valid).
     pub fn scan(map: &[u8; MAP_BYTES]) -> Self {
         let mut out = Self::default();
         each_run(map, |_, run| out.add(run));
@@ -72,13 +71,13 @@ impl Fragmentation {
             self.loose -= run as u16;
         }
     }
-    /// A block with `before` free blocks before it and `after` behind it becomes valid.
+    /// Updates for a block that becomes valid, with `before` free blocks before it and `after` behind it.
     pub fn split(&mut self, before: u32, after: u32) {
         self.remove(before + 1 + after);
         self.add(before);
         self.add(after);
     }
-    /// A block with `before` free blocks before it and `after` behind it becomes free.
+    /// Updates for a block that becomes free, with `before` free blocks before it and `after` behind it.
     pub fn join(&mut self, before: u32, after: u32) {
         self.remove(before);
         self.remove(after);
@@ -118,7 +117,7 @@ pub fn each_run(map: &[u8; MAP_BYTES], mut each: impl FnMut(u32, u32)) {
     }
 }
 
-/// How many blocks right before block `off` are free, and how many right after it.
+/// Lengths of the free runs right before block `off` and right after it.
 pub fn around(map: &[u8; MAP_BYTES], off: u16) -> (u32, u32) {
     let (n, bit) = (usize::from(off / 64), u32::from(off % 64));
     let here = word(map, n);
@@ -163,7 +162,7 @@ pub fn around(map: &[u8; MAP_BYTES], off: u16) -> (u32, u32) {
     (before, after)
 }
 
-/// Free blocks at the start and at the end of a segment; `None` if all are free.
+/// Lengths of the free runs at the start and at the end of a segment; `None` if all blocks are free.
 pub fn edges(map: &[u8; MAP_BYTES]) -> Option<(u32, u32)> {
     let mut lead = 0;
     for n in 0..MAP_BYTES / 8 {
@@ -192,8 +191,8 @@ mod tests {
     use super::*;
     use format::bits;
 
-    /// A segment that has the given map of 16 blocks (1: valid) and is valid behind it: the paper's
-    /// examples are segments of 64 KiB.
+    /// A segment whose first 16 blocks have the given map (1: valid) and whose other blocks are valid: the
+    /// paper's examples are segments of 64 KiB.
     fn sixteen(head: u16) -> [u8; MAP_BYTES] {
         let mut map = [0xFF; MAP_BYTES];
         map[..2].copy_from_slice(&head.to_be_bytes());
@@ -231,7 +230,7 @@ mod tests {
         }
     }
 
-    /// Algorithm 1 block by block, in fractions.
+    /// Algorithm 1 block by block, with fractions.
     fn plainly(map: &[u8; MAP_BYTES]) -> (u32, u16) {
         let (mut sum, mut loose, mut run) = (0u128, 0, 0u128);
         let end = u128::from(UNIT);

@@ -1,9 +1,10 @@
-//! Greedy: which section has the fewest valid blocks? And, for a log that must thread because free segments are short:
-//! which segment has the fewest held blocks?
+//! Greedy: which section has the fewest valid blocks? And for a log that fills holes because free segments
+//! run short: which segment has the fewest held blocks?
 //!
-//! Kernel `GC_GREEDY` and `SSR`. The cost of a victim is the number of its valid blocks; the cost of a segment to
-//! thread into also counts the blocks that the last checkpoint holds. The scan starts where the last greedy choice
-//! ended, and the first of equals wins. In the background a scan looks at no more than `max_victim_search` units.
+//! Kernel `GC_GREEDY` and `SSR`. The cost of a victim is the number of its valid blocks; the cost of a
+//! segment to thread into also counts the blocks that the last checkpoint holds. The scan starts where the
+//! last greedy choice ended, and the first of equals wins. In the background a scan examines at most
+//! `max_victim_search` units.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -11,7 +12,7 @@ use format::sit::LogType;
 use crate::memory::{Ask, Choice, Look, Memory, Tuning};
 use crate::view::{Bounds, Candidate, View};
 
-/// Searches for the first unit below the bar, and among such units for the one with the fewest blocks.
+/// Searches for the first unit below the bar, which then lowers the bar to its own blocks.
 struct Least {
     found: Option<Candidate>,
     bar: u32,
@@ -36,12 +37,12 @@ impl Look for Least {
     }
 }
 
-/// The unit that is cheapest to empty now; `None` without candidates.
+/// The unit that is cheapest to empty now; `None` if there are no candidates.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
     let from = memory.last_victim_greedy;
     let window = ask.window(view, tuning);
-    // Twice the capacity of a unit: every candidate costs less.
+    // Twice the capacity of a unit, which exceeds the cost of every candidate.
     let mut least = Least { found: None, bar: 2 * ask.capacity(), blocks: |c| c.valid };
     memory.last_victim_greedy = if window == ask.total(view) {
         for (a, b) in [(from, ask.end), (SegNo(0), from)] {
@@ -54,7 +55,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     (least.choice(), memory)
 }
 
-/// Where a scan for a segment of this kind starts: nodes and hot data gather at the start of the volume.
+/// Start of a scan for a segment of this kind: nodes and hot data gather at the start of the volume.
 pub(crate) fn start(memory: &Memory, kind: LogType) -> SegNo {
     match kind {
         LogType::WarmData | LogType::ColdData => memory.last_victim_greedy,
@@ -62,8 +63,8 @@ pub(crate) fn start(memory: &Memory, kind: LogType) -> SegNo {
     }
 }
 
-/// The segment with the most holes, for a log of this kind. The view holds only segments of the kind, and units are
-/// segments.
+/// The segment with the most holes for a log of this kind. The view holds only segments of that kind, and
+/// units are segments.
 pub fn choose_to_thread(
     view: &dyn View,
     memory: &Memory,
@@ -116,7 +117,7 @@ mod tests {
     fn a_scan_over_all_ends_behind_the_last_or_one_behind_its_start() {
         assert_eq!(chosen(&[(3, 9), (8, 6)], 0, TEN), (Some(8), 9));
         assert_eq!(chosen(&[(3, 9), (9, 6)], 0, TEN), (Some(9), 0));
-        // Nothing before the start: no wrap.
+        // Units remain behind the start: no wrap.
         assert_eq!(chosen(&[(5, 9), (7, 6)], 4, TEN), (Some(7), 8));
         // Wrapped.
         assert_eq!(chosen(&[(3, 2), (7, 6)], 4, TEN), (Some(3), 5));
@@ -145,10 +146,10 @@ mod tests {
             memory = next;
         }
         assert_eq!(chosen, [(Some((2, 8)), 3), (Some((6, 6)), 7), (Some((8, 1)), 8), (Some((8, 1)), 9)]);
-        // Told to hurry, it looks at all.
+        // In urgent mode it examines all units.
         let (choice, _) = choose(&view, &at(0), &tuning, Ask { urgent: true, ..ask });
         assert_eq!(choice.map(|c| c.victim.seg.0), Some(8));
-        // Units passed over count.
+        // Skipped units count towards the window.
         let passed = Ask { passed: &[SegNo(1)], ..ask };
         let (choice, next) = choose(&view, &at(0), &tuning, passed);
         assert_eq!((choice.map(|c| c.victim.seg.0), next.last_victim_greedy.0), (Some(0), 2));

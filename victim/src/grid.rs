@@ -1,9 +1,9 @@
-//! Which of hundreds of thousands of units is best by its valid blocks, fragments and age?
+//! Which of hundreds of thousands of units is the best, judged by valid blocks, fragments and age?
 //!
-//! Units share a cell if they have about as many valid blocks, as many fragments, and fragments of about the same size.
-//! A cell keeps its units in order of age. How high its best unit could rank follows from the cell's edges and its
-//! oldest unit; a search looks into a cell from the oldest unit on, and only as far as a unit could beat the best
-//! found. Left out on purpose: how units rank.
+//! Units in one cell have similar numbers of valid blocks, of fragments, and of blocks per fragment. A cell
+//! keeps its units in age order. The cell's edges and its oldest unit bound the rank of its best unit. A
+//! search reads a cell from the oldest unit on, while a unit could still beat the best found. Left out on
+//! purpose: how units rank.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,45 +12,45 @@ use format::SegNo;
 
 use crate::view::{AgeCut, Bounds, Candidate};
 
-/// Within a cell, valid blocks of a segment differ by less than this.
+/// Range of valid blocks of a segment in one cell.
 const VALID: u32 = 16;
-/// Within a cell, fragments of a segment differ by less than this.
+/// Range of fragments of a segment in one cell.
 const FRAGMENTS: u32 = 4;
-/// Where the next range of the mean size of fragments begins, in blocks; the last range has no end.
+/// Lower bounds of the ranges of the mean fragment size, in blocks; the last range has no upper bound.
 const SIZES: [u32; 6] = [1, 2, 3, 5, 8, 12];
 /// Rows of cells by valid blocks, up to 512 of a segment.
 const ROWS: usize = (512 / VALID) as usize + 1;
 /// Columns by fragments, up to 256 of a segment.
 const COLUMNS: usize = (256 / FRAGMENTS) as usize + 1;
-/// How many units a search looks at before it tests the cell's limit again.
+/// Units that a search examines before it tests the cell's limit again.
 const STEP: usize = 8;
 
-/// Stands for a write time where there is no unit.
-const NOBODY: u64 = u64::MAX;
+/// Write time of an empty cell.
+const NO_UNIT: u64 = u64::MAX;
 
-/// The cells with one range of fragments and one range of their mean size, from the emptiest row on.
+/// The cells with one range of fragments and one range of their mean size, the emptiest row first.
 #[derive(Debug, Clone)]
 struct Group {
     /// The units of each cell in order of age, with their fragments.
     cells: [BTreeMap<AgeCut, (Candidate, u32)>; ROWS],
-    /// For each cell at most the write time of its oldest unit, or [`NOBODY`].
+    /// For each cell a lower bound on the write time of its oldest unit, or [`NO_UNIT`].
     oldest: [u64; ROWS],
     /// The first row with units, and the write time of the oldest unit in any row.
     corner: Option<(usize, u64)>,
-    /// The most fragments that any unit here ever had.
+    /// Most fragments that any unit here ever had.
     most: u32,
 }
 
 impl Group {
     fn new() -> Self {
-        Group { cells: [const { BTreeMap::new() }; ROWS], oldest: [NOBODY; ROWS], corner: None, most: 0 }
+        Group { cells: [const { BTreeMap::new() }; ROWS], oldest: [NO_UNIT; ROWS], corner: None, most: 0 }
     }
     /// Updates the write time of the oldest unit in a row.
     fn note(&mut self, row: usize) {
-        let oldest = self.cells[row].first_key_value().map_or(NOBODY, |(place, _)| place.0.min(NOBODY - 1));
+        let oldest = self.cells[row].first_key_value().map_or(NO_UNIT, |(place, _)| place.0.min(NO_UNIT - 1));
         if std::mem::replace(&mut self.oldest[row], oldest) != oldest {
-            let emptiest = self.oldest.iter().position(|&oldest| oldest < NOBODY);
-            let oldest = self.oldest.iter().copied().min().unwrap_or(NOBODY);
+            let emptiest = self.oldest.iter().position(|&oldest| oldest < NO_UNIT);
+            let oldest = self.oldest.iter().copied().min().unwrap_or(NO_UNIT);
             self.corner = emptiest.map(|row| (row, oldest));
         }
     }
@@ -67,7 +67,7 @@ pub(crate) struct Grid {
 type Best = (u64, Option<Candidate>);
 
 impl Grid {
-    /// A grid without units; they will have `per` segments each.
+    /// An empty grid for units of `per` segments.
     pub(crate) fn new(per: u32) -> Self {
         Grid { per, groups: vec![Group::new(); COLUMNS * SIZES.len()] }
     }
@@ -85,7 +85,7 @@ impl Grid {
         let group = &mut self.groups[group];
         group.most = group.most.max(fragments);
         group.cells[row].insert(c.place(), (*c, fragments));
-        if c.mtime < group.oldest[row] || group.oldest[row] == NOBODY {
+        if c.mtime < group.oldest[row] || group.oldest[row] == NO_UNIT {
             group.note(row);
         }
     }
@@ -93,11 +93,11 @@ impl Grid {
         let (group, row) = self.cell(c, c.fragments());
         let group = &mut self.groups[group];
         group.cells[row].remove(&c.place());
-        if group.oldest[row] >= c.mtime.min(NOBODY - 1) {
+        if group.oldest[row] >= c.mtime.min(NO_UNIT - 1) {
             group.note(row);
         }
     }
-    /// The bounds of the units in this row of a group or a fuller one that are no older than `mtime`.
+    /// Bounds of the units of a group in this row or a fuller one that are not older than `mtime`.
     fn bounds(&self, group: usize, row: usize, mtime: u64) -> Bounds {
         let least = (group / SIZES.len()) as u32 * FRAGMENTS * self.per;
         let any = (0, u32::MAX);
@@ -118,7 +118,7 @@ impl Grid {
         limit: &dyn Fn(&Bounds) -> u64,
         gain: &dyn Fn(&Candidate, u32) -> u64,
     ) -> Option<Candidate> {
-        // The limit of a group takes the emptiest and the oldest of its units as one.
+        // The limit of a group combines its emptiest and its oldest unit.
         let mut groups: Vec<(u64, usize)> = Vec::new();
         for (n, group) in self.groups.iter().enumerate() {
             if let Some((row, oldest)) = group.corner {
@@ -133,14 +133,14 @@ impl Grid {
                 break;
             }
             for (row, &oldest) in self.groups[n].oldest.iter().enumerate() {
-                if oldest < NOBODY && limit(&self.bounds(n, row, oldest)) >= best.0 {
+                if oldest < NO_UNIT && limit(&self.bounds(n, row, oldest)) >= best.0 {
                     self.look(n, row, limit, gain, &mut best);
                 }
             }
         }
         best.1
     }
-    /// Looks at the units of a cell, as far as they could beat the best found.
+    /// Examines the units of a cell while they could beat the best found.
     fn look(
         &self,
         group: usize,

@@ -1,20 +1,21 @@
 //! How does a policy see hundreds of thousands of segments without looking at each?
 //!
-//! The index keeps the candidates in up to three orders. It builds the second and the third only when a policy first
-//! asks for them:
+//! The index keeps the candidates in up to three orders. It builds the second and the third when a policy
+//! first needs them:
 //!
-//! * *By place* on the volume: pages of 64 units, and a tree of minima above the pages. A walk down that tree finds the
-//!   emptiest unit of a range.
-//! * *By age*: slices of up to 64 units, and chunks of slices (`ages`). Each slice and chunk has the bounds of its
-//!   units. A search asks how high the best unit within those bounds could rank, and looks inside only if that beats
-//!   the best found so far. A unit's place in this order is a sum of counts over the chunks and slices before it.
-//! * *By valid blocks and fragments* (`grid`): for a policy whose rank follows neither place nor age first.
+//! * *By place* on the volume: pages of 64 units, and a tree of minima above the pages. A walk down that tree
+//!   finds the emptiest unit of a range.
+//! * *By age*: slices of up to 64 units, and chunks of slices (`ages`). Each slice and chunk has the bounds
+//!   of its units. A search computes the highest rank possible within those bounds, and looks inside only if
+//!   that beats the best found so far. A unit's place in this order is the sum of the counts of the chunks
+//!   and slices before it.
+//! * *By valid blocks and fragments* (`grid`): for a policy whose rank does not depend first on place or age.
 //!
-//! A change is entered by place at once, and in the grid if there is one. The order of age takes over all changes since
-//! the last question by age when the next such question comes.
+//! The order by place and the grid are updated at each change. The age order collects changes and applies
+//! them at the next query by age.
 //!
-//! Bounds and counts are kept for each kind of candidate ([`Among`]). Left out on purpose: which units are entered and
-//! when (the file system's business), and how candidates rank (the policies').
+//! Bounds and counts are kept for each kind of candidate ([`Among`]). Left out on purpose: which units are
+//! entered and when (the file system's business), and how candidates rank (the policies').
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::ops::Range;
@@ -30,14 +31,15 @@ const PAGE: usize = 64;
 /// Units with neighbouring places on the volume.
 #[derive(Debug, Clone)]
 struct Page {
-    /// Which units are candidates, the first unit in the lowest bit.
-    there: u64,
+    /// Bitmap of candidates, the first unit in the lowest bit.
+    occupied: u64,
     units: [Candidate; PAGE],
-    /// Valid blocks of the emptiest candidate; `u32::MAX` without candidates.
+    /// Valid blocks of the emptiest candidate; `u32::MAX` if there is none.
     least: u32,
-    /// At least as wide as the candidates need. Those of fragments are not kept: no search asks a page for them.
+    /// May be wider than the candidates need. Bounds of fragments are not kept: no search needs them from a
+    /// page.
     bounds: Cell<Bounds>,
-    /// True if the bounds may be wider than the candidates need.
+    /// True if the bounds may be too wide.
     wide: Cell<bool>,
 }
 
@@ -45,19 +47,19 @@ impl Page {
     fn empty() -> Box<Page> {
         let none = Candidate { seg: SegNo(0), valid: 0, held: 0, mtime: 0, f: 0, loose: 0 };
         let (bounds, wide) = (Cell::new(Bounds::NONE), Cell::new(false));
-        Box::new(Page { there: 0, units: [none; PAGE], least: u32::MAX, bounds, wide })
+        Box::new(Page { occupied: 0, units: [none; PAGE], least: u32::MAX, bounds, wide })
     }
-    /// Enters, changes or (`None`) removes the candidate in a slot.
-    fn put(&mut self, slot: usize, unit: Option<Candidate>) {
-        let old = (self.there >> slot & 1 == 1).then(|| self.units[slot]);
-        self.there &= !(1 << slot);
+    /// Inserts, changes or (`None`) removes the candidate in a slot.
+    fn set(&mut self, slot: usize, unit: Option<Candidate>) {
+        let old = (self.occupied >> slot & 1 == 1).then(|| self.units[slot]);
+        self.occupied &= !(1 << slot);
         let bounds = self.bounds.get_mut();
         if let Some(old) = &old {
             *self.wide.get_mut() |= bounds.is_edge(old, 0);
         }
         if let Some(c) = unit {
-            bounds.add_of(&c, 0);
-            self.there |= 1 << slot;
+            bounds.add_with_fragments(&c, 0);
+            self.occupied |= 1 << slot;
             self.units[slot] = c;
             self.least = self.least.min(c.valid);
         }
@@ -66,12 +68,12 @@ impl Page {
             self.least = self.among(0, PAGE).map(|c| c.valid).min().unwrap_or(u32::MAX);
         }
     }
-    /// Makes the bounds exact; false if they already were.
+    /// Makes the bounds exact; returns false if they already were.
     fn narrow(&self) -> bool {
         let wide = self.wide.replace(false);
         if wide {
             let mut bounds = Bounds::NONE;
-            self.among(0, PAGE).for_each(|c| bounds.add_of(c, 0));
+            self.among(0, PAGE).for_each(|c| bounds.add_with_fragments(c, 0));
             self.bounds.set(bounds);
         }
         wide
@@ -79,11 +81,11 @@ impl Page {
     /// The candidates in slots `from` to `to`.
     fn among(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
         let low = |n: usize| if n < PAGE { (1u64 << n) - 1 } else { u64::MAX };
-        Bits(self.there & low(to) & !low(from)).map(|n| &self.units[n])
+        Bits(self.occupied & low(to) & !low(from)).map(|n| &self.units[n])
     }
 }
 
-/// The positions of the bits that are set.
+/// Positions of the set bits.
 struct Bits(u64);
 
 impl Iterator for Bits {
@@ -103,20 +105,20 @@ impl DoubleEndedIterator for Bits {
     }
 }
 
-/// The order of age, and the changes it has not taken over yet.
+/// The age order, and the changes not yet applied to it.
 #[derive(Debug, Default)]
 struct ByAge {
     ages: Ages,
-    /// True once a policy has asked for this order.
+    /// True if a policy has used this order.
     asked: bool,
-    /// Units that changed since the last question, and the place at which each still stands in `ages`.
+    /// Units changed since the last query, with their old place in `ages`.
     due: Vec<(SegNo, Option<AgeCut>)>,
-    /// A bit for each unit in `due`, by page.
+    /// One bit for each unit in `due`, by page.
     marks: Vec<u64>,
 }
 
 impl ByAge {
-    /// Notes that a unit changed; it stood at `old` before.
+    /// Records that a unit changed; `old` is its former place.
     fn note(&mut self, (page, slot): (usize, usize), seg: SegNo, old: Option<AgeCut>) {
         if self.asked && self.marks[page] >> slot & 1 == 0 {
             self.marks[page] |= 1 << slot;
@@ -130,10 +132,11 @@ impl ByAge {
 pub struct Index {
     per: u32,
     count: u32,
-    /// By place on the volume; a page without candidates takes no room.
+    /// By place on the volume; `None` for a page without candidates.
     pages: Vec<Option<Box<Page>>>,
-    /// The tree of minima: valid blocks of the emptiest candidate of each page, and above the pages of each pair;
-    /// `u32::MAX` for none. The root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is `leaves + p`.
+    /// The tree of minima: valid blocks of the emptiest candidate of each page, and of each pair of children
+    /// above; `u32::MAX` for none. The root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is
+    /// `leaves + p`.
     least: Vec<u32>,
     leaves: usize,
     by_age: RefCell<ByAge>,
@@ -158,8 +161,8 @@ impl Index {
         }
     }
 
-    /// Enters a unit, changes it, or (`None`) removes it. A segment that does not lie on the volume, or is not the
-    /// first segment of a unit, is ignored.
+    /// Inserts a unit, changes it, or (`None`) removes it. A segment outside the volume, or one that is not
+    /// the first of a unit, is ignored.
     pub fn set(&mut self, seg: SegNo, unit: Option<Candidate>) {
         let n = (seg.0 / self.per) as usize;
         let (page, slot) = (n / PAGE, n % PAGE);
@@ -178,9 +181,9 @@ impl Index {
         }
         self.count = self.count + u32::from(unit.is_some()) - u32::from(old.is_some());
         let units = self.pages[page].get_or_insert_with(Page::empty);
-        units.put(slot, unit);
+        units.set(slot, unit);
         let least = units.least;
-        if units.there == 0 {
+        if units.occupied == 0 {
             self.pages[page] = None;
         }
         let mut at = self.leaves + page;
@@ -194,22 +197,22 @@ impl Index {
         }
     }
 
-    /// Brings the order of age up to date now. Without this call the next question by age does it.
+    /// Updates the age order now. Otherwise the next query by age does it.
     pub fn catch_up(&self) {
         self.ages();
     }
 
-    /// The order of age, brought up to date.
+    /// The age order, updated.
     fn ages(&self) -> Ref<'_, Ages> {
         let late = |b: &ByAge| !b.asked || !b.due.is_empty();
         if late(&self.by_age.borrow()) {
             let ByAge { ages, asked, due, marks } = &mut *self.by_age.borrow_mut();
             marks.resize(self.pages.len(), 0);
-            // Entering one change costs as much as building the order for some tens of units: many changes build it
-            // anew.
+            // Applying one change costs as much as building the order for some tens of units, so many changes
+            // rebuild it.
             if !*asked || due.len() * 16 > self.count as usize {
                 *ages =
-                    Ages::of(self.per, self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).copied().collect());
+                    Ages::new(self.per, self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).copied().collect());
                 (*asked, *due) = (true, Vec::new());
                 marks.fill(0);
             }
@@ -228,19 +231,18 @@ impl Index {
     fn unit(&self, seg: SegNo) -> Option<&Candidate> {
         let n = (seg.0 / self.per) as usize;
         let page = self.pages.get(n / PAGE)?.as_deref()?;
-        (page.there >> (n % PAGE) & 1 == 1).then(|| &page.units[n % PAGE])
+        (page.occupied >> (n % PAGE) & 1 == 1).then(|| &page.units[n % PAGE])
     }
 
     /// The candidates in slots `from` to `to` of a page.
-    fn of_page(&self, page: usize, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
+    fn page_units(&self, page: usize, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
         let page = self.pages.get(page).and_then(|p| p.as_deref());
         page.into_iter().flat_map(move |p| p.among(from, to))
     }
 
-    /// The page with the emptiest candidate in a range of pages, the first of equals; with that candidate's valid
-    /// blocks.
+    /// The first page with the emptiest candidate in a range of pages, and that candidate's valid blocks.
     fn emptiest_page(&self, pages: Range<usize>) -> Option<(u32, usize)> {
-        // The walk goes from both edges of the range upwards and meets the subtrees that make it up, on the left in
+        // The walk goes up from both edges of the range and meets the subtrees that cover it, on the left in
         // order.
         let (mut a, mut b) = (self.leaves + pages.start, self.leaves + pages.end);
         let [mut left, mut right] = [None::<(u32, usize)>; 2];
@@ -291,7 +293,7 @@ impl View for Index {
         while at < self.leaves {
             at = if self.least[2 * at + 1] < u32::MAX { 2 * at + 1 } else { 2 * at };
         }
-        self.of_page(at - self.leaves, 0, PAGE).next_back().map(|c| c.seg)
+        self.page_units(at - self.leaves, 0, PAGE).next_back().map(|c| c.seg)
     }
     fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit) {
         let range = self.unit_range(from, to);
@@ -301,7 +303,7 @@ impl View for Index {
             if (a, b) == (0, PAGE)
                 && let Some(last) = page.among(a, b).next_back()
                 && {
-                    let mut passes = || visit.passes(&page.bounds.get(), page.there.count_ones(), last.seg);
+                    let mut passes = || visit.passes(&page.bounds.get(), page.occupied.count_ones(), last.seg);
                     passes() || (page.narrow() && passes())
                 }
             {
@@ -316,14 +318,14 @@ impl View for Index {
     }
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate> {
         let range = self.unit_range(from, to);
-        let inside = |page: usize, a: usize, b: usize| self.of_page(page, a, b).min_by_key(|c| c.valid);
+        let inside = |page: usize, a: usize, b: usize| self.page_units(page, a, b).min_by_key(|c| c.valid);
         let (first, last) = (range.start / PAGE, range.end / PAGE);
         if first == last {
             return inside(first, range.start % PAGE, range.end % PAGE).copied();
         }
         let head = inside(first, range.start % PAGE, PAGE);
         let middle = self.emptiest_page(first + 1..last);
-        let middle = middle.and_then(|(least, page)| self.of_page(page, 0, PAGE).find(|c| c.valid == least));
+        let middle = middle.and_then(|(least, page)| self.page_units(page, 0, PAGE).find(|c| c.valid == least));
         let tail = inside(last, 0, range.end % PAGE);
         head.into_iter().chain(middle).chain(tail).min_by_key(|c| c.valid).copied()
     }
@@ -384,8 +386,8 @@ impl View for Index {
             }
             best.set(top);
         };
-        // The search takes the most promising chunks first, and each from its more promising end: what remains is then
-        // soon ruled out. Chunks that lie only partly in the range are near its ends.
+        // The search takes the most promising chunks first, and each from its more promising end, so the rest
+        // is soon ruled out. Chunks that lie partly in the range are near its ends.
         let ages = self.ages();
         let mut whole = Vec::new();
         ages.chunks(kind, &range, |chunk, first| {

@@ -1,28 +1,31 @@
-//! Joule: which section is worth most to the next use of the volume for what cleaning it costs, and is it worth that? In picojoules.
+//! Joule: which section gives the next use of the volume the best value for its cleaning cost, and does the
+//! value exceed the cost? In picojoules.
 //!
-//! Our own policy; no paper. A unit of `C` blocks has `v` valid blocks, and `l` *loose* blocks (free ones in
-//! fragments) in `n` fragments. The volume does not keep `n`; it keeps `l` and `f` = sum of 16,002 / X over the
-//! fragments of X blocks. By Cauchy's inequality n is at most sqrt(l f / 16,002), and exactly that if all fragments
-//! have one size. The valid blocks lie in about `r` = min(v, n + 1) runs. Prices are those of the device below, per
-//! block or per request ([`Prices`]).
+//! Our own policy, not from a paper. A unit of `C` blocks has `v` valid blocks, and `l` *loose* blocks (free
+//! ones in fragments) in `n` fragments. The volume does not keep `n`; it keeps `l` and `f` = sum of 16,002 /
+//! X over the fragments of X blocks. By Cauchy's inequality n is at most sqrt(l f / 16,002), with equality if
+//! all fragments have one size. The valid blocks lie in about `r` = min(v, n + 1) runs. Prices are those of
+//! the device below, per block or per request ([`Prices`]).
 //!
-//! *What cleaning a unit costs.* The cleaner reads the runs of valid blocks; it reads the fragments between them too,
-//! where that is cheaper than another request (the code that moves the blocks decides so at each gap). It writes the
-//! blocks in order to the cold log. And one node block changes for each run:
+//! *Cost of cleaning a unit.* The cleaner reads the runs of valid blocks, and also the fragments between them
+//! where that is cheaper than another request (the code that moves the blocks decides at each gap). It writes
+//! the blocks in order to the cold log. One node block changes for each run:
 //!
 //! ```text
 //! cost = v (read_block + write) + min(r request, request + l read_block) + r write + ceil(v / 512) request
 //! write = write_block_sequential + copy_inside (T / (2 (T - U)) - 1)
 //! ```
 //!
-//! The second part of `write` is what the flash copies inside for a block it is given. It has `T` blocks (its spare ones among
-//! them), of which the volume has not told it to forget `U` (Agarwal and Marrow, A closed-form expression for write
-//! amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full volume it doubles the price of moving.
+//! The second part of `write` is the copying inside the flash per block written. The flash has `T` blocks
+//! (spare ones included), and `U` of them hold data that the volume has not discarded (Agarwal and Marrow, A
+//! closed-form expression for write amplification in NAND flash, GLOBECOM Workshops 2010). On a nearly full
+//! volume this doubles the price of moving.
 //!
-//! *Where the blocks go*, whichever makes free blocks cheaper: to the end of the cold log, which wins C - v of them; or into
-//! the holes of used segments of similar age (as under ATGC, the fullest), which takes no room and wins all C, but for each
-//! block costs a share of the requests more that such holes were last found to cost, and what the flash copies once more, since
-//! what lies in holes does not die in the order of the flash's blocks. The fuller the unit, the more holes win by.
+//! *Destination*, whichever makes free blocks cheaper. The end of the cold log gains C - v blocks. The holes
+//! of used segments of similar age (as under ATGC, the fullest) take no free space, so all C are gained. But
+//! each block moved into holes costs extra requests, as last measured, and one more copy inside the flash,
+//! since blocks in holes do not die in the order of the flash's blocks. The fuller the unit, the larger the
+//! advantage of holes.
 //!
 //! ```text
 //! price behind the log = cost / (C - v)
@@ -30,38 +33,40 @@
 //! far                  = request + write_block_random - write_block_sequential
 //! ```
 //!
-//! On a volume that only appends, holes are no place, and a unit has the first price alone.
+//! On a volume that only appends there are no holes to use, and only the first price applies.
 //!
-//! *Whether.* Blocks die while the cleaner waits, and waiting costs nothing; so nothing is cleaned that the next use of the
-//! volume ([`Outlook`]) does not pay for. A free block is worth two things to it:
+//! *Whether to clean.* Blocks die while the cleaner waits, and waiting costs nothing. So cleaning must pay
+//! off in the next use of the volume ([`Outlook`]). A free block has two kinds of value for it:
 //!
-//! * *Requests*, if the next use takes more sections than are free beyond those kept back. Then its logs will fill holes, and
-//!   a file that would lie in one piece is cut at each. How often, no policy can tell from the segments: it depends on how
-//!   long the writes are, and on which segments the logs choose. So the logs count it while they fill holes, and a block is
-//!   worth `cuts / 1024 far`. A volume whose holes are long fills them at
-//!   no cost, and is left alone. But a use that takes more blocks than there is room for, in holes and beyond them, fills every hole,
-//!   and `takes / (holes + spare)` times, as what it wrote dies meanwhile. Then it is known which holes cleaning a unit spares the
-//!   logs: its own. And it spares them in the use after that, too, for which a section is free again if what lies in it died
-//!   together. So the unit is worth `n far 2 takes / (holes + spare)` instead, [`LASTS`] uses,
-//!   for [`USES`] rounds at most.
-//!   A volume that only appends cuts nothing: short of sections it cleans in the middle of the use, at
-//!   the same price and with fewer blocks left to move, so nothing is gained by being early.
-//! * *Room for the flash*, which copies less inside if it has one block less to keep: in a use that writes so much
-//!   `writes copy_inside T / (2 (T - U)^2)`, the derivative of what it copies (0 if half of it is erased). A block that the next use does not take yet goes
-//!   on saving: it is counted for as many uses as the free sections will last, at most [`USES`]. Of a use that fills every hole
-//!   only the first round counts, which takes it.
+//! * *Requests*, if the next use takes more sections than are free beyond the reserve. Then its logs fill
+//!   holes, and each hole cuts a file that would otherwise be contiguous. The number of cuts cannot be
+//!   predicted from the segments: it depends on the length of the writes and on the segments that the logs
+//!   choose. So the logs count cuts while they fill holes, and a block is worth `cuts / 1024 far`. On a
+//!   volume with long holes that costs nothing, and nothing is cleaned. But a use that takes more blocks than
+//!   there is room for, in holes and beyond them, fills every hole `takes / (holes + spare)` times, as its
+//!   own blocks die meanwhile. Then the holes that cleaning a unit saves are known: the unit's own. Cleaning
+//!   saves them in the use after that, too, for which a section is free again if its blocks died together. So
+//!   the unit is worth `n far 2 takes / (holes + spare)` instead: [`LASTS`] uses, at most [`USES`] rounds. A
+//!   volume that only appends has no cuts. If it runs out of sections, it cleans in the middle of the use, at
+//!   the same price and with fewer blocks left to move, so early cleaning gains nothing.
+//! * *Room for the flash*, which copies less if it has one block less to keep: for `writes` blocks written in
+//!   a use this saves `writes copy_inside T / (2 (T - U)^2)`, the derivative of the copying (0 if half of the
+//!   flash is erased). A block that the next use does not take continues to save: it counts for the number of
+//!   uses that the free sections will last, at most [`USES`]. In a use that fills every hole only the first
+//!   round counts, because that round takes the block.
 //!
-//! *Which unit*: the one that is worth most for its cost; as long as every free block is worth the same, the one with the cheapest.
-//! What was written lately will soon be fewer blocks, so the old come first: the greatest (age + 1) worth / cost.
+//! *Which unit*: the one with the highest worth for its cost; if all free blocks are worth the same, the one
+//! with the cheapest. Recently written units will soon have fewer valid blocks, so old units come first: the
+//! greatest (age + 1) worth / cost.
 //!
-//! On a charger a unit is worth it if its free blocks are worth what it costs. On battery they must be worth 5/4 of it, for
-//! the next use may not come, or not be like the last ones.
+//! On a charger the free blocks of a unit must be worth its cost. On battery they must be worth 5/4 of it,
+//! because the next use may not come, or may differ from the last ones.
 //!
-//! *If fewer sections are free than a user asked for* (`gc_keep_free`), any unit will do that has a free block, the cheapest
-//! first.
+//! *If fewer sections are free than a user asked for* (`gc_keep_free`), any unit with a free block may be
+//! chosen, the cheapest first.
 //!
-//! The cost that a choice prints is its price per free block in nanojoules. All numbers are integers; sums and products
-//! saturate.
+//! The reported cost of a choice is its price per free block in nanojoules. All numbers are integers; sums
+//! and products saturate.
 
 use format::SegNo;
 
@@ -72,34 +77,35 @@ pub use crate::prices::Prices;
 use crate::prices::{Flash, capped};
 use crate::view::{Bounds, Candidate, View};
 
-/// A free block is room for the flash during so many uses at most, and a hole less spares the logs so many rounds.
+/// Most uses for which a free block counts as room for the flash, and most rounds for which a removed hole
+/// counts.
 pub const USES: u64 = 16;
-/// A hole less spares the logs in so many uses that fill every hole.
+/// Number of uses that fill every hole for which a removed hole counts.
 pub const LASTS: u64 = 2;
-/// What the free blocks of a unit must be worth on battery, in quarters of its cost.
+/// Required worth of the free blocks of a unit on battery, in quarters of its cost.
 const BATTERY_QUARTERS: u64 = 5;
 /// Longer times are counted as this many seconds, 34,000 years.
 const LONG: u64 = 1 << 40;
 /// The scale of a rank: prices per block and second are small fractions.
 const SCALE: u128 = 1 << 20;
 
-/// What all candidates of one choice share.
+/// Values that are the same for all candidates of one choice.
 struct Weights<'a> {
     prices: &'a Prices,
     /// Blocks of a unit.
     unit: u64,
-    /// What the device copies inside for a block that it is given, in pJ.
+    /// Copying inside the device per block written, in pJ.
     inside: u64,
-    /// What a block that is moved into holes costs more than one behind the one before, in pJ.
+    /// Extra cost of a block moved into holes, compared with a sequential one, in pJ.
     hole: u64,
-    /// What a free block is worth, in pJ.
+    /// Worth of a free block, in pJ.
     worth: u64,
-    /// What a fragment less is worth besides, in pJ: 0 unless the next use fills every hole.
+    /// Extra worth of a removed fragment, in pJ; 0 unless the next use fills every hole.
     fragment: u64,
-    /// The worth of a unit that is cleaned, in quarters of its cost at least; 0 if it is cleaned at any price.
+    /// Least worth of a unit to be cleaned, in quarters of its cost; 0 to clean at any price.
     quarters: u64,
     now: u64,
-    /// Logs fill holes.
+    /// True if logs fill holes.
     fills: bool,
 }
 
@@ -113,15 +119,15 @@ impl<'a> Weights<'a> {
         };
         let rounds = outlook.rounds(section);
         let (worth, fragment) = match quarters {
-            // Of what has to be cleaned at any price the cheapest comes first.
+            // If cleaning is required at any price, the cheapest comes first.
             0 => (1000, 0),
             _ => (worth(prices, outlook, rounds, &flash, section), fragment(prices, rounds)),
         };
         Weights {
             prices,
             unit: section,
-            inside: flash.for_a_write(),
-            hole: cut(prices, outlook.moved_cuts).saturating_add(flash.for_a_write()),
+            inside: flash.copying_per_write(),
+            hole: cut(prices, outlook.moved_cuts).saturating_add(flash.copying_per_write()),
             worth,
             fragment,
             quarters,
@@ -140,7 +146,7 @@ impl<'a> Weights<'a> {
         let writes = valid.div_ceil(512).saturating_mul(p.request);
         blocks.saturating_add(reads).saturating_add(nodes).saturating_add(writes)
     }
-    /// What cleaning costs and how many blocks are free then, the cheaper way; and whether that is into holes.
+    /// Cost and free blocks gained of the cheaper destination; true if that is holes.
     fn cheaper(&self, valid: u32, fragments: u64, loose: u32) -> (u64, u64, bool) {
         let cost = self.cost(valid, fragments, loose);
         let behind = (cost, self.unit.saturating_sub(valid.into()), false);
@@ -153,11 +159,11 @@ impl<'a> Weights<'a> {
             false => behind,
         }
     }
-    /// What a unit is worth with which so many blocks become free, its own in so many fragments.
+    /// Worth of a unit whose cleaning frees `free` blocks, with `fragments` fragments of its own.
     fn worth(&self, free: u64, fragments: u64) -> u64 {
         free.saturating_mul(self.worth).saturating_add(fragments.saturating_mul(self.fragment))
     }
-    /// The rank of a unit that is worth `worth` and costs `cost`; 0 if that is too little.
+    /// The rank of a unit with this worth and cost; 0 if it is not worth its cost.
     fn rank(&self, worth: u64, cost: u64, mtime: u64) -> u64 {
         if worth.saturating_mul(4) < cost.saturating_mul(self.quarters) {
             return 0;
@@ -168,12 +174,12 @@ impl<'a> Weights<'a> {
         rank.clamp(1, u64::MAX.into()) as u64
     }
     /// The rank of a candidate with `fragments` fragments.
-    fn of(&self, c: &Candidate, fragments: u32) -> u64 {
+    fn rank_of(&self, c: &Candidate, fragments: u32) -> u64 {
         let (cost, free, _) = self.cheaper(c.valid, fragments.into(), c.loose);
         self.rank(self.worth(free, fragments.into()), cost, c.mtime)
     }
-    /// The highest rank that a unit within the bounds could have: fewest valid blocks in fewest runs, oldest. Its fragments are
-    /// worth what the most are, for the least cost, wherever its blocks go.
+    /// The highest possible rank of a unit within the bounds: fewest valid blocks in fewest runs, oldest. It
+    /// combines the worth of the most fragments with the least cost, for either destination.
     fn limit(&self, b: &Bounds) -> u64 {
         let (valid, runs, loose) = (b.valid.0, u64::from(b.fragments.0), b.loose.0);
         let (cost, free, _) = self.cheaper(valid, runs, loose);
@@ -183,33 +189,33 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// What a block in holes costs more than one behind the one before, if among 1,024 there are so many cuts.
+/// Extra cost of a block in holes compared with a sequential one, for `cuts` cuts in 1,024 blocks.
 fn cut(prices: &Prices, cuts: u32) -> u64 {
     let far = prices.request.saturating_add(prices.write_block_random.saturating_sub(prices.write_block_sequential));
     capped(u128::from(far) * u128::from(cuts) / 1024)
 }
 
-/// What a fragment less spares the logs if the next uses fill every hole so often, in pJ.
+/// What removing a fragment saves the logs if the next uses fill every hole `rounds` times, in pJ.
 fn fragment(prices: &Prices, rounds: Option<(u64, u64)>) -> u64 {
     let Some((takes, room)) = rounds else { return 0 };
     let takes = takes.saturating_mul(LASTS).min(room.saturating_mul(USES));
     capped(u128::from(cut(prices, 1024)) * u128::from(takes) / u128::from(room))
 }
 
-/// What a free block is worth to the next use, in pJ, wherever it lay.
+/// Worth of a free block to the next use, in pJ, independent of its place.
 fn worth(prices: &Prices, outlook: &Outlook, rounds: Option<(u64, u64)>, flash: &Flash, section: u64) -> u64 {
     let fills_some = outlook.is_short(section) && !outlook.only_appends && rounds.is_none();
     let requests = if fills_some { cut(prices, outlook.cuts) } else { 0 };
     let takes = outlook.takes.max(1);
     let meanwhile = match rounds {
-        // The logs take it in the first round.
+        // The logs take the block in the first round.
         Some((takes, room)) => capped(u128::from(outlook.writes) * u128::from(room) / u128::from(takes)),
         None => outlook.writes.saturating_mul((outlook.spare(section).saturating_add(takes) / takes).clamp(1, USES)),
     };
     requests.saturating_add(flash.saved(meanwhile))
 }
 
-/// The unit that is worth most for its cost; `None` if none is worth it.
+/// The unit with the highest worth for its cost; `None` if none is worth it.
 pub fn choose(
     view: &dyn View,
     memory: &Memory,
@@ -221,7 +227,7 @@ pub fn choose(
 ) -> (Option<Choice>, Memory) {
     let unit = u64::from(ask.unit.max(1));
     let weights = Weights::new(prices, outlook, u64::from(ask.end.0) / unit, unit * 512, power, memory.max_mtime);
-    let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
+    let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.rank_of(c, fragments));
     let choice = best.map(|victim| {
         let (cost, free, _) = weights.cheaper(victim.valid, victim.fragments().into(), victim.loose);
         Choice { victim, cost: (cost / 1000 / free.max(1)).min(u32::MAX.into()) as u32 }
@@ -229,10 +235,10 @@ pub fn choose(
     (choice, *memory)
 }
 
-/// Whether the blocks of a unit of so many segments go into holes for less, on a volume of `end` segments.
+/// True if moving the blocks of a unit of `unit` segments into holes is cheaper, on a volume of `end` segments.
 pub fn fills_holes(victim: &Candidate, prices: &Prices, outlook: &Outlook, end: SegNo, unit: u32) -> bool {
     let unit = u64::from(unit.max(1));
-    // Whichever power there is: that changes whether a unit is worth it, not where its blocks go.
+    // The power source decides whether a unit is worth cleaning, not where its blocks go.
     let weights = Weights::new(prices, outlook, u64::from(end.0) / unit, unit * 512, Power::Powered, 0);
     weights.cheaper(victim.valid, victim.fragments().into(), victim.loose).2
 }
@@ -244,14 +250,14 @@ mod tests {
     use super::*;
     use crate::plain::Plain;
 
-    /// A segment with `pieces` fragments of `size` blocks and `valid` valid ones.
+    /// A segment with `pieces` fragments of `size` blocks, and `valid` valid blocks.
     fn seg(seg: u32, valid: u32, pieces: u32, size: u32, mtime: u64) -> Candidate {
         let f = pieces * 16_002 / size.max(1);
         Candidate { seg: SegNo(seg), valid, held: valid, mtime, f, loose: pieces * size }
     }
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
     const DAY: u64 = 86_400;
-    /// Nothing is expected, and nothing asked for.
+    /// No use is expected, and no free sections are requested.
     const REST: Outlook = Outlook {
         free: 100,
         kept_back: 10,
@@ -263,7 +269,7 @@ mod tests {
         holes: 100_000,
         only_appends: false,
     };
-    /// More is expected than there is room for, and holes cut a request at every second block.
+    /// The next use needs more than there is room for, and every second block in holes needs another request.
     const SHORT: Outlook = Outlook { free: 10, takes: 5120, cuts: 512, ..REST };
 
     /// Victim and price of a free block in nanojoules, on a volume of 1000 sections that was mounted for 100 days.
@@ -315,17 +321,17 @@ mod tests {
 
     #[test]
     fn a_use_that_fills_every_hole_is_spared_those_of_the_unit_as_often_as_it_comes_by() {
-        // The emptiest in one piece, and a full one in many.
+        // The emptiest, whose free space is contiguous, and a full one with many fragments.
         let state = [seg(1, 100, 1, 400, 0), seg(2, 412, 100, 1, 0)];
         let round = Outlook { takes: 100_000, holes: 100_000, ..SHORT };
         let (comes_by, passes) = (Outlook { takes: 1_000_000, ..round }, Outlook { takes: 99_999, ..round });
         assert_eq!([&passes, &round, &comes_by].map(|o| victim(&state, o)), [Some(1), None, Some(2)]);
-        // How often logs were cut before says nothing then.
+        // The earlier rate of cuts does not matter then.
         assert_eq!(victim(&state, &Outlook { cuts: 0, ..comes_by }), Some(2));
         let price = |takes| fragment(&Prices::default(), Outlook { takes, ..round }.rounds(512));
-        // A round costs 121,949 nJ a hole, and comes in the use after this one too.
+        // A round costs 121,949 nJ per hole, and the use after this one counts too.
         assert_eq!([50_000, 100_000, 250_000].map(price), [0, 243_898_000, 609_745_000]);
-        // No use is so long that everything is worth cleaning for it.
+        // The worth is limited, however long the use.
         assert_eq!(price(1_000_000_000), 16 * 121_949_000);
         let room = |rounds: u64| {
             let flash = Flash::new(&Prices::default(), 5120, 512_000);
@@ -365,12 +371,12 @@ mod tests {
         let empty = [seg(1, 20, 0, 0, 0)];
         let writes = Outlook { free: 50, takes: 100_000, writes: 20_000, ..REST };
         assert_eq!(victim(&empty, &writes), Some(1));
-        // On an emptier volume, where less is written, and on a disk it is not.
+        // Not on an emptier volume, with fewer writes, or on a disk.
         assert_eq!(victim(&empty, &Outlook { free: 600, ..writes }), None);
         assert_eq!(victim(&empty, &Outlook { writes: 200, ..writes }), None);
         let disk = Prices { copy_inside: 0, spare: 0, ..Prices::default() };
         let flash = Flash::new(&disk, 50 * 512, 512_000);
-        assert_eq!((worth(&disk, &writes, None, &flash, 512), flash.for_a_write()), (0, 0));
+        assert_eq!((worth(&disk, &writes, None, &flash, 512), flash.copying_per_write()), (0, 0));
     }
 
     #[test]
@@ -378,7 +384,7 @@ mod tests {
         let prices = Prices::default();
         let flash = Flash::new(&prices, 50 * 512, 512_000);
         let all = |takes| worth(&prices, &Outlook { free: 50, takes, writes: 1000, ..REST }, None, &flash, 512);
-        // 40 sections are spare: they last for 2, 4 and 8 uses, and 16 are the most that count.
+        // 40 sections are spare: they last for 2, 4 and 8 uses; at most 16 count.
         let once = all(39 * 512);
         assert!([(20, 3), (10, 5), (5, 9), (1, USES), (0, USES)].iter().all(|(n, uses)| {
             let ratio = all(n * 512) as f64 / once as f64;
@@ -407,29 +413,29 @@ mod tests {
         let memory = Memory::at_mount(1000, 0);
         let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
         let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, &SHORT);
-        // T = 1100 sections, T - U = 110: four blocks are copied for a written one. Reading the hundred holes along costs 100 +
-        // 100 * 3.
+        // T = 1100 sections, T - U = 110: four blocks are copied per block written. Reading the hundred holes
+        // along costs 100 + 100 * 3.
         let cost = 100 * (8 + 16) + 400 + 100 * (5 + 16) + 100;
         let (seg, price) = choice.map(|c| (c.victim.seg.0, f64::from(c.cost))).unwrap();
         let ratio = price * 412.0 / f64::from(cost * 1000);
         assert!(seg == 7 && (0.99..1.01).contains(&ratio), "{ratio}");
-        // Requests: (100 + 7 - 5) / 2. Room: once, as nothing is spare.
+        // Requests: (100 + 7 - 5) / 2. Room: counted once, as nothing is spare.
         let wanted = Outlook { writes: 1_000_000, ..SHORT };
         let flash = Flash::new(&prices, 10 * 512, 512_000);
         let room = 4e12 * 1100.6 / (2.0 * 110.6 * 110.6 * 512.0);
         let ratio = (worth(&prices, &wanted, None, &flash, 512) - 51_000_000) as f64 / room;
         assert!((0.999..1.001).contains(&ratio), "{ratio}");
-        // Half of a flash that is erased copies nothing, and has room.
+        // A flash that is half erased copies nothing, and gains nothing from room.
         let half = Flash::new(&prices, 460 * 512, 512_000);
-        assert_eq!((half.for_a_write(), half.saved(1_000_000)), (0, 0));
+        assert_eq!((half.copying_per_write(), half.saved(1_000_000)), (0, 0));
     }
 
     #[test]
     fn what_is_moved_on_a_full_flash_costs_what_it_copies_too() {
         let prices = Prices { copy_inside: 4_000_000, spare: 102, ..Prices::default() };
-        // T = 1099.6 and T - U = 149.6 sections: 2.68 blocks are copied for a written one.
+        // T = 1099.6 and T - U = 149.6 sections: 2.68 blocks are copied per block written.
         let flash = Flash::new(&prices, 50 * 512, 512_000);
-        assert!((10_690_000..10_710_000).contains(&flash.for_a_write()), "{}", flash.for_a_write());
+        assert!((10_690_000..10_710_000).contains(&flash.copying_per_write()), "{}", flash.copying_per_write());
         let price = |free| {
             let memory = Memory::at_mount(1000, 0);
             let view = Plain::new(1, vec![seg(7, 256, 0, 0, 100)]);
@@ -448,7 +454,7 @@ mod tests {
         };
         assert!(!holes(100, 512) && holes(480, 512));
         assert!(holes(400, 128) && !holes(400, 3072));
-        // The price is that of the cheaper way, which wins the whole unit.
+        // The price is that of the cheaper destination, which gains the whole unit.
         let price = |moved_cuts| {
             let asked = Outlook { asked: 999, moved_cuts, ..SHORT };
             chosen(&[seg(1, 480, 0, 0, 0)], Power::Powered, &asked).unwrap().1
@@ -459,7 +465,7 @@ mod tests {
     #[test]
     fn where_holes_are_no_place_the_emptiest_comes_first_and_costs_what_moving_it_behind_the_log_does() {
         let appends = |outlook: Outlook| Outlook { only_appends: true, ..outlook };
-        // Holes that cost no request at all: the fullest units win most by them.
+        // Holes that cost no request: the fullest units gain most.
         let asked = Outlook { asked: 999, moved_cuts: 0, ..SHORT };
         let full = seg(1, 480, 0, 0, 0);
         let (filling, appending) = (
@@ -472,7 +478,7 @@ mod tests {
         assert!(filling * 5 < appending, "{filling} {appending}");
         assert!(fills_holes(&full, &prices, &asked, SegNo(1000), 1));
         assert!(!fills_holes(&full, &prices, &appends(asked), SegNo(1000), 1));
-        // The older, fuller one wins all of its unit in holes, and next to nothing behind the log.
+        // The older, fuller unit gains all its blocks with holes, and almost none with the log.
         let state = [seg(1, 500, 0, 0, 0), seg(2, 100, 0, 0, 95 * DAY)];
         assert_eq!((victim(&state, &asked), victim(&state, &appends(asked))), (Some(1), Some(2)));
     }
@@ -513,7 +519,7 @@ mod tests {
             let mut bounds = Bounds::NONE;
             few.iter().for_each(|c| bounds.add(c));
             for c in &few {
-                let rank = weights.of(c, c.fragments());
+                let rank = weights.rank_of(c, c.fragments());
                 worth_it += u32::from(rank > 0);
                 assert!(rank <= weights.limit(&bounds), "{c:?}");
             }

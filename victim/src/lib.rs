@@ -1,20 +1,20 @@
-//! Which section should a cleaner clean, and which segment should take the blocks it moves? Each policy is one file,
-//! and a pure function from a [`View`] of the volume and a [`Memory`] of earlier choices to a choice and the new
-//! memory.
+//! Which section should a cleaner clean, and which segment should take the blocks it moves? Each policy is
+//! one file: a pure function from a [`View`] of the volume and a [`Memory`] of earlier choices to a choice
+//! and the new memory.
 //!
-//! A *victim* is the section to clean; a *target* is a segment whose holes a log fills (threaded logging). Where the
-//! two do not differ we say *unit*: a section as a victim, a segment as a target, known by its first segment. A policy
-//! reads nothing but the view and its arguments, so it works the same on a text fixture, on a simulator's table and on
-//! a volume. Left out on purpose: how a volume's tables become candidates, when cleaning runs, and how blocks are moved
-//! (a file system's business).
+//! A *victim* is the section to clean; a *target* is a segment whose holes a log fills (threaded logging).
+//! *Unit* means either of them, identified by its first segment. A policy reads nothing but the view and its
+//! arguments, so it works the same on a text fixture, a simulator's table and a volume. Left out on purpose:
+//! how a volume's tables become candidates, when cleaning runs, and how blocks are moved (a file system's
+//! business).
 //!
-//! * [`view`]: candidates, and the questions a policy may ask about them.
-//! * [`plain`]: a view of a list, which looks at every candidate. [`index`]: a view of hundreds of thousands that
-//!   change.
+//! * [`view`]: candidates, and the queries of a policy.
+//! * [`plain`]: a view of a list, which examines every candidate. [`index`]: a view of hundreds of thousands
+//!   that change.
 //! * [`fragmentation`]: f, how fragmented the free space of a segment is.
 //! * [`memory`]: what a policy remembers from choice to choice, and the numbers a user may change.
-//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's policies, equal to the integer.
-//! * [`oldest`]: the candidates that policies by age compare. [`similar`]: segments of similar age.
+//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's policies, with identical integer results.
+//! * [`oldest`]: the candidates that age-based policies compare. [`similar`]: segments of similar age.
 //! * [`mwhfb`], [`fagc`]: policies from papers. [`joule`]: our own.
 //! * [`Outlook`]: the free space and the next use of the volume, for a policy that looks ahead.
 //! * [`chooser`]: which of these policies chooses on which occasion.

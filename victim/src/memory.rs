@@ -1,34 +1,34 @@
 //! What does a policy remember from choice to choice, and which numbers may a user change?
 //!
 //! Names follow the kernel's: `last_victim` of each mode; `min_mtime`, `max_mtime` and `dirty_max_mtime` of
-//! `struct sit_info`; the fields of `struct atgc_management`. All of it lives from mount to unmount.
+//! `struct sit_info`; the fields of `struct atgc_management`. All of it lasts from mount to unmount.
 
 use format::SegNo;
 
 use crate::view::{Bounds, Candidate, View, Visit};
 
-/// What earlier choices left behind for the next one.
+/// State that earlier choices left for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     /// Where the next cost-benefit scan starts.
     pub last_victim_cb: SegNo,
     /// Where the next greedy scan starts, for a victim or for a segment to thread into.
     pub last_victim_greedy: SegNo,
-    /// Where the next scan by age starts. The start matters only between equals.
+    /// Where the next scan by age starts. This matters only between equals.
     pub last_victim_at: SegNo,
     /// The oldest mean write time of a section ever seen, in seconds of mounted time.
     pub min_mtime: u64,
-    /// The youngest one. It follows the time of the last write: the caller keeps it up to date.
+    /// The youngest mean write time ever seen. The caller keeps it at least at the time of the last write.
     pub max_mtime: u64,
-    /// The youngest candidate that a choice by age ever saw.
+    /// The youngest candidate that an age-based choice ever saw.
     pub dirty_max_mtime: u64,
     /// Seconds the volume was mounted before this mount (kernel `elapsed_time`).
     pub elapsed: u64,
 }
 
 impl Memory {
-    /// The memory at mount: the volume was mounted for `elapsed` seconds before, and the mean write time of its oldest
-    /// section (the mean over its segments; sections without valid blocks count too) is `oldest`.
+    /// The memory at mount: the volume was mounted for `elapsed` seconds before, and the mean write time of
+    /// its oldest section is `oldest` (the mean over its segments; sections without valid blocks count too).
     pub fn at_mount(elapsed: u64, oldest: u64) -> Self {
         Memory {
             last_victim_cb: SegNo(0),
@@ -40,7 +40,7 @@ impl Memory {
             elapsed,
         }
     }
-    /// Widens the range of write times by one that a choice looked at.
+    /// Widens the range of known write times to include `mtime`.
     pub(crate) fn see(&mut self, mtime: u64) {
         self.min_mtime = self.min_mtime.min(mtime);
         self.max_mtime = self.max_mtime.max(mtime);
@@ -50,23 +50,22 @@ impl Memory {
 /// The numbers that a user may change; the defaults are the kernel's and the papers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// At most how many units one choice in the background looks at (`max_victim_search`).
+    /// Most units that one background choice examines (`max_victim_search`).
     pub max_victim_search: u32,
-    /// How many seconds older than the youngest a unit must be for a policy by age to choose it (`atgc_age_threshold`).
+    /// Least age difference to the youngest, in seconds, for an age-based policy (`atgc_age_threshold`).
     pub age_threshold: u64,
-    /// How many of those units the policy compares, in percent of their number (`atgc_candidate_ratio`).
+    /// Share of those units that the policy compares, in percent (`atgc_candidate_ratio`).
     pub candidate_ratio: u32,
-    /// At least how many it compares (`atgc_candidate_count`).
+    /// Least number of units that it compares (`atgc_candidate_count`).
     pub candidate_count: u32,
-    /// Weight of age in percent under ATGC; the rest is the weight of invalid blocks
-    /// (`atgc_age_weight`).
+    /// Weight of age in percent under ATGC; the rest is the weight of invalid blocks (`atgc_age_weight`).
     pub age_weight: u32,
     /// Weight of age in percent under FAGC.
     pub fagc_age_weight: u32,
     /// Weight of fragmentation in percent under FAGC; the rest is the weight of invalid blocks.
     pub fagc_f_weight: u32,
-    /// In the background a unit is left alone that has so many percent of valid blocks or more (`gc_valid_thresh_ratio`,
-    /// which Linux asks on zoned volumes alone).
+    /// Background cleaning skips units with at least this percentage of valid blocks
+    /// (`gc_valid_thresh_ratio`; Linux applies it on zoned volumes only).
     pub too_full: Option<u32>,
 }
 
@@ -85,35 +84,36 @@ impl Default for Tuning {
     }
 }
 
-/// What a caller asks a policy for.
+/// Parameters of one choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
     /// True if a writer waits for space.
     pub foreground: bool,
-    /// True if cleaning was told to hurry (kernel `GC_URGENT_HIGH`): the search window is the whole volume.
+    /// True in urgent mode (kernel `GC_URGENT_HIGH`): the search window is the whole volume.
     pub urgent: bool,
     /// Number of main segments.
     pub end: SegNo,
     /// Segments in a unit.
     pub unit: u32,
-    /// Units with invalid blocks that no policy may choose, in ascending order: a unit being cleaned, or one that
-    /// shares its section with a log. They are no candidates, but the kernel counts them as looked at.
+    /// Units with invalid blocks that no policy may choose, in ascending order: a unit being cleaned, or one
+    /// that shares its section with a log. They are not candidates, but count towards the search window, as
+    /// in the kernel.
     pub passed: &'a [SegNo],
 }
 
 impl<'a> Ask<'a> {
-    /// In the background, without hurry.
+    /// In the background, not urgent.
     pub const fn background(end: SegNo, unit: u32) -> Self {
         Ask { foreground: false, urgent: false, end, unit, passed: &[] }
     }
-    /// How many units one choice looks at.
+    /// Most units that one choice examines.
     pub(crate) fn window(&self, view: &dyn View, tuning: &Tuning) -> u32 {
         match self.foreground || self.urgent {
             true => self.total(view),
             false => self.total(view).min(tuning.max_victim_search),
         }
     }
-    /// How many units there are to look at: candidates and `passed`.
+    /// Number of candidates and `passed` units.
     pub(crate) fn total(&self, view: &dyn View) -> u32 {
         view.count() + self.passed.len() as u32
     }
@@ -121,9 +121,9 @@ impl<'a> Ask<'a> {
     pub(crate) fn capacity(&self) -> u32 {
         512 * self.unit
     }
-    /// Looks at units from `from` to the end of the volume, then from its start to `from`, at most `window` of them.
-    /// Returns where the next scan starts: behind the last unit looked at, or one unit behind `from` if that unit lies
-    /// before `from`.
+    /// Examines units from `from` to the end of the volume, then from its start to `from`, at most `window`
+    /// of them. Returns where the next scan starts: behind the last unit examined, or one unit behind `from`
+    /// if that unit lies before `from`.
     pub(crate) fn look(&self, view: &dyn View, from: SegNo, window: u32, look: &mut dyn Look) -> SegNo {
         let mut scan = Scan { left: window, at: None, wrapped: false, passed: self.passed, look };
         for (wrapped, a, b) in [(false, from, self.end), (true, SegNo(0), from)] {
@@ -137,7 +137,7 @@ impl<'a> Ask<'a> {
         }
         self.after(from, scan.at)
     }
-    /// Where the next scan starts if this one began at `from` and looked at every unit.
+    /// Where the next scan starts if this one began at `from` and examined every unit.
     pub(crate) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
         let wrapped = self.passed.first().is_some_and(|&p| p < from) || {
             let mut any = false;
@@ -150,7 +150,7 @@ impl<'a> Ask<'a> {
         let last = view.last().max(self.passed.last().copied());
         self.after(from, last.map(|l| (wrapped, l)))
     }
-    /// Behind `(wrapped, seg)`, the last unit looked at.
+    /// The place behind `(wrapped, seg)`, the last unit examined.
     pub(crate) fn after(&self, from: SegNo, at: Option<(bool, SegNo)>) -> SegNo {
         let next = match at {
             None => return from,
@@ -161,19 +161,19 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// A search for the best unit, which a scan shows units to.
+/// A search for the best unit, driven by a scan.
 pub(crate) trait Look {
-    /// True if no unit within the bounds could be chosen or change what is remembered: the scan skips them.
+    /// True if no unit within the bounds could be chosen or change the memory: the scan skips them.
     fn hopeless(&self, bounds: &Bounds) -> bool;
-    /// Looks at a unit.
+    /// Examines a unit.
     fn take(&mut self, c: Candidate);
 }
 
-/// A scan under way.
+/// State of a scan.
 struct Scan<'a> {
-    /// How many units it may still look at.
+    /// Units it may still examine.
     left: u32,
-    /// The last unit it looked at, and whether that unit lies before the start.
+    /// The last unit examined, and whether it lies before the start.
     at: Option<(bool, SegNo)>,
     wrapped: bool,
     /// Units ahead that no policy may choose.
@@ -219,6 +219,6 @@ impl Visit for Scan<'_> {
 pub struct Choice {
     /// The unit.
     pub victim: Candidate,
-    /// Its cost; lower is better. For the kernel's policies the number that its tracepoint `f2fs_get_victim` prints.
+    /// Its cost; lower is better. For the kernel's policies the number in the tracepoint `f2fs_get_victim`.
     pub cost: u32,
 }

@@ -1,24 +1,25 @@
-//! Which candidates do policies by age compare?
+//! Which candidates do age-based policies compare?
 //!
-//! As in the kernel's ATGC (`add_victim_entry`, `atgc_lookup_victim`): candidates that are older than the youngest ever
-//! seen by a threshold, and of these the oldest few. The kernel sorts every dirty section into a tree for each choice.
-//! Here the view keeps the order, and only two effects of the kernel's way of sorting need a look at single units:
+//! As in the kernel's ATGC (`add_victim_entry`, `atgc_lookup_victim`): the oldest few of the candidates that
+//! are older than the youngest ever seen by a threshold. The kernel sorts every dirty section into a tree for
+//! each choice. Here the view keeps the order, and only two effects of the kernel's sorting require a look at
+//! single units:
 //!
-//! * The kernel updates the youngest write time while it scans, from where the last such scan ended. So a unit that is
-//!   old only in comparison with a later unit of the scan does not pass the threshold.
-//! * Units written in the same second stand in the order in which the scan reached them.
+//! * The kernel updates the youngest write time during the scan, which starts where the last such scan ended.
+//!   So a unit that is old only in comparison with a later unit of the scan does not pass the threshold.
+//! * Units written in the same second are ordered as the scan reached them.
 
 use format::SegNo;
 
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::view::{AgeCut, Among, Candidate, Rank, View};
 
-/// The candidates that a policy by age compares.
+/// The candidates that an age-based policy compares.
 #[derive(Debug, Clone)]
 pub struct Pool {
     /// Every candidate up to this place is compared.
     pub up_to: Option<AgeCut>,
-    /// These candidates, which stand behind that place, are compared too.
+    /// These candidates behind that place are compared too.
     pub more: Vec<Candidate>,
     /// One second after the youngest candidate ever seen.
     pub max: u64,
@@ -29,21 +30,21 @@ pub struct Pool {
     end: SegNo,
 }
 
-/// The candidates that are old enough: the places up to `sure`, then `more` in the order they are compared.
+/// The candidates that are old enough: the places up to `sure`, then `more` in the order of comparison.
 pub(crate) struct Eligible {
     pub(crate) sure: u32,
     pub(crate) more: Vec<Candidate>,
 }
 
-/// The extremes of age that a look at all candidates shows.
+/// The oldest and the youngest write time.
 pub(crate) struct Seen {
     /// The write time of the oldest candidate.
     pub(crate) oldest: u64,
-    /// The youngest write time ever seen before this choice.
+    /// The youngest write time seen before this choice.
     pub(crate) before: u64,
 }
 
-/// Looks at all candidates and remembers their extremes of age; `None` without candidates.
+/// Computes and remembers the extremes of age; `None` if there are no candidates.
 pub(crate) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
     let oldest = view.nth_oldest(Among::All, 0)?.0;
     let youngest = view.nth_oldest(Among::All, view.count() - 1)?.0;
@@ -54,8 +55,8 @@ pub(crate) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
     Some(Seen { oldest, before })
 }
 
-/// Candidates at least `threshold` seconds older than the youngest write time that the scan had seen when it reached
-/// them. The scan starts at `first`; `before` is the youngest write time seen before it.
+/// Candidates at least `threshold` seconds older than the youngest write time known when the scan reached
+/// them. The scan starts at `first`; `before` is the youngest write time known at its start.
 pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u64, youngest: u64) -> Eligible {
     let sure = match before.checked_sub(threshold) {
         _ if threshold == 0 => view.count(),
@@ -89,16 +90,16 @@ pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u6
     Eligible { sure, more }
 }
 
-/// How many candidates a policy compares if `eligible` are old enough.
+/// Number of candidates to compare if `eligible` are old enough.
 pub(crate) fn compared(tuning: &Tuning, eligible: u32) -> u32 {
-    // As in the kernel, which looks at the first candidate before it counts.
+    // As in the kernel, which examines the first candidate before it counts.
     let share = u64::from(tuning.candidate_ratio) * u64::from(eligible) / 100;
     tuning.candidate_count.max(share.min(u32::MAX.into()) as u32).max(1)
 }
 
 impl Pool {
-    /// The oldest candidates that are `threshold` seconds older than the youngest; `None` if there are none. The ages
-    /// seen are remembered either way.
+    /// The oldest candidates that are `threshold` seconds older than the youngest; `None` if there are none.
+    /// The memory is updated either way.
     pub fn gather(view: &dyn View, memory: &mut Memory, tuning: &Tuning, ask: Ask<'_>, threshold: u64) -> Option<Pool> {
         let first = memory.last_victim_at;
         memory.last_victim_at = ask.look_at_all(view, first);
@@ -127,7 +128,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Takes the `take` oldest. Where the limit falls among units of the same second, the scan's order decides.
+    /// Keeps the `take` oldest. Among units of the same second at the limit, the scan's order decides.
     fn cut(&mut self, view: &dyn View, take: u32) {
         self.up_to = view.nth_oldest(Among::All, take - 1);
         let Some((second, _)) = self.up_to else { return };
@@ -146,7 +147,8 @@ impl Pool {
         self.up_to = others.checked_sub(1).and_then(|n| view.nth_oldest(Among::All, n));
     }
 
-    /// The candidate of a kind with the highest monotone rank; of equals the oldest, of those the first in the scan.
+    /// The candidate of a kind with the highest monotone rank; of equals the oldest, then the first in the
+    /// scan.
     pub fn best(
         &self,
         view: &dyn View,
@@ -184,8 +186,8 @@ pub(crate) fn choose(
     })
 }
 
-/// Chooses among candidates past the age threshold. If that gives nothing and the volume itself is younger than the
-/// threshold, chooses once more among all candidates.
+/// Chooses among candidates past the age threshold. If there is none and the volume itself is younger than
+/// the threshold, chooses again among all candidates.
 pub(crate) fn old_enough(
     view: &dyn View,
     memory: &Memory,

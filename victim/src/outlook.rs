@@ -1,34 +1,34 @@
-//! What does a policy that looks ahead know of the free space and of the volume's next use?
+//! Free space and the expected next use of the volume, for a policy that plans ahead.
 //!
-//! A *use* lasts from one rest of the volume to the next. Left out on purpose: how uses are measured (the file system), and
-//! what follows (the policies).
+//! A *use* lasts from one rest of the volume to the next. Left out on purpose: how uses are measured (the
+//! file system), and the decisions (the policies).
 
-/// The free space, and what the next use of the volume will do with it.
+/// The free space, and the demand of the next use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Outlook {
-    /// Sections that are free, or will be with the next checkpoint.
+    /// Sections that are free now or from the next checkpoint on.
     pub free: u32,
-    /// With no more free sections than these, logs fill holes.
+    /// The reserve: if no more sections than these are free, logs fill holes.
     pub kept_back: u32,
-    /// Free sections that a user wants held, whatever they cost.
+    /// Free sections that a user wants available at any cost.
     pub asked: u32,
-    /// Blocks for which the logs will find places.
+    /// Blocks that the logs will place.
     pub takes: u64,
-    /// Blocks that the device will be given, those written in place among them.
+    /// Blocks that will be written to the device, in-place writes included.
     pub writes: u64,
-    /// Requests that 1,024 blocks in holes cost more than as many behind each other, as the logs that filled holes
-    /// last found it.
+    /// Extra requests per 1,024 blocks in holes, compared with sequential blocks, as last measured by the
+    /// logs.
     pub cuts: u32,
-    /// The same of blocks that cleaning moved into holes.
+    /// The same for blocks that cleaning moved into holes.
     pub moved_cuts: u32,
-    /// Free blocks in sections that hold valid ones, but for those that are promised to what waits in memory.
+    /// Free blocks in sections with valid blocks, without those reserved for dirty contents in memory.
     pub holes: u64,
-    /// Logs are written at their ends alone (`mode=lfs`, zoned devices): holes are no place for any block. A use that is short
-    /// of free sections waits for cleaning.
+    /// Logs only append (`mode=lfs`, zoned devices): holes cannot be used. A use that runs out of free
+    /// sections waits for cleaning.
     pub only_appends: bool,
 }
 
-/// Sections beyond those that its blocks fill: a use does not begin where a section does, and nodes have logs of their own.
+/// Extra sections of a use: it does not begin at a section boundary, and nodes have logs of their own.
 const EDGES: u64 = 2;
 
 impl Outlook {
@@ -36,18 +36,19 @@ impl Outlook {
     pub fn is_owed(&self) -> bool {
         self.free < self.asked
     }
-    /// True if the next use will fill holes, or wait for cleaning where logs fill none; `section` is the number of blocks in one.
+    /// True if the next use will fill holes, or wait for cleaning where logs only append. A section has
+    /// `section` blocks.
     pub fn is_short(&self, section: u64) -> bool {
         let wanted = u64::from(self.kept_back) + self.takes.div_ceil(section.max(1)) + EDGES;
         u64::from(self.free) < wanted
     }
-    /// How often the next use will fill each hole, as a fraction; `None` if it leaves some alone. With so many blocks placed the logs
-    /// come by all room that there is, and must come by again.
+    /// How often the next use will fill each hole, as a fraction; `None` if it leaves some unused. A use that
+    /// places more blocks than there is room for passes over all holes, repeatedly.
     pub fn rounds(&self, section: u64) -> Option<(u64, u64)> {
         let room = self.holes.saturating_add(self.spare(section)).max(1);
         (self.is_short(section) && !self.only_appends && self.takes >= room).then_some((self.takes, room))
     }
-    /// Free blocks that no log will take as long as it can help it.
+    /// Free blocks beyond the reserve.
     pub fn spare(&self, section: u64) -> u64 {
         u64::from(self.free.saturating_sub(self.kept_back)).saturating_mul(section)
     }
@@ -71,7 +72,7 @@ mod tests {
         let most = Outlook { free: 20, kept_back: 8, takes: 30_000, holes: 3856, ..Outlook::default() };
         assert_eq!(most.rounds(512), Some((30_000, 10_000)));
         assert_eq!(Outlook { takes: 9999, ..most }.rounds(512), None);
-        // Without holes what is not spare is room all the same, and a use that fits fills none.
+        // Without holes the room is what is spare, and a use that fits fills no hole.
         assert_eq!(Outlook { free: 8, holes: 0, ..most }.rounds(512), Some((30_000, 1)));
         assert_eq!(Outlook { free: 90, holes: 0, ..most }.rounds(512), None);
         assert_eq!(Outlook { only_appends: true, ..most }.rounds(512), None);

@@ -1,4 +1,4 @@
-//! A view of a list of candidates that looks at every one: the reference with which every other view must agree.
+//! A view of a list of candidates that examines every one: the reference for every other view.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use format::SegNo;
 
 use crate::view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
-/// Candidates in a list.
+/// A list of candidates.
 #[derive(Debug, Clone, Default)]
 pub struct Plain {
-    /// In order of segment.
+    /// By segment.
     by_seg: Vec<Candidate>,
-    /// In order of age.
+    /// By age.
     by_age: Vec<Candidate>,
     /// Segments in a unit.
     unit: u32,
@@ -25,11 +25,11 @@ impl Plain {
         by_age.sort_unstable_by_key(Candidate::place);
         Plain { by_seg: candidates, by_age, unit }
     }
-    fn of(&self, kind: Among) -> impl Iterator<Item = &Candidate> {
+    fn of_kind(&self, kind: Among) -> impl Iterator<Item = &Candidate> {
         self.by_age.iter().filter(move |c| c.is(kind, self.unit))
     }
     fn at(&self, kind: Among, range: Range<u32>) -> impl Iterator<Item = &Candidate> {
-        self.of(kind).skip(range.start as usize).take(range.len())
+        self.of_kind(kind).skip(range.start as usize).take(range.len())
     }
 }
 
@@ -47,10 +47,10 @@ impl View for Plain {
         self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).min_by_key(|c| c.valid).copied()
     }
     fn count_to(&self, kind: Among, cut: AgeCut) -> u32 {
-        self.of(kind).filter(|c| c.place() <= cut).count() as u32
+        self.of_kind(kind).filter(|c| c.place() <= cut).count() as u32
     }
     fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut> {
-        self.of(kind).nth(n as usize).map(Candidate::place)
+        self.of_kind(kind).nth(n as usize).map(Candidate::place)
     }
     fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate)) {
         self.at(kind, range).for_each(|c| each(*c));
@@ -62,7 +62,7 @@ impl View for Plain {
         _limit: &dyn Fn(&Bounds) -> Rank,
         rank: &dyn Fn(&Candidate) -> Rank,
     ) -> Option<Candidate> {
-        // `min_by_key` takes the first of equals.
+        // `min_by_key` returns the first of equals.
         self.at(kind, range).min_by_key(|c| std::cmp::Reverse(rank(c))).copied()
     }
     fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)> {

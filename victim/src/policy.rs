@@ -1,4 +1,4 @@
-//! Which policies are there, and by what names does a user call them?
+//! The policies, and their names in commands.
 
 /// A policy for choosing victims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +21,9 @@ impl Policy {
     /// Every policy.
     pub const ALL: [Policy; 6] =
         [Policy::Greedy, Policy::CostBenefit, Policy::Atgc, Policy::Mwhfb, Policy::Fagc, Policy::Joule];
-    /// Their names, for help texts.
+    /// All names, for help texts.
     pub const NAMES_TEXT: &str = "greedy|cost-benefit|atgc|mwhfb|fagc|joule";
-    /// What users call it.
+    /// The name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Greedy => "greedy",
@@ -34,7 +34,7 @@ impl Policy {
             Policy::Joule => "joule",
         }
     }
-    /// The policy of a name. The error completes the sentence "gc ...".
+    /// Parses a policy name. The error completes the sentence "gc ...".
     pub fn parse(name: &str) -> Result<Policy, String> {
         let found = Policy::ALL.into_iter().find(|p| p.name() == name);
         found.ok_or_else(|| format!("is one of {}", Policy::NAMES_TEXT.replace('|', ", ")))

@@ -1,13 +1,13 @@
 //! Which segments are of similar age to the moved blocks?
 //!
-//! As in the kernel's `AT_SSR` (`atssr_lookup_victim`). Segments of one kind that are older than the youngest by the
-//! threshold stand in order of age. From the place of the moved block's segment, a search looks at as many segments
-//! towards the oldest as ATGC compares, then at as many towards the youngest. It skips segments without a block to
-//! overwrite and does not count them.
+//! As in the kernel's `AT_SSR` (`atssr_lookup_victim`). Segments of one kind that are older than the youngest
+//! by the threshold are sorted by age. From the place of the moved block's segment, a search examines the
+//! same number of segments as ATGC compares, towards the oldest and then towards the youngest. It skips
+//! segments without a block to overwrite and does not count them.
 //!
-//! Where the kernel starts depends on the shape of its tree: at the last segment that is no younger, or at the next
-//! one, whichever lies deeper. Here the search always starts at the former (at the latter if there is no former), so
-//! the far ends of the range may differ by one segment.
+//! In the kernel the start depends on the shape of its tree: the last segment that is no younger, or the next
+//! one, whichever lies deeper. Here the search always starts at the former (or at the latter if there is no
+//! former), so the far ends of the range may differ by one segment.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ use crate::view::{Among, Bounds, Candidate, View, end_of};
 pub struct Neighbours {
     /// Places among the open segments no younger than the moved blocks; the nearest is the last.
     older: Range<u32>,
-    /// Places from there on towards the youngest.
+    /// The places that follow, towards the youngest.
     younger: Range<u32>,
     /// Older and younger segments whose places are in neither range, see [`oldest::Eligible`].
     more: [Vec<Candidate>; 2],
@@ -51,7 +51,7 @@ impl Neighbours {
         let Eligible { sure, more } = oldest::eligible(view, first, before, threshold, memory.dirty_max_mtime);
         let radius = oldest::compared(tuning, sure + more.len() as u32);
 
-        // In the order of age: the open segments among the `sure` ones, then those of `more`.
+        // In age order: the open segments among the `sure` ones, then those of `more`.
         let cut = sure.checked_sub(1).and_then(|n| view.nth_oldest(Among::All, n));
         let end = cut.map_or(0, |cut| view.count_to(Among::Open, cut));
         let nearest = match more.iter().rfind(|c| c.mtime <= mtime).or(more.first().filter(|_| sure == 0)) {
@@ -80,7 +80,7 @@ impl Neighbours {
         Some(Neighbours { older: sure(older), younger: sure(younger), more, max, first })
     }
 
-    /// The best on the older and on the younger side: the highest `rank`, of equals the nearest in the order of age.
+    /// The best on the older and on the younger side: the highest `rank`, of equals the nearest in age order.
     pub fn best(
         &self,
         view: &dyn View,
@@ -89,7 +89,7 @@ impl Neighbours {
     ) -> [Option<Candidate>; 2] {
         let turn_of = |seg: SegNo| u64::from(seg < self.first) << 32 | u64::from(seg.0);
         let turn = |c: &Candidate| turn_of(c.seg);
-        // The turns of the scan at which it reaches the first and the last of the segments from `a` to `b`.
+        // Positions in the scan of the first and the last of the segments from `a` to `b`.
         let turns = |(a, b): (SegNo, SegNo)| {
             let early = if b < self.first { a } else { a.max(self.first) };
             let late = if a < self.first { b.min(SegNo(self.first.0 - 1)) } else { b };
@@ -112,9 +112,9 @@ impl Neighbours {
 /// The blocks that move.
 #[derive(Debug, Clone, Copy)]
 pub struct Moved {
-    /// The kind of segment that takes them.
+    /// Kind of the segment that takes them.
     pub kind: LogType,
-    /// When the segment they leave was written.
+    /// Write time of the segment they leave.
     pub mtime: u64,
 }
 

@@ -1,23 +1,23 @@
-//! What does a policy see of a volume?
+//! What can a policy see of a volume?
 //!
-//! A policy sees candidates only through questions ([`View`]), since looking at each of hundreds of thousands takes too
-//! long. Left out on purpose: how a volume's tables become candidates, and which candidate is best.
+//! A policy sees candidates only through queries ([`View`]), because examining each of hundreds of thousands
+//! takes too long. Left out on purpose: how a volume's tables become candidates, and which candidate is best.
 
 use std::ops::Range;
 
 use format::SegNo;
 
-/// A unit that a policy may choose: it has valid blocks and blocks to gain, and no log writes to it.
+/// A unit that a policy may choose: it has valid blocks and reclaimable ones, and no log writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
     /// Its first segment.
     pub seg: SegNo,
     /// Valid blocks.
     pub valid: u32,
-    /// *Held* blocks: those that nothing may overwrite before the next checkpoint. They are the valid blocks, and
-    /// those that the last checkpoint or recovery may need. At least `valid`.
+    /// *Held* blocks: those that must not be overwritten before the next checkpoint, because they are valid
+    /// or the last checkpoint or recovery may need them. At least `valid`.
     pub held: u32,
-    /// Mean time at which its blocks were written, in seconds of mounted time; for a segment that of its section.
+    /// Mean write time of its blocks, in seconds of mounted time; for a segment, that of its section.
     pub mtime: u64,
     /// Free-space fragmentation factor of FAGC TACO'23, Algorithm 1: 0 to 4,096,512 per segment.
     pub f: u32,
@@ -26,7 +26,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Its place in the order of age.
+    /// Its place in age order.
     pub fn place(&self) -> AgeCut {
         (self.mtime, self.seg)
     }
@@ -38,8 +38,8 @@ impl Candidate {
             Among::Open => self.held < 512 * unit,
         }
     }
-    /// At most how many fragments its loose blocks lie in; exact if all have one size. By Cauchy's inequality from the
-    /// sum of the sizes (`loose`) and the sum of their inverses (`f`).
+    /// Upper bound on the fragments that hold its loose blocks; exact if all have one size. By Cauchy's
+    /// inequality from the sum of the sizes (`loose`) and the sum of their inverses (`f`).
     pub fn fragments(&self) -> u32 {
         let product = u64::from(self.f) * u64::from(self.loose) / 16_002;
         // The product is below 2^53, where the integer part of a double's root is exact.
@@ -47,7 +47,7 @@ impl Candidate {
     }
 }
 
-/// A kind of candidates: those that are counted and compared together.
+/// A kind of candidates, counted and compared together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Among {
     /// Every candidate.
@@ -63,7 +63,7 @@ impl Among {
     pub const ALL: [Among; 3] = [Among::All, Among::Fragmented, Among::Open];
 }
 
-/// The smallest and the greatest of each number in a group of candidates.
+/// Minimum and maximum of each number in a group of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of [`Candidate::seg`].
@@ -83,7 +83,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of no candidate: nothing lies within them.
+    /// The bounds of an empty group.
     pub const NONE: Bounds = Bounds {
         seg: (SegNo(u32::MAX), SegNo(0)),
         mtime: (u64::MAX, 0),
@@ -93,12 +93,12 @@ impl Bounds {
         loose: (u32::MAX, 0),
         fragments: (u32::MAX, 0),
     };
-    /// Widens the bounds by a candidate.
+    /// Widens the bounds to include a candidate.
     pub fn add(&mut self, c: &Candidate) {
-        self.add_of(c, c.fragments());
+        self.add_with_fragments(c, c.fragments());
     }
-    /// Widens the bounds by a candidate with `fragments` fragments.
-    pub(crate) fn add_of(&mut self, c: &Candidate, fragments: u32) {
+    /// Widens the bounds to include a candidate with `fragments` fragments.
+    pub(crate) fn add_with_fragments(&mut self, c: &Candidate, fragments: u32) {
         let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
         self.seg = (self.seg.0.min(c.seg), self.seg.1.max(c.seg));
         self.mtime = (self.mtime.0.min(c.mtime), self.mtime.1.max(c.mtime));
@@ -108,7 +108,8 @@ impl Bounds {
         widen(&mut self.loose, c.loose);
         widen(&mut self.fragments, fragments);
     }
-    /// True if removing this candidate, which lies within and has `fragments` fragments, could narrow the bounds.
+    /// True if removing this candidate, which lies within and has `fragments` fragments, could narrow the
+    /// bounds.
     pub(crate) fn is_edge(&self, c: &Candidate, fragments: u32) -> bool {
         let edge = |pair: (u32, u32), x: u32| pair.0 == x || pair.1 == x;
         edge((self.seg.0.0, self.seg.1.0), c.seg.0)
@@ -120,7 +121,7 @@ impl Bounds {
             || edge(self.loose, c.loose)
             || edge(self.fragments, fragments)
     }
-    /// Widens the bounds by other bounds.
+    /// Widens the bounds to include other bounds.
     pub fn join(&mut self, o: &Bounds) {
         let widen = |pair: &mut (u32, u32), x: (u32, u32)| *pair = (pair.0.min(x.0), pair.1.max(x.1));
         self.seg = (self.seg.0.min(o.seg.0), self.seg.1.max(o.seg.1));
@@ -131,8 +132,8 @@ impl Bounds {
         widen(&mut self.loose, o.loose);
         widen(&mut self.fragments, o.fragments);
     }
-    /// A candidate that no other within the bounds can outrank, if the rank is monotone: as old, as empty and as
-    /// fragmented as the bounds allow.
+    /// A hypothetical candidate as old, as empty and as fragmented as the bounds allow. No candidate within
+    /// the bounds outranks it if the rank is monotone.
     pub fn corner(&self) -> Candidate {
         Candidate {
             seg: SegNo(0),
@@ -148,7 +149,7 @@ impl Bounds {
 /// A rank of candidates: the greatest wins. The first number that differs decides.
 pub type Rank = [u64; 4];
 
-/// A place in the order of age: write time, then segment. Every candidate up to this place is at least as old.
+/// A place in age order: write time, then segment. Every candidate up to this place is at least as old.
 pub type AgeCut = (u64, SegNo);
 
 /// The last place among candidates written at `mtime`.
@@ -156,12 +157,11 @@ pub fn end_of(mtime: u64) -> AgeCut {
     (mtime, SegNo(u32::MAX))
 }
 
-/// A scan that is shown candidates one after another.
+/// A scan over candidates.
 pub trait Visit {
-    /// True if the scan skips the next group of candidates: they lie within `bounds`, there are `count` of them, and
-    /// `last` is the last.
+    /// True to skip the next group of `count` candidates, which lie within `bounds` and end with `last`.
     fn passes(&mut self, bounds: &Bounds, count: u32, last: SegNo) -> bool;
-    /// Shows one candidate; false ends the scan.
+    /// Receives one candidate; false ends the scan.
     fn visit(&mut self, c: Candidate) -> bool;
 }
 
@@ -177,27 +177,27 @@ impl Visit for Each<'_> {
     }
 }
 
-/// The questions that a policy may ask about a volume. The order of age is by write time, of equals by segment; places
-/// in it are counted from 0 among the candidates of one kind.
+/// The queries of a policy on a volume. Age order is by write time, then segment; places are counted from 0
+/// among the candidates of one kind.
 pub trait View {
-    /// How many candidates there are.
+    /// Number of candidates.
     fn count(&self) -> u32;
     /// The first segment of the candidate that lies last on the volume.
     fn last(&self) -> Option<SegNo>;
-    /// Shows the candidates with `from <= seg < to`, in order of segment number. A view may offer the scan to skip
-    /// whole groups.
+    /// Visits the candidates with `from <= seg < to`, in order of segment number. A view may let the scan
+    /// skip whole groups.
     fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit);
-    /// The candidate with `from <= seg < to` that has the fewest valid blocks, the first of equals.
+    /// The candidate with `from <= seg < to` and the fewest valid blocks, the first of equals.
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate>;
-    /// How many candidates of a kind stand at `cut` or before it.
+    /// Number of candidates of a kind up to and including `cut`.
     fn count_to(&self, kind: Among, cut: AgeCut) -> u32;
     /// The `n`-th oldest candidate of a kind, counted from 0.
     fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut>;
     /// Calls `each` for the candidates of a kind whose place lies in `range`, the oldest first.
     fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate));
-    /// Of the candidates of a kind whose place lies in `range`, the one with the highest `rank`; of equal ranks the
-    /// oldest, then the first on the volume. `limit` is at least the rank of any candidate within the bounds, so that a
-    /// view may skip a group whose limit is too low.
+    /// The candidate of a kind with the highest `rank` among the places in `range`; of equal ranks the
+    /// oldest, then the first on the volume. `limit` is at least the rank of any candidate within the bounds,
+    /// so a view may skip a group whose limit is too low.
     fn search(
         &self,
         kind: Among,
@@ -208,28 +208,28 @@ pub trait View {
 
     /// Smallest and greatest `f` among the candidates of a kind whose place lies in `range`.
     fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)>;
-    /// The candidate with the greatest gain; `None` if none gains anything. Of equals the oldest, then the first on the
-    /// volume. `gain` is given the number of fragments beside the candidate.
+    /// The candidate with the greatest gain; `None` if none gains anything. Of equals the oldest, then the
+    /// first on the volume. `gain` receives the candidate and its number of fragments.
     ///
-    /// The gain may depend on nothing but write time, valid blocks, fragments and loose blocks, and of two candidates
-    /// that differ in age alone the older must not gain less. `limit` is at least the gain of any candidate within the
-    /// bounds; it must read no bounds but those of these four numbers.
+    /// The gain may depend only on write time, valid blocks, fragments and loose blocks, and of two
+    /// candidates that differ only in age the older must not gain less. `limit` is at least the gain of any
+    /// candidate within the bounds; it may read only the bounds of these four numbers.
     fn most_gained(&self, limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate>;
 
-    /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
-    /// returns false.
+    /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it returns
+    /// false.
     fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
         self.walk(from, to, &mut Each(each));
     }
-    /// How many candidates were written at `mtime` or before.
+    /// Number of candidates written at `mtime` or before.
     fn count_up_to(&self, mtime: u64) -> u32 {
         self.count_to(Among::All, end_of(mtime))
     }
-    /// Of the candidates of a kind up to `cut`, the one with the highest `rank`; of equal ranks the oldest, then the
-    /// first on the volume.
+    /// The candidate of a kind up to `cut` with the highest `rank`; of equal ranks the oldest, then the first
+    /// on the volume.
     ///
-    /// The rank must be monotone: of two candidates, the one that is no younger, has no more valid (and held) blocks,
-    /// no smaller `f` and no fewer loose blocks never ranks lower, wherever it lies.
+    /// The rank must be monotone: a candidate that is no younger, has no more valid (and held) blocks, no
+    /// smaller `f` and no fewer loose blocks than another never ranks lower, wherever it lies.
     fn best(&self, kind: Among, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
         let range = 0..self.count_to(kind, cut);
         self.search(kind, range, &|b| rank(&b.corner()), rank)

@@ -1,4 +1,4 @@
-//! The index shows the policies what a look at every candidate would show them.
+//! The index gives the policies the same answers as a scan of every candidate.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn random(rng: &mut device::Rng, seg: u32, per: u32, seconds: u64) -> Candidate 
     let valid = 1 + rng.below(u64::from(capacity) - 1) as u32;
     let held = valid + rng.below(u64::from(capacity - valid) + 1) as u32;
     let loose = rng.below(u64::from(capacity - valid) + 1) as u32;
-    // Few values, so that there are equals.
+    // Few values, so that equals occur.
     let f = rng.below(20) as u32 * 16_002;
     Candidate { seg: SegNo(seg), valid: valid / 40 * 40 + 1, held, mtime: rng.below(seconds), f, loose }
 }
@@ -33,7 +33,7 @@ fn agree(index: &Index, plain: &Plain, end: u32, rng: &mut device::Rng) {
             out
         };
         assert_eq!(scanned(index), scanned(plain));
-        // Fragments won less blocks moved, and less so the younger.
+        // A gain from fragments minus moved blocks, smaller for younger units.
         let (most, few) = (rng.below(3000), rng.below(5) + 1);
         let gain = |valid: u32, fragments: u32, loose: u32, mtime: u64| {
             let lost = u64::from(valid) / 8 * few + mtime * few + u64::from(loose.min(200)) / 4;
@@ -119,7 +119,7 @@ fn many_units_make_no_difference() {
     for (round, share) in [(0, 4), (1, 4), (2, 4), (3, 1), (4, 0), (5, 4)] {
         for _ in 0..30_000 {
             let seg = rng.below(end.into()) as u32;
-            // Ages that grow, as logs write, and at last any.
+            // First growing ages, as logs write; at the end any.
             let c = random(&mut rng, seg, 1, if round < 2 { 130 } else { 20 });
             let c = Candidate { mtime: c.mtime + if round == 5 { 0 } else { round * 5 }, ..c };
             let c = rng.chance(share, 4).then_some(c);

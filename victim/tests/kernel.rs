@@ -1,5 +1,5 @@
-//! ATGC's victims and targets, and FAGC's, are those a literal walk over a sorted list finds: the
-//! units entered one by one in the order they are looked at, as the kernel's tree takes them in.
+//! ATGC's and FAGC's victims and targets equal those of a literal walk over a sorted list, into which units
+//! are inserted one by one in scan order, as into the kernel's tree.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -11,8 +11,8 @@ use victim::{Among, Candidate, atgc, cost_benefit, fagc, greedy};
 
 const END: u32 = 120;
 
-/// The units in the order a scan from `from` meets them; where the next scan starts.
-fn met(state: &[Candidate], from: u32) -> (Vec<Candidate>, u32) {
+/// The units in the order of a scan from `from`, and where the next scan starts.
+fn scan_order(state: &[Candidate], from: u32) -> (Vec<Candidate>, u32) {
     let mut order: Vec<_> = state.iter().filter(|c| c.seg.0 >= from).copied().collect();
     let wrapped = order.len() < state.len();
     order.extend(state.iter().filter(|c| c.seg.0 < from));
@@ -21,7 +21,7 @@ fn met(state: &[Candidate], from: u32) -> (Vec<Candidate>, u32) {
     (order, next)
 }
 
-/// Enters what is old enough into a list sorted by age, equals behind equals.
+/// Inserts units that are old enough into a list sorted by age, equals behind equals.
 fn tree(order: &[Candidate], memory: &mut Memory, threshold: u64) -> (Vec<Candidate>, u64) {
     let (mut tree, mut min): (Vec<Candidate>, _) = (Vec::new(), u64::MAX);
     for c in order {
@@ -45,7 +45,7 @@ fn atgc_victim(state: &[Candidate], memory: &Memory, tuning: &Tuning) -> (Option
     let mut memory = *memory;
     let mut threshold = tuning.age_threshold;
     loop {
-        let (order, next) = met(state, memory.last_victim_at.0);
+        let (order, next) = scan_order(state, memory.last_victim_at.0);
         memory.last_victim_at = SegNo(next);
         let (tree, min) = tree(&order, &mut memory, threshold);
         let max = memory.dirty_max_mtime + 1;
@@ -77,14 +77,14 @@ fn atgc_target(state: &[Candidate], memory: &Memory, tuning: &Tuning, moved: Mov
     let mut threshold = tuning.age_threshold;
     let cold = moved.kind != LogType::HotData;
     loop {
-        let (order, next) = met(state, if cold { memory.last_victim_greedy.0 } else { 0 });
+        let (order, next) = scan_order(state, if cold { memory.last_victim_greedy.0 } else { 0 });
         if !state.is_empty() {
             memory.last_victim_greedy = SegNo(next);
         }
         let (tree, _) = tree(&order, &mut memory, threshold);
         let max = memory.dirty_max_mtime + 1;
         let mut found: Option<(u32, u64, Candidate)> = None;
-        // The last that is no younger, else the first.
+        // The last that is no younger, or else the first.
         let start = tree.partition_point(|t| t.mtime <= moved.mtime).saturating_sub(1);
         let older: Vec<_> = tree.iter().take(start + 1).rev().collect();
         for side in [older, tree.iter().skip(start).collect()] {
@@ -111,9 +111,9 @@ fn atgc_target(state: &[Candidate], memory: &Memory, tuning: &Tuning, moved: Mov
     }
 }
 
-/// The windowed scans of the kernel: what is looked at, and where the next scan starts.
+/// The windowed scans of the kernel: the units examined, and where the next scan starts.
 fn window(state: &[Candidate], from: u32, most: usize) -> (Vec<Candidate>, u32) {
-    let (mut order, _) = met(state, from);
+    let (mut order, _) = scan_order(state, from);
     order.truncate(most);
     let next = match order.last() {
         None => from,
@@ -153,7 +153,7 @@ struct World {
     state: Vec<Candidate>,
     index: Index,
     now: u64,
-    /// Few seconds, so that many are equal; or many.
+    /// Few seconds for many equal ages, or many.
     seconds: u64,
     values: u64,
 }
@@ -211,7 +211,7 @@ fn atgc_chooses_the_victims_of_the_literal_walk() {
         if world.rng.chance(1, 30) {
             memory = Memory::at_mount(world.rng.below(1000), 900);
         }
-        // Scans of the kernel mostly start behind the last unit; here anywhere.
+        // In the kernel scans mostly start behind the last unit; here anywhere.
         if world.rng.chance(1, 2) {
             memory.last_victim_at = SegNo(world.rng.below(END.into()) as u32);
         }
@@ -238,7 +238,7 @@ fn atgc_chooses_the_targets_of_the_literal_walk() {
         let moved = Moved { kind, mtime };
         let wanted = atgc_target(&world.state, &memory, tuning, moved);
         let found = similar::target(atgc::fullest, &world.index, &memory, tuning, ASK, moved);
-        // Where the range ends among segments of one second, they are taken in order of segment.
+        // Where the range ends among segments of one second, they are taken by segment number.
         let edge = |c: Option<Choice>| c.map(|c| c.cost);
         if memory.last_victim_greedy == SegNo(0) || kind == LogType::HotData {
             assert_eq!(found, wanted, "{tuning:?} {moved:?} {:?}", world.state);

@@ -1,4 +1,4 @@
-//! Which file system is it?
+//! The kinds of file systems.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,18 +14,18 @@ use vfs::Reason;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// That of Linux, for flash.
+    /// Linux's F2FS, for flash.
     #[default]
     F2fs,
-    /// A log for disks.
+    /// ScherlFS, a log for disks.
     ScherlFs,
 }
 
 impl Kind {
-    /// All.
+    /// All kinds.
     pub const ALL: [Kind; 2] = [Kind::F2fs, Kind::ScherlFs];
 
-    /// As people write it.
+    /// The name for display.
     pub fn name(self) -> &'static str {
         match self {
             Kind::F2fs => "F2FS",
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// As people type it.
+    /// The name in commands.
     pub fn type_name(self) -> &'static str {
         match self {
             Kind::F2fs => "f2fs",
@@ -41,7 +41,7 @@ impl Kind {
         }
     }
 
-    /// Why it makes requests.
+    /// Causes of its requests.
     pub fn reasons(self) -> Vec<Reason> {
         match self {
             Kind::F2fs => f2fs::cause::Cause::reasons(),
@@ -65,8 +65,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The file system of a device: that of which a superblock is there, in either of its places. A whole one counts more than
-/// one of which only the first bytes are right, which a checker may want to name. `None`: of neither, or nothing can be read.
+/// The file system of a device, by a superblock in either place. A valid one takes precedence over one with only a
+/// correct magic, which a checker may still want to identify. `None`: neither, or unreadable.
 pub fn probe(dev: &dyn BlockDevice) -> Option<Kind> {
     let read = |at| {
         let mut block = [0; BLOCK];
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    fn made(kind: Kind) -> Arc<Memory> {
+    fn formatted(kind: Kind) -> Arc<Memory> {
         let dev = Arc::new(Memory::new(64 << 8));
         match kind {
             Kind::F2fs => drop(f2fs::mkfs::format(&*dev, &RealClock::new(), &f2fs::mkfs::Options::default()).unwrap()),
@@ -104,13 +104,13 @@ mod tests {
     #[test]
     fn a_volume_is_what_was_made_last_and_stays_it_without_its_first_block() {
         for (kind, other) in [(Kind::F2fs, Kind::ScherlFs), (Kind::ScherlFs, Kind::F2fs)] {
-            let dev = made(kind);
+            let dev = formatted(kind);
             assert_eq!(probe(&*dev), Some(kind));
             dev.write(Lba(0), &[0; BLOCK], Tag::default()).unwrap();
             assert_eq!(probe(&*dev), Some(kind), "by the other copy");
             dev.write(Lba(1), &[0; BLOCK], Tag::default()).unwrap();
             assert_eq!(probe(&*dev), None);
-            let over = made(other);
+            let over = formatted(other);
             let mut block = [0; BLOCK];
             for at in 0..over.blocks() {
                 over.read(Lba(at), &mut block, Tag::default()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_damaged_superblock_of_scherlfs_is_still_its() {
-        let dev = made(Kind::ScherlFs);
+        let dev = formatted(Kind::ScherlFs);
         for at in [0, 1] {
             let mut block = [0; BLOCK];
             dev.read(Lba(at), &mut block, Tag::default()).unwrap();

@@ -1,9 +1,10 @@
-//! Which file system is on this device, and how is it made and mounted, whichever it is?
+//! Creates and mounts volumes of any kind.
 //!
-//! Who serves a volume, copies into it or counts what it spends gets a [`vfs::Volume`] from here, and options are names and
-//! values ([`options`]). What only one file system has, such as F2FS's segments, is asked of it itself ([`Mounted`]).
+//! Programs that serve a volume, copy into it or account for it get a [`vfs::Volume`] from here; options are names
+//! and values ([`options`]). Functions of only one file system, such as F2FS's segments, are accessed through
+//! [`Mounted`].
 //!
-//! Left out: what may be asked of only one file system when a volume is made, and checking volumes, whose findings have
+//! Left out: options of a single file system when a volume is created, and checks of volumes, whose findings have
 //! nothing in common; the crates of the file systems do that.
 #![forbid(unsafe_code)]
 

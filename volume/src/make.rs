@@ -1,4 +1,4 @@
-//! A volume is made, of whichever file system.
+//! Creates a volume of any kind.
 
 use std::sync::Arc;
 
@@ -7,35 +7,36 @@ use f2fs::mkfs::{self, MkfsError};
 
 use crate::Kind;
 
-/// What is made, for each file system. The identity and whether the device reads as zeroes are asked of every one.
+/// Options for each file system. All kinds use the identity and `zeroed`.
 #[derive(Debug, Clone)]
 pub struct MakeOptions {
     /// Its identity.
     pub uuid: [u8; 16],
-    /// What who only uses the volume must not guess, where a file system needs that; 0: none, and what is made is the same every time.
+    /// A secret that users of the volume must not guess, if the file system needs one; 0: none, and the result is
+    /// reproducible.
     pub secret: u64,
-    /// The device reads as zeroes wherever nothing was written.
+    /// True if unwritten blocks of the device read as zeroes.
     pub zeroed: bool,
-    /// What else is asked if it is F2FS.
+    /// Options of F2FS.
     pub f2fs: mkfs::Options,
-    /// What else is asked if it is ScherlFS.
+    /// Options of ScherlFS.
     pub scherlfs: scherlfs::make::Options,
 }
 
-/// Why a volume cannot be made.
+/// Why a volume cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// It was to be F2FS.
+    /// F2FS failed.
     #[error(transparent)]
     F2fs(#[from] MkfsError),
-    /// It was to be ScherlFS.
+    /// ScherlFS failed.
     #[error("ScherlFS: {0}")]
     ScherlFs(vfs::Error),
 }
 
 impl MakeError {
-    /// True if a device of this size or these options can be no such volume, whatever the device.
-    pub fn is_of_options(&self) -> bool {
+    /// True if the device's size or the options are the cause, whatever the device.
+    pub fn is_caused_by_options(&self) -> bool {
         matches!(
             self,
             MakeError::F2fs(MkfsError::TooSmall { .. } | MkfsError::Impossible { .. })
@@ -44,7 +45,7 @@ impl MakeError {
     }
 }
 
-/// Makes a volume of all of a device. What was there is lost.
+/// Creates a volume on a whole device. Its old contents are lost.
 ///
 /// # Errors
 /// Those of its file system.

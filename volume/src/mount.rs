@@ -1,4 +1,4 @@
-//! From a device to a volume of whichever file system is on it.
+//! Mounts a device with any kind of file system.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{Kind, MountOptions};
 /// A mounted volume.
 #[derive(Clone)]
 pub enum Mounted {
-    /// Of F2FS.
+    /// An F2FS volume.
     F2fs(Arc<f2fs::Volume>),
-    /// Of ScherlFS.
+    /// A ScherlFS volume.
     ScherlFs(Arc<scherlfs::Volume>),
 }
 
 impl Mounted {
-    /// What all have in common.
+    /// The common interface.
     pub fn volume(&self) -> Arc<dyn vfs::Volume> {
         match self {
             Mounted::F2fs(volume) => volume.clone(),
@@ -26,7 +26,7 @@ impl Mounted {
         }
     }
 
-    /// The volume, if it is of F2FS.
+    /// The volume, if it is F2FS.
     pub fn f2fs(&self) -> Option<&Arc<f2fs::Volume>> {
         match self {
             Mounted::F2fs(volume) => Some(volume),
@@ -34,7 +34,7 @@ impl Mounted {
         }
     }
 
-    /// Of which it is.
+    /// The kind of file system.
     pub fn kind(&self) -> Kind {
         match self {
             Mounted::F2fs(_) => Kind::F2fs,
@@ -46,27 +46,27 @@ impl Mounted {
 /// Why a volume cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
-    /// It is F2FS, or nobody's.
+    /// F2FS failed, or the file system is unknown.
     #[error(transparent)]
     F2fs(#[from] f2fs::MountError),
-    /// It is ScherlFS.
+    /// ScherlFS failed.
     #[error("ScherlFS: {0}")]
     ScherlFs(vfs::Error),
-    /// An option was given that its file system has not.
+    /// An option that the file system does not have.
     #[error("{kind} has no option {option}")]
     Foreign {
-        /// Its file system.
+        /// The file system.
         kind: Kind,
-        /// The option as it was given.
+        /// The given option.
         option: String,
     },
 }
 
-/// Mounts a volume of a file system, as [`probe`] found it below whatever counts requests: a look costs none of them. What
-/// is neither's is F2FS's to refuse, which says what is wrong with its superblock.
+/// Mounts a volume of the given file system. Call [`probe`] below any layer that counts requests, so that it costs
+/// none. An unknown file system is passed to F2FS, whose error explains the fault in the superblock.
 ///
 /// # Errors
-/// Those of its file system, and an option that this has not.
+/// Those of its file system, and an option that it does not have.
 pub fn mount(
     kind: Kind,
     dev: Arc<dyn BlockDevice>,

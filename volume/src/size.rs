@@ -1,8 +1,8 @@
-//! Sizes as people write them.
+//! Parser for sizes.
 
-/// Bytes from `4096`, `512M`, `1.5G`, `512MiB` or `8GB`. As in coreutils `K`, `M`, `G`, `T`, `P` alone and with `iB` are
-/// powers of 1024, with `B` powers of 1000; large and small letters are the same. A fraction needs a unit; the nearest
-/// whole number of bytes is meant. `None`: it is no size, or too large for 64 bits.
+/// Bytes from `4096`, `512M`, `1.5G`, `512MiB` or `8GB`. As in coreutils `K`, `M`, `G`, `T`, `P` alone and with
+/// `iB` are powers of 1024, with `B` powers of 1000; case does not matter. A fraction needs a unit, and is rounded
+/// to whole bytes. `None`: not a size, or too large for 64 bits.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -19,7 +19,7 @@ pub fn parse(text: &str) -> Option<u64> {
     whole.checked_add(u64::try_from(part).ok()?)
 }
 
-/// Bytes that a unit stands for.
+/// Bytes in a unit.
 fn unit(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let (power, ending) = match text.chars().next() {

@@ -12,7 +12,7 @@ use super::table::{self, Table};
 use super::units::{Component, Energy, Part};
 use crate::Tag;
 
-/// How much, and in how many operations.
+/// Energy and number of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spent {
     /// The energy.
@@ -24,10 +24,9 @@ pub struct Spent {
 const PARTS: usize = Part::ALL.len();
 const COMPONENTS: usize = Component::ALL.len();
 
-/// Everything spent since a moment: a table by owner, cause, operation and part, from which every account is read.
-///
-/// Two sums of it are kept along, since they are small and asked for often: by part and cause, and by operation. Each
-/// amount is in all three.
+/// All energy spent since a moment: a table by owner, cause, operation and part, from which every account is
+/// derived. Two of its sums are maintained because they are small and read often: by part and cause, and by
+/// operation. Each amount is in all three.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     table: Table,
@@ -46,14 +45,14 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// Books one operation. Its blocks belong to `owners`, of which each pays an equal share for each time it is named, and
-    /// the last what does not divide; to the tag's owner if none are named.
+    /// Books one operation. Its blocks belong to `owners`: each pays an equal share per occurrence, and the last
+    /// also pays the remainder. If `owners` is empty, the tag's owner pays.
     pub(super) fn book(&mut self, operation: Operation, tag: Tag, owners: &[u64], amounts: &[(Part, Energy)]) {
         self.operations[operation as usize].operations += 1;
         self.add(operation, tag, owners, amounts);
     }
 
-    /// Books more of an operation that is booked.
+    /// Adds more energy to a booked operation.
     pub(super) fn add(&mut self, operation: Operation, tag: Tag, owners: &[u64], amounts: &[(Part, Energy)]) {
         let cause = &mut self.causes[usize::from(tag.cause)];
         let kind = &mut self.operations[operation as usize];
@@ -70,7 +69,7 @@ impl Ledger {
         let all = owners.len() as u64;
         let share = |energy: Energy| Energy(energy.0 / all);
         let mut named = 0;
-        // Of a run of the same owner the shares are booked at once.
+        // The shares of a run of the same owner are booked in one step.
         for run in owners.chunk_by(|a, b| a == b) {
             let times = run.len() as u64;
             named += times;
@@ -87,47 +86,46 @@ impl Ledger {
         }
     }
 
-    /// Everything.
+    /// Total energy.
     pub fn total(&self) -> Energy {
         self.operations.iter().map(|s| s.energy).sum()
     }
-    /// What a component spent.
+    /// Energy of a component.
     pub fn component(&self, c: Component) -> Energy {
         Part::ALL.iter().filter(|p| p.component() == c).map(|p| self.part(*p)).sum()
     }
-    /// What a part spent.
+    /// Energy of a part.
     pub fn part(&self, part: Part) -> Energy {
         self.causes.iter().map(|c| c[part as usize]).sum()
     }
-    /// What a part spent for a cause.
-    pub fn of(&self, part: Part, cause: u8) -> Energy {
+    /// Energy of a part for a cause.
+    pub fn part_for(&self, part: Part, cause: u8) -> Energy {
         self.causes[usize::from(cause)][part as usize]
     }
-    /// What a component spent for a cause.
+    /// Energy of a component for a cause.
     pub fn component_of(&self, c: Component, cause: u8) -> Energy {
-        Part::ALL.iter().filter(|p| p.component() == c).map(|p| self.of(*p, cause)).sum()
+        Part::ALL.iter().filter(|p| p.component() == c).map(|p| self.part_for(*p, cause)).sum()
     }
-    /// What was spent for a cause.
+    /// Energy for a cause.
     pub fn cause(&self, cause: u8) -> Energy {
         self.causes[usize::from(cause)].iter().copied().sum()
     }
-    /// The causes that cost anything, in order.
+    /// The causes with costs, in order.
     pub fn causes(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=u8::MAX).filter(|c| self.cause(*c) != Energy::ZERO)
     }
-    /// What was spent for an owner, by component in the order of [`Component::ALL`].
+    /// Energy for an owner, by component in the order of [`Component::ALL`].
     pub fn owner(&self, owner: u64) -> [Energy; COMPONENTS] {
         let mut out = [Energy::ZERO; COMPONENTS];
         for cause in self.causes() {
             for operation in Operation::ALL {
-                let row = self.table.of(Purpose { owner, cause, operation });
+                let row = self.table.row_amounts(Purpose { owner, cause, operation });
                 row.for_each(|(part, energy)| out[part.component() as usize] += energy);
             }
         }
         out
     }
-    /// What was spent for each owner that something was booked on, in order, by component in the order of
-    /// [`Component::ALL`].
+    /// Energy for each owner with bookings, in order, by component in the order of [`Component::ALL`].
     pub fn owners(&self) -> BTreeMap<u64, [Energy; COMPONENTS]> {
         let mut out: FxHashMap<u64, [Energy; COMPONENTS]> = FxHashMap::default();
         for (purpose, row) in self.table.rows() {
@@ -136,25 +134,25 @@ impl Ledger {
         }
         out.into_iter().collect()
     }
-    /// Every amount, in no order: what it was spent for, and by which part. Their sum is [`total`](Self::total).
+    /// Every amount with its purpose and part, in no order. Their sum is [`total`](Self::total).
     pub fn amounts(&self) -> impl Iterator<Item = (Purpose, Part, Energy)> + '_ {
         let cells = self.table.rows().flat_map(|(purpose, row)| row.map(move |(part, e)| (purpose, part, e)));
         cells.filter(|(.., energy)| *energy != Energy::ZERO)
     }
-    /// What was spent for anything, in no order; each once. There may be millions.
+    /// All purposes, in no order, without duplicates. There may be millions.
     pub fn purposes(&self) -> impl Iterator<Item = Purpose> + '_ {
         self.table.rows().map(|(purpose, _)| purpose)
     }
-    /// What each part spent for a purpose, in order of parts.
+    /// Energy of each part for a purpose, in order of parts.
     pub fn spent_for(&self, purpose: Purpose) -> impl Iterator<Item = (Part, Energy)> + '_ {
-        self.table.of(purpose).filter(|(_, energy)| *energy != Energy::ZERO)
+        self.table.row_amounts(purpose).filter(|(_, energy)| *energy != Energy::ZERO)
     }
-    /// What a kind of operation cost.
+    /// Energy and count of a kind of operation.
     pub fn operation(&self, o: Operation) -> Spent {
         self.operations[o as usize]
     }
 
-    /// What was spent after `earlier`, a state of the same ledger.
+    /// The difference to `earlier`, a state of the same ledger.
     pub fn since(&self, earlier: &Ledger) -> Ledger {
         let lessen = |a: &mut [Energy], b: &[Energy]| a.iter_mut().zip(b).for_each(|(a, b)| *a = *a - *b);
         let mut out = self.clone();

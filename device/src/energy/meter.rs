@@ -8,7 +8,7 @@ use super::purpose::Operation;
 use super::units::{Energy, Nanos, Part, Power};
 use crate::{BLOCK, Tag};
 
-/// The cost of one operation while it is being put together.
+/// The cost of one operation while it is collected.
 #[derive(Debug, Default)]
 pub struct Bill {
     amounts: Vec<(Part, Energy)>,
@@ -30,7 +30,7 @@ impl Bill {
     pub fn total(&self) -> Energy {
         self.amounts.iter().map(|(_, e)| *e).sum()
     }
-    /// What it holds, each part once.
+    /// Its amounts, each part once.
     pub fn amounts(&self) -> &[(Part, Energy)] {
         &self.amounts
     }
@@ -40,9 +40,9 @@ impl Bill {
     }
 }
 
-/// Who computes for a file system, and has it booked: a simulated device's host.
+/// Books computation of a file system: the host of a simulated device.
 pub trait Processor: Send + Sync {
-    /// Computes for `busy`. The time is a profile's, never this machine's, so that runs repeat.
+    /// Computes for `busy`. The time comes from a profile, never from this machine, so that runs are reproducible.
     fn compute(&self, busy: Nanos, tag: Tag);
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for dyn Processor {
 
 /// Adds the shares of host and board to the device's, and books all of them in the ledger.
 ///
-/// May be shared: the file system announces work to the meter its device books on.
+/// May be shared: the file system announces work to the meter on which its device books.
 #[derive(Debug)]
 pub struct Meter {
     host: Host,
@@ -62,7 +62,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter with nothing on it and the host's prices.
+    /// An empty meter with the host's prices.
     pub fn new(host: Host) -> Self {
         Meter { host, ledger: Mutex::default() }
     }
@@ -72,9 +72,9 @@ impl Meter {
         self.request_for(operation, tag, &[], blocks, took, bill);
     }
 
-    /// The same for a request whose blocks belong to several: `owners` has one for each block and counts
-    /// instead of the tag's; none if the tag's is right. Of a request that shares its time with others, `took` is zero:
-    /// its share of the board comes later ([`share`](Self::share)).
+    /// The same for a request whose blocks belong to several owners: `owners` has one for each block and replaces
+    /// the tag's; it is empty if the tag's owner is right. For a request that shares its time with others, `took`
+    /// is zero: its share of the board comes later ([`share`](Self::share)).
     pub fn request_for(
         &self,
         operation: Operation,
@@ -94,38 +94,38 @@ impl Meter {
         self.ledger.lock().book(operation, tag, owners, &bill.amounts);
     }
 
-    /// Books what a request pays of the board's power, which all that are under way at once pay together.
+    /// Books a request's share of the board's energy, which all concurrent requests pay together.
     pub fn share(&self, operation: Operation, tag: Tag, owners: &[u64], board: Energy) {
         self.ledger.lock().add(operation, tag, owners, &[(Part::Board, board)]);
     }
 
-    /// Books time that passed: the device's `bill` for it, and the board's.
+    /// Books elapsed time: the device's `bill` for it, and the board's.
     pub fn time(&self, operation: Operation, tag: Tag, took: Nanos, bill: &mut Bill) {
         let board = if operation == Operation::Idle { self.host.board_idle } else { self.host.board };
         bill.add_power(Part::Board, board, took);
         self.ledger.lock().book(operation, tag, &[], &bill.amounts);
     }
 
-    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim. `waited` is
-    /// the time that the board is awake for it alone, less than `busy` while requests are under way, and `bill` what the
-    /// device spends meanwhile.
+    /// Books computation that keeps the processor busy for `busy`: compressing a page, searching for a victim.
+    /// `waited` is the time for which the board is awake only for it (less than `busy` while requests are under
+    /// way), and `bill` is the device's energy meanwhile.
     pub fn work(&self, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
         bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
         bill.add_power(Part::Board, self.host.board, waited);
         self.ledger.lock().book(Operation::Work, tag, &[], &bill.amounts);
     }
 
-    /// What is on it now.
+    /// A copy of the current ledger.
     pub fn ledger(&self) -> Ledger {
         self.look(Ledger::clone)
     }
 
-    /// Looks at what is on it now. Nothing is booked meanwhile: for sums, which take less time than a copy.
+    /// Reads the current ledger without a copy. Booking waits meanwhile, so keep it short.
     pub fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
         at(&self.ledger.lock())
     }
 
-    /// Forgets all that is on it.
+    /// Clears the ledger.
     pub fn forget(&self) {
         *self.ledger.lock() = Ledger::default();
     }

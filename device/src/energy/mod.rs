@@ -1,10 +1,10 @@
-//! How many joules did an operation cost, which component spent them, for what and for whom?
+//! Energy of operations, by component, purpose and owner.
 //!
-//! Prices come from a [`Profile`](profile::Profile), one file per device. Only [`Meter`] turns them into joules, and
-//! [`Ledger`] records these. Amounts are integers of picojoules, so sums do not depend on their order, and runs repeat
-//! to the last picojoule.
+//! Prices come from a [`Profile`](profile::Profile), one file per device. Only [`Meter`] converts them to joules,
+//! and [`Ledger`] records these. Amounts are integers in picojoules, so sums do not depend on their order, and runs
+//! are reproducible to the last picojoule.
 //!
-//! Left out: how long things take and what a device does inside ([`crate::model`]).
+//! Left out: durations, and the internal work of a device ([`crate::model`]).
 
 mod ledger;
 mod meter;

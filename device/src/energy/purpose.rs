@@ -1,8 +1,8 @@
-//! What is energy spent for?
+//! The purposes of energy.
 
 use serde::{Deserialize, Serialize};
 
-/// The kinds of things that cost.
+/// Kinds of operations with costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -24,7 +24,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All, in order.
+    /// All kinds, in order.
     pub const ALL: [Operation; 7] = [
         Operation::Read,
         Operation::Write,
@@ -36,13 +36,13 @@ impl Operation {
     ];
 }
 
-/// What an amount was spent for.
+/// Purpose of an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Purpose {
-    /// For whom.
+    /// The owner.
     pub owner: u64,
-    /// Why.
+    /// The cause.
     pub cause: u8,
-    /// In which kind of operation.
+    /// The kind of operation.
     pub operation: Operation,
 }

@@ -1,10 +1,10 @@
-//! How are amounts kept for hundreds of thousands of owners, each with causes, operations and parts?
+//! Storage of amounts for hundreds of thousands of owners, each with causes, operations and parts.
 //!
-//! A row is an owner, a cause and a kind of operation. Of the parts it has only those that spent something; which these are
-//! is its shape, and rows share shapes: a device books few different sets of parts. So a row costs a place in a hash table
-//! and eight bytes for each part, and a booking costs one look-up. Bookings come in runs, so the last row is remembered.
+//! A row is an owner, a cause and a kind of operation. It stores only parts with energy; their set is its shape,
+//! and rows share shapes: a device books few different sets of parts. So a row costs an entry in a hash table and
+//! eight bytes per part, and a booking costs one lookup. Bookings come in runs, so the last row is cached.
 //!
-//! Left out: sums, which the ledger keeps or makes ([`super::ledger`]).
+//! Left out: sums, which the ledger keeps or computes ([`super::ledger`]).
 
 use rustc_hash::FxHashMap;
 
@@ -12,12 +12,12 @@ use super::purpose::{Operation, Purpose};
 use super::units::{Energy, Part};
 
 const PARTS: usize = Part::ALL.len();
-/// The shape that has every part.
+/// The shape with every part.
 const ALL: u8 = 1;
-/// Space that rows left behind is taken back when it is more, and more than a quarter of all.
+/// Unused space is reclaimed when it exceeds this and a quarter of all.
 const SPARE: usize = 4096;
 
-/// Which parts a row has, and where.
+/// The parts of a row and their positions.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     parts: u32,
@@ -36,7 +36,7 @@ impl Shape {
     }
 }
 
-/// Where a row's amounts begin, and its shape, in one word: a table in memory has fewer than 2^56 amounts.
+/// Start of a row's amounts, and its shape, in one word: a table in memory has fewer than 2^56 amounts.
 #[derive(Debug, Clone, Copy)]
 struct Slot(u64);
 
@@ -63,7 +63,7 @@ fn purpose((owner, what): Key) -> Purpose {
     Purpose { owner, cause: (what >> 3) as u8, operation: Operation::ALL[usize::from(what & 7)] }
 }
 
-/// A part as a bit of a set of parts; none if its amount is zero.
+/// A part as a bit of a set of parts; 0 if its amount is zero.
 pub fn part_of(part: Part, energy: Energy) -> u32 {
     u32::from(energy != Energy::ZERO) << part as u32
 }
@@ -75,7 +75,7 @@ pub struct Table {
     last: (Key, Slot),
     amounts: Vec<Energy>,
     shapes: Vec<Shape>,
-    /// Amounts that no row has any more.
+    /// Amounts that no row uses any more.
     spare: usize,
 }
 
@@ -83,26 +83,26 @@ impl Default for Table {
     fn default() -> Self {
         let none = Slot::new(0, 0);
         let shapes = vec![Shape::new(0), Shape::new((1 << PARTS) - 1)];
-        // A row without parts needs no place: where nothing is booked yet, any key may be the last.
+        // A row without parts needs no space: in an empty table any key may be cached.
         Table { rows: FxHashMap::default(), last: ((0, 0), none), amounts: Vec::new(), shapes, spare: 0 }
     }
 }
 
 impl Table {
-    /// Adds amounts to a row; `parts` are those of them that are not zero ([`part_of`]).
+    /// Adds amounts to a row; `parts` is the set of those that are not zero ([`part_of`]).
     pub fn add(&mut self, purpose: Purpose, parts: u32, amounts: impl IntoIterator<Item = (Part, Energy)>) {
         let slot = self.row(key(purpose), parts);
         let shape = &self.shapes[slot.shape()];
         let row = &mut self.amounts[slot.at()..slot.at() + usize::from(shape.len)];
         for (part, energy) in amounts {
-            // A part whose amount is zero may have no place.
+            // A part with a zero amount may have no position.
             if energy != Energy::ZERO {
                 row[usize::from(shape.index[part as usize])] += energy;
             }
         }
     }
 
-    /// The row of a key, with places for at least these parts.
+    /// The row of a key, with space for at least these parts.
     fn row(&mut self, key: Key, parts: u32) -> Slot {
         let (last, slot) = self.last;
         let slot = if last == key { slot } else { *self.rows.entry(key).or_insert(Slot::new(0, 0)) };
@@ -130,7 +130,7 @@ impl Table {
         self.rows[&key]
     }
 
-    /// The number of a shape. Of shapes that come after the 256th all parts are kept.
+    /// The number of a shape. After 256 shapes, new ones get all parts.
     fn shape(&mut self, parts: u32) -> u8 {
         if let Some(known) = self.shapes.iter().position(|s| s.parts == parts) {
             return known as u8;
@@ -144,7 +144,7 @@ impl Table {
         }
     }
 
-    /// Takes spare space back if it is much.
+    /// Reclaims unused space if there is much.
     fn tidy(&mut self) {
         if self.spare <= SPARE || self.spare <= self.amounts.len() / 4 {
             return;
@@ -169,7 +169,7 @@ impl Table {
     }
 
     /// The amounts of a row, in order of parts.
-    pub fn of(&self, purpose: Purpose) -> impl Iterator<Item = (Part, Energy)> + '_ {
+    pub fn row_amounts(&self, purpose: Purpose) -> impl Iterator<Item = (Part, Energy)> + '_ {
         self.rows.get(&key(purpose)).into_iter().flat_map(|slot| self.cells(*slot))
     }
 
@@ -178,7 +178,7 @@ impl Table {
         self.rows.iter().map(|(key, slot)| (purpose(*key), self.cells(*slot)))
     }
 
-    /// Takes away what another table has; rows of which nothing is left go.
+    /// Subtracts another table; empty rows are removed.
     pub fn lessen(&mut self, other: &Table) {
         let Table { rows, amounts, shapes, spare, .. } = self;
         rows.retain(|key, slot| {
@@ -201,7 +201,7 @@ impl Table {
         self.tidy();
     }
 
-    /// True if each amount of this table is one of another's.
+    /// True if each amount of this table is in the other.
     fn is_within(&self, other: &Table) -> bool {
         self.rows.iter().all(|(key, slot)| {
             let theirs = other.rows.get(key).map(|slot| other.cells(*slot));
@@ -211,7 +211,7 @@ impl Table {
     }
 }
 
-/// Amounts are equal, wherever they lie; one of zero is as none.
+/// Compares amounts independent of their position; zero equals absent.
 impl PartialEq for Table {
     fn eq(&self, other: &Table) -> bool {
         self.is_within(other) && other.is_within(self)
@@ -262,7 +262,7 @@ mod tests {
             assert!(flat(&table) == model, "seed {seed}");
             assert!(table.shapes.len() <= 256 && table.spare <= SPARE.max(table.amounts.len() / 4));
             let purpose = model.keys().next_back().unwrap().0;
-            let of: u64 = table.of(purpose).map(|(_, e)| e.0).sum();
+            let of: u64 = table.row_amounts(purpose).map(|(_, e)| e.0).sum();
             assert_eq!(of, model.iter().filter(|((p, _), _)| *p == purpose).map(|(_, e)| e).sum::<u64>());
             if owners == 5_000 {
                 assert_eq!(table.shapes.len(), 256, "too few shapes to try the last");
@@ -288,7 +288,7 @@ mod tests {
         assert!(both_of == other);
         both_of.lessen(&other);
         assert_eq!(both_of.rows().count(), 0);
-        // What follows lands on rows of its own.
+        // Later bookings use separate rows.
         let purpose = Purpose { owner: 0, cause: 0, operation: Operation::Read };
         both_of.add(purpose, 1, [(Part::ALL[0], Energy(5))]);
         assert_eq!(flat(&both_of).into_values().collect::<Vec<_>>(), [5]);

@@ -1,4 +1,4 @@
-//! Amounts of energy, power and time, and what they are spent by.
+//! Units of energy, power and time, and the components that spend energy.
 
 use std::fmt;
 use std::iter::Sum;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Energy in picojoules; 64 bits hold 18 megajoules. Sums stay at the largest value.
+/// Energy in picojoules; 64 bits hold 18 megajoules. Sums saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Energy(pub u64);
 
 impl Energy {
-    /// None.
+    /// No energy.
     pub const ZERO: Energy = Energy(0);
     /// From joules, to the nearest picojoule; a negative amount or NaN gives 0.
     pub fn from_joules(joules: f64) -> Self {
@@ -56,7 +56,7 @@ impl Sum for Energy {
     }
 }
 impl fmt::Display for Energy {
-    /// With the unit that leaves one to three digits before the point.
+    /// Printed with the unit that gives one to three digits before the point.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scale, unit) = match self.0 {
             0 => return f.pad("0 J"),
@@ -76,8 +76,7 @@ impl fmt::Display for Energy {
 pub struct Power(pub u64);
 
 impl Power {
-    /// What this power spends in a time. A microwatt for a nanosecond is a femtojoule: the part of a
-    /// picojoule is dropped.
+    /// Energy of this power over a time, rounded down to a picojoule. A microwatt for a nanosecond is a femtojoule.
     pub fn over(self, time: Nanos) -> Energy {
         let femto = u128::from(self.0) * u128::from(time.0);
         Energy(u64::try_from(femto / 1000).unwrap_or(u64::MAX))
@@ -94,15 +93,15 @@ impl Power {
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// From a standard duration; the longest if that is over 584 years.
-    pub fn of(d: Duration) -> Self {
+    /// From a standard duration; saturates at 584 years.
+    pub fn from_duration(d: Duration) -> Self {
         Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))
     }
     /// As a standard duration.
     pub fn duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
-    /// Time from `earlier` to this moment, none if that is not earlier.
+    /// Time from `earlier` to this moment, zero if that is not earlier.
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
@@ -125,7 +124,7 @@ impl AddAssign for Nanos {
 
 macro_rules! parts {
     ($($(#[$doc:meta])* $name:ident => $component:ident, $text:literal;)*) => {
-        /// What inside a component spent energy.
+        /// The part of a component that spent energy.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         #[repr(u8)]
@@ -133,11 +132,11 @@ macro_rules! parts {
         impl Part {
             /// All, in order.
             pub const ALL: &[Part] = &[$(Part::$name,)*];
-            /// The component it is part of.
+            /// Its component.
             pub fn component(self) -> Component {
                 match self { $(Part::$name => Component::$component,)* }
             }
-            /// What a person reads.
+            /// Text for reports.
             pub fn text(self) -> &'static str {
                 match self { $(Part::$name => $text,)* }
             }
@@ -145,7 +144,7 @@ macro_rules! parts {
     };
 }
 
-/// The components that spend: the columns of every table of joules.
+/// Components that spend energy: the columns of every energy table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -154,7 +153,7 @@ pub enum Component {
     Cpu,
     /// The host's memory.
     Dram,
-    /// The storage device, controller and all.
+    /// The storage device, including its controller.
     Storage,
     /// The rest of the board while it waits for storage.
     Board,
@@ -163,7 +162,7 @@ pub enum Component {
 impl Component {
     /// All, in order.
     pub const ALL: [Component; 4] = [Component::Cpu, Component::Dram, Component::Storage, Component::Board];
-    /// What a person reads.
+    /// Text for reports.
     pub fn text(self) -> &'static str {
         match self {
             Component::Cpu => "CPU",
@@ -175,17 +174,17 @@ impl Component {
 }
 
 parts! {
-    /// Making, submitting and completing a request.
+    /// Creating, submitting and completing a request.
     CpuRequest => Cpu, "CPU, requests";
     /// Handling its bytes.
     CpuBytes => Cpu, "CPU, bytes";
-    /// Computation that is no I/O.
+    /// Computation other than I/O.
     CpuWork => Cpu, "CPU, computation";
     /// Moving bytes through memory.
     Dram => Dram, "DRAM";
-    /// Bytes over the link, with what the controller does for each.
+    /// Transferring bytes over the link, including the controller's work per byte.
     Link => Storage, "link";
-    /// What the controller does for each request.
+    /// The controller's work per request.
     Controller => Storage, "controller";
     /// Reading pages of flash for the host.
     FlashRead => Storage, "flash reads";
@@ -197,11 +196,11 @@ parts! {
     FlashClean => Storage, "flash cleaning";
     /// Erasing blocks of flash.
     FlashErase => Storage, "flash erases";
-    /// Making what was buffered durable.
+    /// Making buffered data durable.
     Flush => Storage, "flushes";
     /// Moving the arm.
     Seek => Storage, "seeks";
-    /// Waiting for the platter.
+    /// Waiting for the platter's rotation.
     Rotate => Storage, "rotation";
     /// Reading from the platter.
     PlatterRead => Storage, "platter reads";
@@ -209,9 +208,9 @@ parts! {
     PlatterWrite => Storage, "platter writes";
     /// Spinning up.
     SpinUp => Storage, "spin-up";
-    /// Waiting, ready.
+    /// Waiting while ready.
     Idle => Storage, "idle";
-    /// Waiting, asleep; and falling asleep and waking.
+    /// Waiting while asleep, and entering and leaving sleep.
     Sleep => Storage, "sleep";
     /// The rest of the board over time.
     Board => Board, "board";

@@ -1,7 +1,7 @@
-//! How are 64 blocks kept in as few bytes as describe them?
+//! Compact storage of 64 blocks.
 //!
-//! A bit for each block says of which kind it is. Generated blocks that continue one another share one origin of 12
-//! bytes. Of any other contents, those of the 64 lines of 64 bytes are kept that are not zero.
+//! Bitmaps record the kind of each block. Consecutive generated blocks share one origin of 12 bytes. Of other
+//! blocks, only nonzero lines of 64 bytes are stored.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ pub(super) const CHUNK_BLOCKS: usize = 64;
 /// Bytes in a line.
 const LINE: usize = 64;
 
-/// A block that is neither zero nor generated: a bit for each line, then the lines that are not zero.
+/// A block that is neither zero nor generated: a bit for each line, then the nonzero lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lines(Arc<[u8]>);
 
 impl Lines {
-    fn of(block: &[u8; BLOCK]) -> Self {
+    fn from_block(block: &[u8; BLOCK]) -> Self {
         let mut bits = 0u64;
         let mut bytes = [0; 8 + BLOCK];
         let mut end = 8;
@@ -34,7 +34,7 @@ impl Lines {
         Lines(Arc::from(&bytes[..end]))
     }
 
-    fn put(&self, block: &mut [u8; BLOCK]) {
+    fn write_to(&self, block: &mut [u8; BLOCK]) {
         let Some((bits, lines)) = self.0.split_first_chunk::<8>() else { return };
         let mut bits = u64::from_le_bytes(*bits);
         block.fill(0);
@@ -46,27 +46,27 @@ impl Lines {
     }
 }
 
-/// What is known of one block.
+/// Description of one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Entry {
     /// All zero.
     Zero,
-    /// Made from this.
+    /// Generated from this origin.
     Generated(Origin),
     /// Anything else.
     Other(Lines),
 }
 
 impl Entry {
-    pub(super) fn of(block: &[u8; BLOCK]) -> Self {
-        if let Some(origin) = Origin::of(block) {
+    pub(super) fn from_block(block: &[u8; BLOCK]) -> Self {
+        if let Some(origin) = Origin::of_block(block) {
             return Entry::Generated(origin);
         }
-        // Most blocks that are not zero show it at once.
+        // Most nonzero blocks show it in the first line.
         if block[..LINE] == [0; LINE] && *block == [0; BLOCK] {
             return Entry::Zero;
         }
-        Entry::Other(Lines::of(block))
+        Entry::Other(Lines::from_block(block))
     }
 }
 
@@ -91,7 +91,7 @@ impl From<Packed> for Origin {
 pub(super) struct Chunk {
     /// Blocks that are generated.
     generated: u64,
-    /// Those of them that do not continue the block before.
+    /// Those that do not continue the previous block.
     heads: u64,
     /// Blocks that are neither generated nor zero.
     other: u64,
@@ -101,7 +101,7 @@ pub(super) struct Chunk {
     others: Box<[Lines]>,
 }
 
-/// How many bits of `bits` are set below bit `n`.
+/// Number of set bits in `bits` below bit `n`.
 fn rank(bits: u64, n: usize) -> usize {
     (bits & ((1 << n) - 1)).count_ones() as usize
 }
@@ -112,7 +112,7 @@ impl Chunk {
         self.generated | self.other == 0
     }
 
-    /// Generated blocks, other blocks, bytes they take on the heap.
+    /// Number of generated blocks, number of other blocks, and their bytes on the heap.
     pub(super) fn weight(&self) -> (u64, u64, u64) {
         let lines: usize = self.others.iter().map(|l| l.0.len() + size_of::<Lines>() + 16).sum();
         let bytes = size_of::<Self>() + 16 + size_of_val(&*self.origins) + lines;
@@ -126,7 +126,7 @@ impl Chunk {
         Origin::from(self.origins[upto.count_ones() as usize - 1]).later(n as u32 - head)
     }
 
-    /// What block `n` is.
+    /// Description of block `n`.
     pub(super) fn entry(&self, n: usize) -> Entry {
         if self.generated >> n & 1 != 0 {
             Entry::Generated(self.origin(n))
@@ -137,19 +137,19 @@ impl Chunk {
         }
     }
 
-    /// Writes block `n` out.
+    /// Reads block `n`.
     pub(super) fn read(&self, n: usize, block: &mut [u8; BLOCK]) {
         if self.generated >> n & 1 != 0 {
             self.origin(n).fill(block);
         } else if self.other >> n & 1 != 0 {
-            self.others[rank(self.other, n)].put(block);
+            self.others[rank(self.other, n)].write_to(block);
         } else {
             block.fill(0);
         }
     }
 
-    /// Puts entries in from block `from` on.
-    pub(super) fn put(&mut self, from: usize, entries: &mut Vec<Entry>) {
+    /// Replaces entries from block `from` on.
+    pub(super) fn replace(&mut self, from: usize, entries: &mut Vec<Entry>) {
         if let [Entry::Other(lines)] = &entries[..]
             && self.other >> from & 1 != 0
         {

@@ -1,4 +1,4 @@
-//! Which contents can be described by a few bytes?
+//! Generated block contents that a few bytes describe.
 //!
 //! A generated block is a function of a seed and an index. Its layout, integers little-endian:
 //!
@@ -17,19 +17,19 @@
 use crate::BLOCK;
 
 const MAGIC: [u8; 4] = *b"JfG1";
-/// Bytes that tell where a block comes from.
+/// Bytes with a block's seed and index.
 const HEAD: usize = 16;
-/// Generators side by side.
+/// Parallel generators.
 const LANES: usize = 8;
-/// 2^64 over the golden ratio.
+/// 2^64 divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What a generated block is a function of.
+/// The parameters of a generated block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// The caller chooses it, for example one for each version of each file.
+    /// Chosen by the caller, for example one for each version of each file.
     pub seed: u64,
-    /// Which block of the seed's sequence; block of a file, say.
+    /// Index in the seed's sequence, for example the block of a file.
     pub index: u32,
 }
 
@@ -55,20 +55,20 @@ impl Origin {
         }))
     }
 
-    /// The bytes that tell where a block comes from.
+    /// The bytes with seed and index.
     fn head(self) -> [u8; HEAD] {
         let word = u128::from(self.seed) << 64 | u128::from(self.index) << 32 | u128::from(u32::from_le_bytes(MAGIC));
         word.to_le_bytes()
     }
 
-    /// The block.
+    /// Generates the block.
     pub fn block(self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         self.fill(&mut block);
         block
     }
 
-    /// Puts the block into `block`.
+    /// Generates the block into `block`.
     pub fn fill(self, block: &mut [u8; BLOCK]) {
         let mut lanes = self.lanes();
         for row in block.as_chunks_mut::<ROW>().0 {
@@ -79,8 +79,8 @@ impl Origin {
         block[..HEAD].copy_from_slice(&self.head());
     }
 
-    /// The origin of a block, if it is a generated one to its last byte.
-    pub fn of(block: &[u8; BLOCK]) -> Option<Self> {
+    /// The origin of a block, if it is generated up to its last byte.
+    pub fn of_block(block: &[u8; BLOCK]) -> Option<Self> {
         let (head, _) = block.split_first_chunk::<HEAD>()?;
         if head[..4] != MAGIC {
             return None;
@@ -88,7 +88,7 @@ impl Origin {
         let word = u128::from_le_bytes(*head);
         let origin = Origin { seed: (word >> 64) as u64, index: (word >> 32) as u32 };
         let mut lanes = origin.lanes();
-        // Bits that differ, by lane, apart for the first row, whose first words are the head.
+        // Differing bits by lane; the first row is separate because its first words are the head.
         let mut rows = block.as_chunks::<ROW>().0.iter();
         let mut wrong = differences(rows.next()?, lanes.step());
         (wrong[0], wrong[1]) = (0, 0);
@@ -101,7 +101,7 @@ impl Origin {
     }
 }
 
-/// Bytes the generators give in one step.
+/// Bytes from one step of the generators.
 const ROW: usize = LANES * 8;
 
 /// The generators' states.
@@ -118,14 +118,14 @@ impl Lanes {
     }
 }
 
-/// In which bits a row is not what it should be.
+/// Bits in which a row differs from its expected value.
 fn differences(row: &[u8; ROW], should: [u64; LANES]) -> [u64; LANES] {
     let words = row.as_chunks::<8>().0;
     std::array::from_fn(|j| u64::from_le_bytes(words[j]) ^ should[j])
 }
 
-/// Fills `bytes`, block after block, with the sequence of `seed` from block `first` on. A part of a block
-/// at the end gets the beginning of that block.
+/// Fills `bytes` with consecutive blocks of the sequence of `seed`, from block `first` on. A partial block at the
+/// end gets the beginning of its block.
 pub fn generate(seed: u64, first: u32, bytes: &mut [u8]) {
     let mut origin = Origin { seed, index: first };
     let (blocks, part) = bytes.as_chunks_mut::<BLOCK>();
@@ -147,7 +147,7 @@ mod tests {
         let origin = Origin { seed: 7, index: 3 };
         let block = origin.block();
         assert_eq!(&block[..16], b"JfG1\x03\0\0\0\x07\0\0\0\0\0\0\0");
-        // Word 8 * 5 + 2, by the description.
+        // Word 8 * 5 + 2 according to the description.
         let mut x = mix(7u64.wrapping_add(GOLDEN.wrapping_mul(8 * 3 + 2 + 1))) | 1;
         for _ in 0..6 {
             x ^= x << 13;
@@ -155,7 +155,7 @@ mod tests {
             x ^= x << 17;
         }
         assert_eq!(block[8 * 42..8 * 43], x.to_le_bytes());
-        // splitmix64's first number from state 0, as published.
+        // The published first number of splitmix64 from state 0.
         assert_eq!(mix(GOLDEN), 0xe220_a839_7b1d_cdaf);
     }
 
@@ -163,11 +163,11 @@ mod tests {
     fn a_generated_block_is_known_again_and_one_with_a_changed_bit_is_not() {
         for origin in [Origin { seed: 0, index: 0 }, Origin { seed: u64::MAX, index: u32::MAX }] {
             let block = origin.block();
-            assert_eq!(Origin::of(&block), Some(origin));
+            assert_eq!(Origin::of_block(&block), Some(origin));
             for bit in [0, 4 * 8, 8 * 8 + 1, 16 * 8, 2048 * 8, 4095 * 8 + 7] {
                 let mut changed = block;
                 changed[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Origin::of(&changed), None, "bit {bit}");
+                assert_eq!(Origin::of_block(&changed), None, "bit {bit}");
             }
         }
     }

@@ -1,11 +1,11 @@
-//! How does a phone's whole disk fit into a laptop's memory?
+//! A device that keeps a phone's whole disk in a laptop's memory.
 //!
-//! Simulations write contents that no program looks at. If such contents come from [`generate`], the device recognises
-//! a block when it is written, checks it to its last byte, and keeps only its origin: 12 bytes, or next to nothing if
-//! it continues the block before. Zero blocks take no room, other blocks as much as they contain beside zeroes. A read
-//! returns what was written, byte for byte, whoever wrote it.
+//! Simulations write contents that no program examines. If such contents come from [`generate`], the device
+//! recognises a block when it is written, checks it up to its last byte, and stores only its origin: 12 bytes, or
+//! almost nothing if it continues the previous block. Zero blocks take no space, other blocks only their nonzero
+//! parts. A read returns exactly what was written, whichever program wrote it.
 //!
-//! * [`generator`]: the blocks that a few bytes describe.
+//! * [`generator`]: blocks that a few bytes describe.
 //! * `chunk`: 64 blocks.
 
 mod chunk;
@@ -28,29 +28,29 @@ pub use generator::{Origin, generate};
 
 /// Chunks under one middle table: 256 MiB of device.
 const FANOUT: usize = 1024;
-/// The largest device, 256 TiB, as of [`Memory`](crate::Memory).
+/// Largest device: 256 TiB, as for [`Memory`](crate::Memory).
 const MAX_BLOCKS: u64 = 1 << 36;
 
 type Leaf = RwLock<Option<Arc<Chunk>>>;
 type Middle = Box<[Leaf]>;
 
-/// A device in memory whose generated blocks take a few bytes each. Unwritten and discarded blocks read
-/// as zeroes. Nothing is volatile.
+/// A device in memory whose generated blocks take a few bytes each. Unwritten and discarded blocks read as zeroes.
+/// No data is volatile.
 ///
-/// Each 256 KiB has its own lock; threads meet only there. Bytes are generated and compared outside it.
+/// Each 256 KiB has its own lock. Bytes are generated and compared outside the lock.
 pub struct Fingerprint {
     blocks: u64,
     root: Box<[OnceLock<Middle>]>,
 }
 
-/// What a device holds.
+/// Memory use of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// Blocks kept as where they came from.
+    /// Blocks stored as their origin.
     pub generated: u64,
     /// Blocks that are neither generated nor zero.
     pub other: u64,
-    /// Bytes all of it takes, tables included, the allocator's own not.
+    /// Bytes of memory, tables included, allocator overhead excluded.
     pub bytes: u64,
 }
 
@@ -62,7 +62,7 @@ struct Piece {
     blocks: usize,
 }
 
-/// Splits a checked run of blocks at chunk borders.
+/// Splits a checked run of blocks at chunk boundaries.
 fn pieces(at: Lba, blocks: u64) -> impl Iterator<Item = Piece> {
     let (mut here, end) = (at.0, at.0 + blocks);
     std::iter::from_fn(move || {
@@ -89,26 +89,26 @@ impl Fingerprint {
         self.root.get(chunk / FANOUT)?.get()?.get(chunk % FANOUT)
     }
 
-    /// The leaf of a chunk that is on the device, its middle table made if need be.
+    /// The leaf of a chunk on the device; creates its middle table if missing.
     fn leaf(&self, chunk: usize) -> &Leaf {
         let middle = self.root[chunk / FANOUT].get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
         &middle[chunk % FANOUT]
     }
 
-    /// A chunk as it is now; `None` if all of it is zero.
+    /// The current state of a chunk; `None` if it is all zero.
     fn chunk(&self, chunk: usize) -> Option<Arc<Chunk>> {
         self.peek(chunk)?.read().clone()
     }
 
     /// Replaces a part of a chunk.
-    fn put(&self, chunk: usize, from: usize, entries: &mut Vec<Entry>) {
+    fn replace(&self, chunk: usize, from: usize, entries: &mut Vec<Entry>) {
         if entries.iter().all(|e| *e == Entry::Zero) && self.peek(chunk).is_none_or(|l| l.read().is_none()) {
             entries.clear();
             return;
         }
         let mut slot = self.leaf(chunk).write();
         let held = Arc::make_mut(slot.get_or_insert_default());
-        held.put(from, entries);
+        held.replace(from, entries);
         if held.is_empty() {
             *slot = None;
         }
@@ -119,8 +119,8 @@ impl Fingerprint {
         let mut done = 0;
         let mut entries = Vec::with_capacity(CHUNK_BLOCKS.min(blocks.len()));
         for piece in pieces(at, blocks.len() as u64) {
-            entries.extend(blocks[done..done + piece.blocks].iter().map(Entry::of));
-            self.put(piece.chunk, piece.from, &mut entries);
+            entries.extend(blocks[done..done + piece.blocks].iter().map(Entry::from_block));
+            self.replace(piece.chunk, piece.from, &mut entries);
             done += piece.blocks;
         }
     }
@@ -132,7 +132,7 @@ impl Fingerprint {
 
     fn put_one(&self, at: Lba, entry: Entry) {
         let n = (at.0 % CHUNK_BLOCKS as u64) as usize;
-        self.put((at.0 / CHUNK_BLOCKS as u64) as usize, n, &mut vec![entry]);
+        self.replace((at.0 / CHUNK_BLOCKS as u64) as usize, n, &mut vec![entry]);
     }
 
     /// Chunks that are not all zero, in order.
@@ -144,7 +144,7 @@ impl Fingerprint {
         })
     }
 
-    /// What the device holds, counted by looking at all of it.
+    /// Computes the memory use by examining all chunks.
     pub fn held(&self) -> Held {
         let middles = self.root.iter().filter(|m| m.get().is_some()).count();
         let tables = size_of_val(&*self.root) + middles * FANOUT * size_of::<Leaf>();
@@ -158,31 +158,30 @@ impl Fingerprint {
         held
     }
 
-    /// A device with the same contents, independent from here on. Costs a reference per 256 KiB in use;
-    /// a chunk is copied when either side writes it.
+    /// An independent device with the same contents. Costs a reference per used 256 KiB; a chunk is copied when
+    /// either side writes to it.
     pub fn fork(&self) -> Self {
         let copy = Self::new(self.blocks);
         for (from, to) in self.root.iter().zip(&copy.root) {
             if let Some(middle) = from.get() {
-                // The cell is new and unshared, so it is empty.
+                // The cell is new and not shared, so it is empty.
                 let _ = to.set(middle.iter().map(|leaf| Leaf::new(leaf.read().clone())).collect());
             }
         }
         copy
     }
 
-    /// True if the two hold the same bytes.
+    /// True if both have the same contents.
     pub fn same_as(&self, other: &Self) -> bool {
         self.blocks == other.blocks && self.chunks().eq(other.chunks())
     }
 
-    /// Writes an image file of the device's size (an old file's contents are replaced); blocks of zeroes
-    /// become holes.
+    /// Writes an image file of the device's size, replacing an old file's contents; zero blocks become holes.
     pub fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.save_but(path, |entry| *entry == Entry::Zero)
     }
 
-    /// The same, but generated blocks become holes, too: what is left is what a file system wrote of its own.
+    /// The same, but generated blocks become holes, too, which leaves only the file system's own metadata.
     pub fn save_hollow(&self, path: impl AsRef<Path>) -> io::Result<()> {
         self.save_but(path, |entry| !matches!(entry, Entry::Other(_)))
     }
@@ -247,8 +246,8 @@ impl BlockDevice for Fingerprint {
         let mut blocks = parts.iter().flat_map(|part| part.as_chunks::<BLOCK>().0);
         let mut entries = Vec::with_capacity(CHUNK_BLOCKS);
         for piece in pieces(at, total) {
-            entries.extend(blocks.by_ref().take(piece.blocks).map(Entry::of));
-            self.put(piece.chunk, piece.from, &mut entries);
+            entries.extend(blocks.by_ref().take(piece.blocks).map(Entry::from_block));
+            self.replace(piece.chunk, piece.from, &mut entries);
         }
         Ok(())
     }
@@ -271,7 +270,7 @@ impl BlockDevice for Fingerprint {
                         *leaf.write() = None;
                     } else {
                         entries.resize(piece.blocks, Entry::Zero);
-                        self.put(piece.chunk, piece.from, &mut entries);
+                        self.replace(piece.chunk, piece.from, &mut entries);
                     }
                 }
             }

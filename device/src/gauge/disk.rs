@@ -1,4 +1,4 @@
-//! How do bytes at any offset become whole blocks of a device?
+//! Byte-granular access to a device of blocks.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 const BLOCK64: u64 = BLOCK as u64;
 
-/// Zeroes written at once.
+/// Zeroes per write.
 const PIECE: u64 = 1 << 20;
 
-/// The blocks of a device as one run of bytes.
+/// The blocks of a device as one byte range.
 ///
-/// What is not whole blocks is read, changed and written, as a host would do it; both requests are the
-/// device's and cost.
+/// Partial blocks are read, modified and written, as a host would do; both requests reach the device and cost
+/// energy.
 pub struct Disk {
     io: Arc<dyn BlockDevice>,
     contents: Arc<dyn BlockDevice>,
     discards_read_zero: bool,
-    /// Held alone while a part of a block is exchanged, so that no other thread writes the rest meanwhile, and
-    /// while everything must stand still.
+    /// Held exclusively while a partial block is replaced, so that no other thread writes the rest meanwhile, and
+    /// while all requests must wait.
     gate: RwLock<()>,
 }
 
@@ -45,23 +45,23 @@ impl Disk {
         self.io.blocks().saturating_mul(BLOCK64)
     }
 
-    /// Does something while no request is under way.
+    /// Calls `f` while no request is under way.
     pub(super) fn still<T>(&self, f: impl FnOnce() -> T) -> T {
         let _alone = self.gate.write();
         f()
     }
 
-    /// True if nothing can be written, discarded or flushed.
+    /// True if writes, discards and flushes fail.
     pub fn read_only(&self) -> bool {
         self.io.read_only()
     }
 
-    /// Whether a range is inside.
+    /// True if a range is inside the device.
     pub fn holds(&self, offset: u64, len: u64) -> bool {
         offset.checked_add(len).is_some_and(|end| end <= self.bytes())
     }
 
-    /// Reads; fewer bytes than asked for only at the end.
+    /// Reads; returns fewer bytes only at the end.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = self.bytes().saturating_sub(offset);
         let n = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
@@ -81,7 +81,7 @@ impl Disk {
         Ok(n)
     }
 
-    /// Writes; fewer bytes than given only at the end, none behind it.
+    /// Writes; returns fewer bytes only at the end, and none behind it.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
         let left = self.bytes().saturating_sub(offset);
         let n = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
@@ -110,13 +110,13 @@ impl Disk {
         Ok(n)
     }
 
-    /// Makes everything written durable.
+    /// Makes all writes durable.
     pub fn flush(&self) -> Result<()> {
         let _shared = self.gate.read();
         self.io.flush(tag(Operation::Flush))
     }
 
-    /// Makes the contents durable without asking the device for it.
+    /// Makes the contents durable without a flush of the simulated device.
     pub fn keep(&self) -> Result<()> {
         if self.contents.read_only() {
             return Ok(());
@@ -124,8 +124,8 @@ impl Disk {
         self.contents.flush(Tag::default())
     }
 
-    /// Discards the whole blocks of a range and writes zeroes over the rest of it; all of it then reads
-    /// as zeroes. What lies past the end is left out, as with a hole in a file.
+    /// Discards the whole blocks of a range and writes zeroes over the rest; the range then reads as zeroes. Bytes
+    /// past the end are ignored, as for a hole in a file.
     pub fn discard(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len).min(self.bytes());
         if offset >= end {
@@ -146,21 +146,21 @@ impl Disk {
         Ok(())
     }
 
-    /// Discards the whole blocks of a range and leaves the rest as it is, as a host discards: what does not
-    /// fill a block is not worth a request.
+    /// Discards the whole blocks of a range and leaves the rest unchanged, as hosts do: partial blocks are not
+    /// worth a request.
     pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len).min(self.bytes()) / BLOCK64 * BLOCK64;
         let from = offset.div_ceil(BLOCK64).saturating_mul(BLOCK64);
         if from < end { self.discard(from, end - from) } else { Ok(()) }
     }
 
-    /// Writes zeroes; fails with [`DeviceError::OutOfRange`] and nothing done if they pass the end.
+    /// Writes zeroes; fails with [`DeviceError::OutOfRange`] and no effect if they exceed the device.
     pub fn zero(&self, offset: u64, len: u64) -> Result<()> {
         if !self.holds(offset, len) {
             let (op, at) = ("write of zeroes", Lba(offset / BLOCK64));
             return Err(DeviceError::OutOfRange { op, at, blocks: len.div_ceil(BLOCK64), size: self.io.blocks() });
         }
-        // Pieces end at whole pieces of the device, so that all but the first and the last are whole blocks.
+        // Pieces end at multiples of their size, so that all but the first and the last are whole blocks.
         let (mut at, end) = (offset, offset + len);
         let zeroes = vec![0; PIECE.min(len) as usize];
         while at < end {
@@ -172,7 +172,7 @@ impl Disk {
     }
 }
 
-/// Calls for every piece of a range of whole blocks.
+/// Calls `each` for every piece of a range of whole blocks.
 fn for_pieces(from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let zeroes = vec![0; PIECE.min(len) as usize];
     let end = from + len;

@@ -1,7 +1,7 @@
-//! How do people use a simulated device, and how do they see what it spent?
+//! A simulated device with an energy report.
 //!
-//! A [`Gauge`] is a metered device as one run of bytes ([`Disk`]) with a [`Report`] that can be taken at any time. The
-//! front end that shows it to others (a file, a socket) stands above and adds no cost of its own.
+//! A [`Gauge`] is a metered device as one byte range ([`Disk`]) with a [`Report`] that can be taken at any time.
+//! The front end that exposes it (a file, a socket) adds no cost of its own.
 
 mod disk;
 mod report;
@@ -20,31 +20,31 @@ use crate::energy::Meter;
 use crate::energy::profile::Profile;
 use crate::model::{Model, Pace, Simulated};
 
-/// How long requests take on the host.
+/// Duration of requests on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speed {
-    /// As fast as the host can; the device's time runs ahead of it.
+    /// As fast as the host can; the device's time runs ahead.
     Unpaced,
-    /// As long as the device would take.
+    /// As long as on the device.
     Paced,
 }
 
-/// What a gauge is made of.
+/// Parts of a gauge.
 pub struct Setup {
-    /// Where the contents are kept.
+    /// Storage of the contents.
     pub contents: Arc<dyn BlockDevice>,
-    /// Whether blocks the contents were told to discard read as zeroes. If not, they are overwritten:
-    /// who punches a hole in a file relies on it.
+    /// True if discarded blocks of the contents read as zeroes. If not, they are overwritten: programs that punch a
+    /// hole in a file rely on zeroes.
     pub discards_read_zero: bool,
-    /// What the device does inside.
+    /// The model of the device.
     pub model: Box<dyn Model>,
     /// The prices, and the name to show.
     pub profile: Profile,
-    /// How long requests take.
+    /// Duration of requests.
     pub speed: Speed,
 }
 
-/// A metered device in use.
+/// A metered device.
 pub struct Gauge {
     disk: Disk,
     device: Arc<Simulated<Arc<dyn BlockDevice>>>,
@@ -54,7 +54,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// A device with nothing on its ledger.
+    /// A device with an empty ledger.
     ///
     /// # Panics
     /// If the model is smaller than the contents.
@@ -62,8 +62,8 @@ impl Gauge {
         Self::with(setup, |device| device)
     }
 
-    /// The same, with something between the bytes and the device: `decorate` gets the device and returns
-    /// what requests go to.
+    /// The same with a layer between the bytes and the device: `decorate` receives the device and returns the
+    /// target of requests.
     ///
     /// # Panics
     /// If the model is smaller than the contents.
@@ -81,12 +81,12 @@ impl Gauge {
         Gauge { disk, device, watch, profile: setup.profile, speed: setup.speed }
     }
 
-    /// The device's bytes. What is asked of them costs.
+    /// The device's bytes. Requests to them cost energy.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// Everything spent up to now, as one moment: no request is half in it.
+    /// Everything spent so far, at one moment: no request is partly included.
     pub fn report(&self) -> Report {
         self.disk.still(|| {
             let ledger = self.device.ledger();
@@ -103,7 +103,7 @@ impl Gauge {
         })
     }
 
-    /// Takes a point of the report's line over time. The server of the device calls this every second.
+    /// Adds a point to the timeline. The server of the device calls this every second.
     pub fn sample(&self) {
         self.device.look(|ledger| self.watch.sample(ledger));
     }

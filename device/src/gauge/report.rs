@@ -1,4 +1,4 @@
-//! What was spent, by whom and for what, as a person and a machine read it.
+//! Report of the energy spent, by component and operation, for people and machines.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -7,8 +7,7 @@ use super::watch::{Sample, Times};
 use crate::BLOCK;
 use crate::energy::{Component, Energy, Ledger, Operation, Part};
 
-/// The [`Tag::cause`](crate::Tag::cause) a kind of operation is booked under. Time in which nothing is
-/// asked has no cause, 0.
+/// The [`Tag::cause`](crate::Tag::cause) for a kind of operation. Time without requests has cause 0.
 pub(super) fn cause(operation: Operation) -> u8 {
     match operation {
         Operation::Idle => 0,
@@ -21,41 +20,41 @@ pub(super) fn cause(operation: Operation) -> u8 {
     }
 }
 
-/// What the causes of a metered device's requests mean, for a recording of them.
+/// Meaning of the causes of a metered device's requests, for recordings.
 pub const CAUSES: &[(u8, &str)] =
     &[(0, "idle"), (1, "read"), (2, "write"), (3, "flush"), (4, "discard"), (5, "remap"), (6, "work")];
 
-/// One moment's ledger of a metered device.
+/// The ledger of a metered device at one moment.
 #[derive(Debug, Clone)]
 pub struct Report {
     /// The profile's name.
     pub profile: String,
-    /// Whether requests take as long as the device would.
+    /// True if requests take as long as on the device.
     pub paced: bool,
     /// The device's size.
     pub blocks: u64,
-    /// What was spent. Causes are kinds of operations.
+    /// The energy spent. Causes are kinds of operations.
     pub ledger: Ledger,
     /// The device's time.
     pub times: Times,
-    /// What happened inside.
+    /// Counters of the model.
     pub counters: Vec<(&'static str, u64)>,
-    /// What had been spent by some moments, oldest first.
+    /// Energy spent at earlier moments, oldest first.
     pub timeline: Vec<Sample>,
 }
 
-/// A kind of operation and all it cost.
+/// A kind of operation and its total cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// The kind.
     pub operation: Operation,
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// What they cost, in the order of [`Component::ALL`].
+    /// Their energy, in the order of [`Component::ALL`].
     pub energy: [Energy; Component::ALL.len()],
 }
 
-/// The name a serialized unit variant has.
+/// The serialized name of a unit variant.
 fn key(of: impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(s)) => s,
@@ -69,7 +68,7 @@ fn components(energy: [Energy; Component::ALL.len()]) -> Value {
 }
 
 impl Report {
-    /// The kinds of operations that happened.
+    /// The kinds of operations that occurred.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         Operation::ALL.into_iter().filter_map(|operation| {
             let count = self.ledger.operation(operation).operations;
@@ -78,7 +77,7 @@ impl Report {
         })
     }
 
-    /// For machines. Energies are whole picojoules, times whole nanoseconds of the device.
+    /// Report for machines. Energies are whole picojoules, times whole nanoseconds of the device.
     pub fn json(&self) -> Value {
         let ledger = &self.ledger;
         let by_component = Component::ALL.map(|c| ledger.component(c));

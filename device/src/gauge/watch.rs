@@ -1,4 +1,4 @@
-//! How busy was the device, and what was spent when?
+//! Activity of the device, and its energy over time.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::energy::{Bill, Component, Energy, Ledger, Nanos, Operation};
 use crate::model::{Ask, Model};
 use crate::{Lba, Tag};
 
-/// Samples kept. When there are more, every second one goes: a line over any time at half the resolution.
+/// Most samples kept. Beyond that, every second one is dropped, so that any period fits at lower resolution.
 const SAMPLES: usize = 512;
 
-/// What one kind of operation asked of the device.
+/// Work of one kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// Blocks.
     pub blocks: u64,
-    /// The time the device took.
+    /// The time it took.
     pub busy: Nanos,
 }
 
@@ -29,18 +29,18 @@ pub struct Times {
     pub work: [Work; Operation::ALL.len()],
 }
 
-/// What each component had spent by a moment, in the order of [`Component::ALL`].
+/// Energy of each component at a moment, in the order of [`Component::ALL`].
 pub type Sample = (Nanos, [Energy; Component::ALL.len()]);
 
 #[derive(Default)]
 struct Line {
     samples: Vec<Sample>,
-    /// Samples that passed since the last one kept, and how many pass for each one kept.
+    /// Samples skipped since the last one kept, and the number to skip per kept one.
     passed: u64,
     stride: u64,
 }
 
-/// Watches a model from outside.
+/// Records a model's activity.
 #[derive(Default)]
 pub(super) struct Watch {
     times: Mutex<Times>,
@@ -52,7 +52,7 @@ impl Watch {
         self.times.lock().clone()
     }
 
-    /// Takes a point of the line over time, if it is time for one.
+    /// Adds a point to the timeline if one is due.
     pub(super) fn sample(&self, ledger: &Ledger) {
         let at = self.times.lock().elapsed;
         let line = &mut *self.line.lock();
@@ -77,7 +77,7 @@ impl Watch {
     }
 }
 
-/// A model whose times are written down.
+/// A model whose times are recorded.
 pub(super) struct Watched {
     inner: Box<dyn Model>,
     watch: Arc<Watch>,
@@ -108,7 +108,7 @@ impl Model for Watched {
         let times = &mut *self.watch.times.lock();
         let work = &mut times.work[operation as usize];
         work.blocks += blocks;
-        // Time of several requests counts once, for the one that came first.
+        // Time shared by several requests counts once, for the first.
         work.busy += done.since(now.max(times.elapsed));
         times.elapsed = times.elapsed.max(done);
         done

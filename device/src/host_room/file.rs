@@ -1,4 +1,4 @@
-//! How is room held on the file system below an image? By an unnamed file beside the image, which goes with the process.
+//! Reserves room on the file system of an image in an unnamed file next to it, which disappears with the process.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,14 +15,14 @@ const TMPFS: u64 = 0x0102_1994;
 /// File systems that write changed blocks to new places: btrfs, bcachefs, ZFS.
 const COPY_ON_WRITE: [u64; 3] = [0x9123_683E, 0xCA45_1A4E, 0x2FC1_2FC1];
 
-/// The most ballast, and the most where it is memory.
+/// Largest ballast, on disk and in memory.
 const MOST: u64 = 256 << 20;
 const MOST_IN_MEMORY: u64 = 64 << 20;
 
 /// The file system that holds an image file.
 pub struct FileHost {
     image: File,
-    /// The unnamed file, unless the host has none or cannot reserve its blocks.
+    /// The unnamed file, unless the host does not support it or cannot reserve its blocks.
     ballast: Option<File>,
     held: u64,
     kind: u64,
@@ -32,7 +32,7 @@ impl FileHost {
     /// The host of the regular file `image`, opened as `path`.
     ///
     /// # Errors
-    /// If the host does not say what it is.
+    /// If the host does not report its kind.
     pub fn new(image: File, path: &Path) -> io::Result<Self> {
         let kind = rustix::fs::fstatfs(&image)?.f_type as u64;
         let ballast = fs::canonicalize(path).ok().and_then(|path| {
@@ -40,7 +40,7 @@ impl FileHost {
             rustix::fs::open(path.parent()?, flags, Mode::RUSR | Mode::WUSR).ok()
         });
         let mut host = Self { image, ballast: ballast.map(File::from), held: 0, kind };
-        // A host without fallocate says so at once.
+        // A host without fallocate fails immediately.
         if host.ballast.is_some() && host.hold(4096).is_ok() {
             host.hold(0)?;
         }
@@ -69,7 +69,7 @@ impl Host for FileHost {
             Err(ref e) if matches!(Errno::from_io_error(e), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
                 self.ballast = None;
             }
-            // A full btrfs may refuse to cut a file, but not to drop it.
+            // A full btrfs may fail to truncate a file, but not to drop it.
             Err(_) if bytes < self.held => (self.ballast, self.held) = (None, 0),
             Err(_) => {}
         }
@@ -82,7 +82,7 @@ impl Host for FileHost {
 
     fn free(&self) -> io::Result<u64> {
         let host = self.numbers()?;
-        // The superuser may use blocks that others may not.
+        // Root may use blocks that are reserved from others.
         let blocks = if rustix::process::geteuid().is_root() { host.f_bfree } else { host.f_bavail };
         Ok(blocks.saturating_mul(host.f_frsize))
     }
@@ -93,7 +93,7 @@ impl Host for FileHost {
         }
         let image = self.image.metadata()?;
         let taken = image.blocks() * 512;
-        // What is taken includes the host's own tables of the file.
+        // Allocated space includes the host's own tables of the file.
         Ok(if taken >= image.len() { 0 } else { image.len() - taken + image.len() / 256 })
     }
 

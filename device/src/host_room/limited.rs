@@ -13,17 +13,17 @@ use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 const BYTES: u64 = BLOCK as u64;
 
-/// A device that takes room of its host for each block written for the first time, gives it back for discarded ones, and
-/// fails with `ENOSPC` if there is none. Blocks of a write before the one without room are stored.
+/// A device that takes room of its host for each block written for the first time, gives it back for discarded
+/// ones, and fails with `ENOSPC` if there is none. Blocks of a write before the first without room are stored.
 pub struct Limited<D> {
     inner: D,
     room: Arc<Mutex<Room>>,
 }
 
 struct Room {
-    /// Blocks of the host that nobody has.
+    /// Free blocks of the host.
     free: u64,
-    /// Blocks of the image that have room.
+    /// Blocks of the image with room.
     taken: BTreeSet<u64>,
     size: u64,
 }
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl<D: BlockDevice> Limited<D> {
-    /// An image without any block taken, on a host with `free` free blocks.
+    /// An image without allocated blocks, on a host with `free` free blocks.
     pub fn new(inner: D, free: u64) -> Self {
         let room = Room { free, taken: BTreeSet::new(), size: inner.blocks() };
         Self { inner, room: Arc::new(Mutex::new(room)) }
@@ -56,12 +56,12 @@ impl<D: BlockDevice> Limited<D> {
         self.room.lock().free
     }
 
-    /// Others write until so many blocks are left free, or delete until so many are.
+    /// Simulates other users of the host, who write or delete until `blocks` blocks are free.
     pub fn leave_free(&self, blocks: u64) {
         self.room.lock().free = blocks;
     }
 
-    /// Takes room for the blocks, as far as there is any; returns for how many.
+    /// Takes room for the blocks while there is any; returns their number.
     fn take(&self, at: u64, blocks: u64) -> u64 {
         let room = &mut *self.room.lock();
         for block in at..at + blocks {

@@ -1,10 +1,10 @@
-//! Is there room on the host for what a volume has accepted?
+//! Does the host have room for the data that a volume has accepted?
 //!
-//! A sparse image takes room from the file system that holds it when a block is written for the first time, and other
-//! files may have used up that room by then. So [`HostRoom`] holds *ballast*: room on the same file system, enough for
-//! everything that the volume has accepted and not written. When the host is full, ballast is given up piece by piece
-//! for the image's writes. From then on the host is *short*: the volume accepts only what gives room back, until the
-//! ballast is whole again.
+//! A sparse image takes room from the file system that holds it when a block is written for the first time, and
+//! other files may have used up that room by then. So [`HostRoom`] reserves *ballast*: room on the same file system
+//! for all accepted but unwritten data of the volume. When the host is full, ballast is released piece by piece for
+//! the image's writes. From then on the host is *short*: the volume accepts only changes that free room, until the
+//! ballast is complete again.
 
 mod file;
 mod limited;
@@ -19,62 +19,62 @@ pub use limited::Limited;
 
 use crate::BLOCK;
 
-/// With less ballast than this the host is short, unless the image cannot grow by as much.
+/// With less ballast the host is short, unless the image cannot grow by this much.
 pub const LEAST: u64 = 4 << 20;
-/// Ballast to begin with. It grows with what the volume has accepted.
+/// Initial ballast. It grows with the accepted data.
 const FIRST: u64 = 16 << 20;
-/// Room beside the ballast before a host that was short is taken to have enough.
+/// Free room besides the ballast that ends a shortage.
 const BEYOND: u64 = 1 << 20;
-/// Ballast is given up in pieces of at least this size.
+/// Smallest piece of ballast to release.
 const PIECE: u64 = 256 << 10;
 
-/// What the host has for an image.
+/// Room on the host of an image.
 pub trait Host: Send {
-    /// Holds `bytes` bytes in place of what it held. If that fails, it holds what it held; if less was wanted than it
-    /// held, it may hold nothing then.
+    /// Reserves `bytes` bytes instead of the present reservation. After a failure the reservation is unchanged, or,
+    /// if it was to shrink, possibly lost.
     fn hold(&mut self, bytes: u64) -> io::Result<()>;
-    /// True if it can hold room at all.
+    /// True if it can reserve room.
     fn can_hold(&self) -> bool {
         true
     }
-    /// Bytes that are free beside those it holds.
+    /// Free bytes besides the reservation.
     fn free(&self) -> io::Result<u64>;
-    /// Bytes by which the image can grow, at most: its holes. `u64::MAX` where overwriting takes room, too.
+    /// Most bytes by which the image can grow: its holes. `u64::MAX` if overwriting takes room, too.
     fn growth(&self) -> io::Result<u64>;
-    /// The most that is worth holding.
+    /// Largest useful reservation.
     fn most(&self) -> u64;
 }
 
-/// What a change does to the room that a volume takes.
+/// Effect of a change on the room that a volume takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// It takes room, or may.
     Takes,
-    /// It gives room back, once it is written: it may use what is kept from others.
+    /// It frees room when it is written: it may use reserved room.
     Gives,
 }
 
 /// Room on the host for an image. See the [module](self).
 pub struct HostRoom {
     state: Mutex<State>,
-    /// Ballast, in bytes; `u64::MAX` if it is all by which the image can grow.
+    /// Ballast in bytes; `u64::MAX` if it covers all possible growth of the image.
     held: AtomicU64,
     short: AtomicBool,
-    /// How often the host became short.
+    /// Number of shortages so far.
     shortages: AtomicU64,
 }
 
 struct State {
     host: Box<dyn Host>,
-    /// Bytes of ballast. Of a host that can hold none: what it had free when it was asked last, in part.
+    /// Bytes of ballast. On a host without reservations: a part of the free space at the last check.
     held: u64,
     report: Option<Reporter>,
 }
 
-/// Hears when a host becomes short, and when it has room again.
+/// Receives the beginning and the end of shortages.
 pub type Reporter = Box<dyn Fn(Turn) + Send>;
 
-/// What happened to the host.
+/// A change of the host's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// It became short.
@@ -90,7 +90,7 @@ impl std::fmt::Debug for HostRoom {
 }
 
 impl HostRoom {
-    /// Takes ballast if there is room for it; otherwise the host is short from the start.
+    /// Reserves ballast if there is room for it; otherwise the host is short from the start.
     pub fn new(host: impl Host + 'static) -> Self {
         let state = State { host: Box::new(host), held: 0, report: None };
         let room = Self {
@@ -103,23 +103,23 @@ impl HostRoom {
         room
     }
 
-    /// Who hears of changes from now on.
+    /// Sets the receiver of changes.
     pub fn report_to(&self, report: Reporter) {
         self.state.lock().report = Some(report);
     }
 
-    /// True while only changes that give room back are to be accepted.
+    /// True while only changes that free room are to be accepted.
     pub fn is_short(&self) -> bool {
         self.short.load(Ordering::Acquire)
     }
 
-    /// The number of the shortage that lasts: whatever was accepted before it should be written now.
+    /// The number of the current shortage: everything accepted before it should be written now.
     pub fn shortage(&self) -> Option<u64> {
         self.is_short().then(|| self.shortages.load(Ordering::Acquire))
     }
 
-    /// True if `blocks` blocks are certain to find room on the host. What takes room may count on five eighths of the
-    /// ballast, what gives room back on seven; the rest is for the host's own tables.
+    /// True if `blocks` blocks are certain to find room on the host. Changes that take room may use five eighths of
+    /// the ballast, changes that free room seven; the rest is for the host's own tables.
     pub fn covers(&self, blocks: u64, change: Change) -> bool {
         let eighths = match change {
             Change::Takes => 5,
@@ -129,7 +129,7 @@ impl HostRoom {
         bytes <= self.held.load(Ordering::Acquire) || (!self.is_short() && self.grow(bytes))
     }
 
-    /// Gives up ballast for a write of `bytes` bytes that found no room. False if there is none.
+    /// Releases ballast for a write of `bytes` bytes that found no room. False if there is none.
     pub fn make_way(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
         self.set_short(&state, true);
@@ -137,14 +137,14 @@ impl HostRoom {
             return false;
         }
         let left = state.held.saturating_sub((bytes + bytes / 8).max(PIECE));
-        // If even giving up fails, the host has let go of all.
+        // If even shrinking fails, the host has dropped the whole reservation.
         state.held = state.host.hold(left).map_or(0, |()| left);
         self.note_held(&state);
         true
     }
 
-    /// Looks at the host again: takes ballast if some is missing, and notices a shortage and its end. To be called
-    /// about once a second.
+    /// Checks the host again: reserves missing ballast, and detects the beginning and the end of a shortage. Call
+    /// it about once a second.
     pub fn renew(&self) {
         let mut state = self.state.lock();
         let was_short = self.is_short();
@@ -159,7 +159,7 @@ impl HostRoom {
         }
         let want = state.limit().min(FIRST);
         if state.held < if was_short { want } else { least } {
-            // As much as there is, so that room can be given back meanwhile.
+            // Take only half of the free room, so that changes that free room can proceed meanwhile.
             let some = state.held + state.free() / 2;
             _ = state.hold_more(want) || state.hold_more(least) || state.hold_more(some.min(least));
         }
@@ -167,14 +167,14 @@ impl HostRoom {
         self.set_short(&state, state.held < least || state.free() < beyond);
     }
 
-    /// The image became smaller: it can grow again.
+    /// To be called when the image has freed room: it can grow again.
     pub fn discarded(&self) {
         if self.held.load(Ordering::Acquire) == u64::MAX {
             self.renew();
         }
     }
 
-    /// Free bytes of the host now, the ballast not counted.
+    /// Free bytes of the host now, without the ballast.
     pub fn free(&self) -> u64 {
         self.state.lock().free()
     }
@@ -184,12 +184,12 @@ impl HostRoom {
         self.state.lock().held
     }
 
-    /// True if the host cannot hold room: then a shortage is noticed only when somebody looks.
+    /// True if the host cannot reserve room: then only explicit checks detect a shortage.
     pub fn is_unheld(&self) -> bool {
         !self.state.lock().host.can_hold()
     }
 
-    /// Takes more ballast, so that `bytes` bytes are held. False if they are not.
+    /// Adds ballast until `bytes` bytes are reserved. False if that fails.
     fn grow(&self, bytes: u64) -> bool {
         let mut state = self.state.lock();
         if state.held < bytes {
@@ -221,7 +221,7 @@ impl HostRoom {
 }
 
 impl State {
-    /// A host that does not answer is taken for full.
+    /// A host that does not answer counts as full.
     fn free(&self) -> u64 {
         self.host.free().unwrap_or(0)
     }
@@ -230,13 +230,13 @@ impl State {
         self.host.growth().unwrap_or(u64::MAX)
     }
 
-    /// The most ballast that the host can spare now: a quarter of what is free, but not less than the least.
+    /// The most ballast that the host can spare now: a quarter of its free room, but at least the minimum.
     fn limit(&self) -> u64 {
         let quarter = self.free().saturating_add(self.held) / 4;
         quarter.max(LEAST).min(self.host.most()).min(self.growth())
     }
 
-    /// False if the host does not hold `bytes` bytes.
+    /// Reserves `bytes` bytes. False if the host does not.
     fn hold_more(&mut self, bytes: u64) -> bool {
         if bytes > self.held && self.host.can_hold() && self.host.hold(bytes).is_ok() {
             self.held = bytes;

@@ -1,8 +1,8 @@
-//! Which requests are under way, and what does each pay of what they need together?
+//! Which requests are under way, and what share of their common cost does each pay?
 //!
-//! A board that waits for requests draws its power once, however many there are. They pay in equal shares: of each moment,
-//! a k-th for each of the k that are under way. What all pay together is the board's power over the time in which any is
-//! under way, to the picojoule: the last to end of those that overlap pays what rounding left.
+//! A board that waits for requests draws its power once, whatever their number. Requests share it equally: with k
+//! under way, each pays a k-th of each moment. Together they pay exactly the board's energy for the time in which
+//! any is under way; the last of overlapping requests pays the rounding remainder.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,20 +13,20 @@ use crate::energy::{Energy, Nanos, Operation, Power};
 /// Who pays for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// What was asked for.
+    /// Kind of operation.
     pub operation: Operation,
-    /// By whom and why.
+    /// Owner and cause.
     pub tag: Tag,
-    /// One for each block if its blocks belong to several; else none.
+    /// One owner per block if the blocks belong to several, otherwise empty.
     pub owners: Box<[u64]>,
 }
 
 #[derive(Debug)]
 struct UnderWay {
     ends: Nanos,
-    /// Requests before it, so that those of one end leave in order.
+    /// Sequence number, so that requests with equal ends leave in order.
     number: u64,
-    /// What one request had paid since the first when this one came, in 2^-20 femtojoules.
+    /// `share` when this request arrived, in 2^-20 femtojoules.
     paid: u128,
     asker: Asker,
 }
@@ -56,18 +56,18 @@ pub struct Flight {
     /// The latest end of those under way.
     last: Nanos,
     numbers: u64,
-    /// Up to here shares are reckoned.
+    /// The time up to which shares are computed.
     at: Nanos,
-    /// What one request paid that was there all the time, in 2^-20 femtojoules.
+    /// Cost of a hypothetical request that was always present, in 2^-20 femtojoules.
     share: u128,
-    /// Since when something is under way without a pause.
+    /// Start of the current uninterrupted activity.
     since: Nanos,
-    /// What was paid since then.
+    /// Energy paid since then.
     booked: Energy,
 }
 
 impl Flight {
-    /// Nothing under way, on a board of this power.
+    /// No requests, on a board with this power.
     pub fn new(board: Power) -> Self {
         Flight {
             board,
@@ -81,22 +81,23 @@ impl Flight {
         }
     }
 
-    /// How many are under way.
+    /// Number of requests under way.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// When the first of them ends.
+    /// Earliest end of the requests under way.
     pub fn first_end(&self) -> Option<Nanos> {
         self.all.peek().map(|r| r.0.ends)
     }
 
-    /// When the last of them ends.
+    /// Latest end of the requests under way.
     pub fn last_end(&self) -> Option<Nanos> {
         (!self.all.is_empty()).then_some(self.last)
     }
 
-    /// A request comes at `now` that is done at `ends`. Time has come to `now` ([`pass`](Self::pass)).
+    /// Adds a request that arrives at `now` and ends at `ends`. The time must have advanced to `now`
+    /// ([`pass`](Self::pass)).
     pub fn push(&mut self, now: Nanos, ends: Nanos, asker: Asker) {
         if self.all.is_empty() {
             (self.at, self.since, self.share, self.booked, self.last) = (now, now, 0, Energy::ZERO, ends);
@@ -114,7 +115,7 @@ impl Flight {
         self.at = self.at.max(to);
     }
 
-    /// Lets time come to `now`: `book` is told what each that ended pays.
+    /// Advances the time to `now`, and calls `book` with the cost of each request that ended.
     pub fn pass(&mut self, now: Nanos, mut book: impl FnMut(&Asker, Energy)) {
         while let Some(ends) = self.first_end().filter(|ends| *ends <= now) {
             self.reckon(ends);
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_pays_all_and_two_pay_half_of_the_time_they_share() {
+    fn a_single_request_pays_all_and_two_pay_half_of_their_common_time() {
         let mut flight = Flight::new(WATT);
         flight.push(Nanos(0), Nanos(100), asker(1));
         assert_eq!(paid(&mut flight, 60), []);

@@ -1,8 +1,8 @@
-//! What does a request do inside a device, how long does it take and what does the device spend?
+//! Models of devices: internal work, duration and energy of requests.
 //!
-//! A [`Model`] knows neither contents nor clocks: it is told when a request arrives and says when it is
-//! done. [`Simulated`] puts one under the [`BlockDevice`](crate::BlockDevice) contract, with contents, a
-//! meter and a clock.
+//! A [`Model`] knows neither contents nor clocks: it receives the arrival time of a request and returns its end.
+//! [`Simulated`] provides the [`BlockDevice`](crate::BlockDevice) contract for one, with contents, a meter and a
+//! clock.
 
 pub mod disk;
 pub mod flash;
@@ -18,17 +18,17 @@ use crate::{Lba, Tag};
 pub use crate::address::Remap;
 pub use crate::queue::Ask;
 
-/// A device that cannot be simulated.
+/// The device is too large to simulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a device of {blocks} blocks is too large to simulate: at most {most}")]
 pub struct TooLarge {
-    /// Blocks asked for.
+    /// Requested blocks.
     pub blocks: u64,
-    /// Blocks there may be.
+    /// Most blocks.
     pub most: u64,
 }
 
-/// The device of a profile, with so many blocks.
+/// Builds the device of a profile with `blocks` blocks.
 pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge> {
     // Flash counts its blocks of data, spare included, in 32 bits.
     let spare = match &profile.device {
@@ -45,42 +45,41 @@ pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge>
     })
 }
 
-/// The inside of a device. It has no lock of its own: a caller that shares one locks it.
+/// The model of a device. It has no lock of its own: callers that share one must lock it.
 ///
-/// Requests are within the device and arrive in order of time, and while [`queue`](Model::queue) are under way none
-/// arrives; a later one may be done earlier. A model is deterministic: the same requests at the same times give the same
-/// answers and bills.
+/// Requests are within the device and arrive in order of time, and none arrives while [`queue`](Model::queue) are
+/// under way; a later one may end earlier. A model is deterministic: the same requests at the same times give the
+/// same results and bills.
 pub trait Model: Send {
     /// Size in blocks.
     fn blocks(&self) -> u64;
-    /// Requests it works on at once at most.
+    /// Most concurrent requests.
     fn queue(&self) -> usize {
         1
     }
-    /// Serves a request that arrives at `now`, and returns when it is done. Puts on `bill` everything that the device
-    /// spends because of it, from the request before to its end.
+    /// Serves a request that arrives at `now` and returns its end. Adds to `bill` all energy that the device spends
+    /// for it, from the end of the previous request on.
     fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos;
-    /// Up to `now` no request came: puts the cost of waiting since the last call on `bill`.
+    /// Adds the cost of waiting from the last call until `now` to `bill`.
     fn wait(&mut self, now: Nanos, bill: &mut Bill);
-    /// The power goes off at `now`, announced, and comes back. The device first makes everything written durable, and
-    /// puts the cost of that on `bill`. Then the contents of the controller's memory are gone (the cached part of the
-    /// map, the write buffer, a disk's track buffer). The cost of starting up is left out. Returns when the device is
-    /// back.
+    /// Announced power-off at `now`, and power-on. The device first makes all writes durable and adds the cost to
+    /// `bill`. Then the controller's memory is empty (the cached part of the map, the write buffer, a disk's track
+    /// buffer). The cost of starting up is left out. Returns when the device is ready again.
     fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos;
-    /// Before the first request: these runs of blocks, first block and number, hold data that was written
-    /// in this order long ago. It costs no joule and counts nowhere, and none of it is in the controller's
-    /// memory. A device whose costs do not depend on its contents may ignore this call.
+    /// Before the first request: declares that these runs of blocks (first block and number) hold data written in
+    /// this order long ago. This costs no energy, is not counted, and leaves nothing in the controller's memory. A
+    /// device whose costs do not depend on its contents may ignore this call.
     fn fill(&mut self, _now: Nanos, _runs: &[(Lba, u64)]) {}
-    /// Writes to these blocks from now on belong to a reclaim unit of this handle
+    /// Assigns later writes to these blocks to a reclaim unit of this handle
     /// ([`BlockDevice::place`](crate::BlockDevice::place)). A device without handles may ignore this call.
     fn place(&mut self, _at: Lba, _blocks: u64, _handle: u8) {}
-    /// The power is cut at `now` and comes back: writes that were not durable are gone. Returns the blocks whose last
-    /// write is lost, in order.
+    /// Power cut at `now`, and power-on: writes that were not durable are lost. Returns the blocks whose last write
+    /// is lost, in order.
     fn cut(&mut self, now: Nanos) -> Vec<Lba>;
-    /// False if the device has no command [`Ask::Remap`]; then it never gets one.
+    /// False if the device lacks [`Ask::Remap`]; then it never receives one.
     fn remaps(&self) -> bool {
         true
     }
-    /// What happened inside so far, by name, in a fixed order.
+    /// Internal event counters by name, in a fixed order.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -1,4 +1,4 @@
-//! A model with contents, a meter and a clock: a device like any other.
+//! A device that combines a model with contents, a meter and a clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor};
 use crate::queue::Queue;
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
-/// How a simulated device's time passes.
+/// Passage of time on a simulated device.
 #[derive(Debug, Clone)]
 pub enum Pace {
-    /// A request moves the clock to its end.
+    /// A request advances the clock to its end.
     Virtual(Arc<VirtualClock>),
-    /// A request takes as long as the device it stands for would take; those of several threads are under way at once.
+    /// A request takes as long as on the simulated device; those of several threads overlap.
     Paced(Arc<RealClock>),
-    /// Requests arrive when they arrive and are answered at once; the device's time runs by the host's
-    /// clock, or ahead of it while requests pile up.
+    /// Requests return immediately; the device's time follows the host's clock, or runs ahead of it while requests
+    /// pile up.
     Unpaced(Arc<RealClock>),
 }
 
 impl Pace {
     fn now(&self) -> Nanos {
-        Nanos::of(match self {
+        Nanos::from_duration(match self {
             Pace::Virtual(c) => c.monotonic(),
             Pace::Paced(c) | Pace::Unpaced(c) => c.monotonic(),
         })
     }
 
-    /// Lets time come to a moment.
+    /// Advances or waits until a moment.
     fn reach(&self, at: Nanos) {
         let left = at.since(self.now()).duration();
         match self {
@@ -47,7 +47,7 @@ impl Pace {
 struct State {
     model: Box<dyn Model>,
     bill: Bill,
-    /// The moment up to which everything is on the meter, but for the board's power for requests that are under way.
+    /// The time up to which energy is booked, except the board's power for requests under way.
     booked: Nanos,
     flight: Flight,
 }
@@ -55,8 +55,8 @@ struct State {
 /// A simulated device.
 ///
 /// As a [`BlockDevice`] it serves one request at a time, in the order of arrival at its lock, unless it is
-/// [paced](Pace::Paced); as a [`Queue`] it has as many under way as its model takes. Contents are kept by `contents` and
-/// are there as soon as the call returns; [`PowerCut`](crate::PowerCut) adds loss.
+/// [paced](Pace::Paced); as a [`Queue`] it processes the number of requests that its model allows. `contents` holds
+/// the data, which is stored when the call returns; [`PowerCut`](crate::PowerCut) adds loss.
 pub struct Simulated<D> {
     contents: D,
     state: Mutex<State>,
@@ -65,7 +65,7 @@ pub struct Simulated<D> {
 }
 
 impl<D: BlockDevice> Simulated<D> {
-    /// A device of `contents`' size; the model must not be smaller.
+    /// A device with the size of `contents`; the model must not be smaller.
     ///
     /// # Panics
     /// If the model is smaller than the contents.
@@ -76,7 +76,7 @@ impl<D: BlockDevice> Simulated<D> {
         Simulated { contents, state: Mutex::new(State { model, bill: Bill::default(), booked, flight }), meter, pace }
     }
 
-    /// The meter it books on.
+    /// Its meter.
     pub fn meter(&self) -> &Arc<Meter> {
         &self.meter
     }
@@ -91,40 +91,39 @@ impl<D: BlockDevice> Simulated<D> {
         self.state.lock().model.counters()
     }
 
-    /// Everything spent up to now, waiting included. What a request under way pays of the board comes at its end.
+    /// All energy spent so far, including waiting. A request under way pays its share of the board at its end.
     pub fn ledger(&self) -> Ledger {
         self.look(Ledger::clone)
     }
 
-    /// Looks at everything spent up to now, as [`ledger`](Self::ledger) gives it, without a copy. Requests wait meanwhile.
+    /// Reads the same ledger as [`ledger`](Self::ledger) without a copy. Requests wait meanwhile.
     pub fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
         let state = &mut *self.state.lock();
         self.wait(state, self.pace.now());
         self.meter.look(at)
     }
 
-    /// Forgets everything spent up to now, waiting included: what comes is on a new account.
+    /// Clears all energy spent so far, including waiting.
     pub fn begin_again(&self) {
         let state = &mut *self.state.lock();
         self.wait(state, self.pace.now());
         self.meter.forget();
     }
 
-    /// The moment up to which everything is on the meter: the device's time, which runs ahead of the clock
-    /// while requests pile up on a [`Pace::Unpaced`] one.
+    /// The time up to which energy is booked: the device's time, which runs ahead of the clock while requests pile
+    /// up under [`Pace::Unpaced`].
     pub fn time(&self) -> Nanos {
         self.state.lock().booked
     }
 
-    /// Switches the device off and on, announced, as a restart of its host does: what was written is made
-    /// durable, and the controller's memory is empty afterwards ([`Model::power_cycle`]). Booked as a flush
-    /// with `tag`.
+    /// Announced power-off and power-on of the device, as in a restart of its host: all writes become durable, and
+    /// the controller's memory is empty afterwards ([`Model::power_cycle`]). Booked as a flush with `tag`.
     pub fn power_cycle(&self, tag: Tag) -> Result<()> {
-        self.alone(Operation::Flush, 0, tag, &[], |model, now, bill| model.power_cycle(now, bill));
+        self.serve_alone(Operation::Flush, 0, tag, &[], |model, now, bill| model.power_cycle(now, bill));
         self.contents.flush(tag)
     }
 
-    /// Books the time from the last booking to `now`, and what requests that ended in it pay of the board.
+    /// Books the time from the last booking to `now`, and the board shares of requests that ended in it.
     fn wait(&self, state: &mut State, now: Nanos) {
         let busy_to = state.flight.last_end();
         state.flight.pass(now, |who, board| self.meter.share(who.operation, who.tag, &who.owners, board));
@@ -147,16 +146,16 @@ impl<D: BlockDevice> Simulated<D> {
         match &self.pace {
             Pace::Paced(_) => {
                 let asker = Asker { operation, tag, owners: owners.into() };
-                let done = self.beside(self.pace.now(), ask, blocks, asker);
+                let done = self.serve_concurrently(self.pace.now(), ask, blocks, asker);
                 self.pace.reach(done);
             }
-            _ => self.alone(operation, blocks, tag, owners, |model, now, bill| model.serve(now, ask, tag, bill)),
+            _ => self.serve_alone(operation, blocks, tag, owners, |model, now, bill| model.serve(now, ask, tag, bill)),
         }
     }
 
-    /// Gives the model a request at `now`, or as soon as its queue has room, beside those that are under way; says when
-    /// it is done.
-    fn beside(&self, now: Nanos, ask: Ask, blocks: u64, asker: Asker) -> Nanos {
+    /// Submits a request to the model at `now`, or when its queue has room, in parallel with those under way;
+    /// returns its end.
+    fn serve_concurrently(&self, now: Nanos, ask: Ask, blocks: u64, asker: Asker) -> Nanos {
         let state = &mut *self.state.lock();
         let mut now = now.max(state.booked);
         self.wait(state, now);
@@ -172,8 +171,8 @@ impl<D: BlockDevice> Simulated<D> {
         done
     }
 
-    /// Lets the model do something now while nothing else is under way, books it and lets it take its time.
-    fn alone(
+    /// Runs an action of the model while no other request is under way, books it and waits for its end.
+    fn serve_alone(
         &self,
         operation: Operation,
         blocks: u64,
@@ -183,7 +182,7 @@ impl<D: BlockDevice> Simulated<D> {
     ) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        // While requests pile up the device's time runs ahead of the host's.
+        // While requests pile up, the device's time runs ahead of the host's.
         let now = self.pace.now().max(state.booked).max(state.flight.last_end().unwrap_or(Nanos(0)));
         self.wait(state, now);
         state.bill.clear();
@@ -226,7 +225,7 @@ impl<D: BlockDevice> Queue for Simulated<D> {
             Ask::Flush => (Operation::Flush, 0),
         };
         self.pace.reach(at);
-        Ok(self.beside(at, ask, blocks, Asker { operation, tag, owners: Box::default() }))
+        Ok(self.serve_concurrently(at, ask, blocks, Asker { operation, tag, owners: Box::default() }))
     }
 
     fn drain(&self) -> Nanos {
@@ -241,7 +240,7 @@ impl<D: BlockDevice> Queue for Simulated<D> {
 }
 
 impl<D: BlockDevice> Processor for Simulated<D> {
-    /// The device waits meanwhile, and so does whoever asked. A real clock passes by itself.
+    /// The device and the caller wait meanwhile. A real clock advances by itself.
     fn compute(&self, busy: Nanos, tag: Tag) {
         if busy == Nanos(0) {
             return;
@@ -250,7 +249,7 @@ impl<D: BlockDevice> Processor for Simulated<D> {
         let now = self.pace.now().max(state.booked);
         self.wait(state, now);
         if state.flight.len() > 0 {
-            // The requests under way pay for the device and the board.
+            // Requests under way pay for the device and the board.
             state.bill.clear();
             self.meter.work(tag, busy, Nanos(0), &mut state.bill);
             return;
@@ -318,7 +317,8 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
             return Err(DeviceError::Unsupported { op: "remap" });
         }
         match self.contents.remap(from, to, blocks, how, tag) {
-            // Where contents are kept is no matter of the model's: an image is copied, a device's map is changed.
+            // The storage of contents is independent of the model: an image copies the data, a device changes its
+            // map.
             Err(DeviceError::Unsupported { .. }) if how == Remap::Share => {
                 let mut bytes = vec![0; blocks as usize * crate::BLOCK];
                 self.contents.read(from, &mut bytes, tag)?;

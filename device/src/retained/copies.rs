@@ -1,12 +1,12 @@
-//! Where do copies of blocks lie, and which of them does a flush in progress cover?
+//! Copies of written blocks, and which of them a flush in progress covers.
 //!
-//! Slots in chunks of memory that are used again and again: no allocation and no page fault per block.
+//! Slots in reusable chunks of memory: no allocation and no page fault per block.
 
 use rustc_hash::FxHashMap;
 
 use crate::BLOCK;
 
-/// Blocks of a chunk.
+/// Blocks per chunk.
 const CHUNK: usize = 64;
 
 /// Copies of blocks.
@@ -21,17 +21,17 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Blocks of which there are copies.
+    /// Number of copied blocks.
     pub fn len(&self) -> usize {
         self.new.len() + self.flushing.len()
     }
 
-    /// Blocks that no flush in progress covers.
+    /// Number of copied blocks not covered by a flush in progress.
     pub fn new_len(&self) -> usize {
         self.new.len()
     }
 
-    /// The blocks that no flush in progress covers, in order.
+    /// Copied blocks not covered by a flush in progress, in order.
     pub fn new_blocks(&self) -> Vec<u64> {
         let mut blocks: Vec<u64> = self.new.keys().copied().collect();
         blocks.sort_unstable();
@@ -55,8 +55,8 @@ impl Copies {
         self.free.pop().unwrap_or_default()
     }
 
-    /// Keeps a block's bytes in place of an older copy.
-    pub fn put(&mut self, block: u64, bytes: &[u8]) {
+    /// Stores a block's bytes, replacing an older copy.
+    pub fn insert(&mut self, block: u64, bytes: &[u8]) {
         let slot = match self.new.get(&block) {
             Some(slot) => *slot,
             None => {
@@ -77,13 +77,13 @@ impl Copies {
         }
     }
 
-    /// Appends a block's copy to `bytes`, if there is one.
+    /// Appends a block's copy to `bytes`, if it exists.
     pub fn append(&self, block: u64, bytes: &mut Vec<u8>) -> bool {
         self.find(block).map(|copy| bytes.extend_from_slice(copy)).is_some()
     }
 
-    /// Fills `buf`, which begins with block `at`, if there are copies of all of it. Otherwise returns the copies there
-    /// are, with their blocks.
+    /// Fills `buf`, which begins with block `at`, if all of it is copied. Otherwise returns the existing copies
+    /// with their blocks.
     pub fn fill(&self, at: u64, buf: &mut [u8]) -> Option<Vec<(u64, Box<[u8]>)>> {
         let blocks = (buf.len() / BLOCK) as u64;
         let found: Vec<(u64, &[u8])> = (at..at + blocks).filter_map(|b| Some((b, self.find(b)?))).collect();
@@ -109,20 +109,20 @@ impl Copies {
         }
     }
 
-    /// A flush begins that covers all copies.
+    /// Begins a flush that covers all copies.
     pub fn begin_flush(&mut self) {
         std::mem::swap(&mut self.new, &mut self.flushing);
     }
 
-    /// The flush succeeded: what it covered needs no copies.
+    /// The flush succeeded: drops the copies that it covered.
     pub fn flushed(&mut self) {
         self.free.extend(self.flushing.drain().map(|(_, slot)| slot));
     }
 
-    /// The flush failed: the next one covers what it should have covered.
+    /// The flush failed: the next one covers its blocks too.
     pub fn flush_failed(&mut self) {
         for (block, slot) in self.flushing.drain() {
-            // A block written since is not among them: see `put`.
+            // A block written since is not among them: see `insert`.
             self.new.insert(block, slot);
         }
     }

@@ -1,14 +1,15 @@
-//! How can a flush that failed be repeated?
+//! Makes a failed flush repeatable.
 //!
 //! After a failed `fdatasync` Linux marks the pages it could not write as clean and may drop them. The next `fdatasync`
 //! returns success, and the data is gone. So [`Retained`] keeps a copy of every block written since the last successful
 //! flush. After a failed flush the next one first writes all copies again.
 //!
 //! # Why no block is missed
-//! * A copy is stored before the write returns. It is dropped by a successful flush that began after that.
-//! * A flush waits for writes in progress (`writing`) when it begins to write copies again, and when it decides which
+//! * A copy is stored before the write returns. Only a successful flush that began later drops it.
+//! * A flush waits for writes in progress (`writing`) when it begins to rewrite copies, and when it decides which
 //!   copies it may drop. So each write lies wholly before or wholly after both moments.
-//! * `stripes` orders overlapping writes, discards and rewrites: the copy is always what the device was given last.
+//! * `stripes` orders overlapping writes, discards and rewrites: the copy always equals the last data sent to the
+//!   device.
 
 mod copies;
 
@@ -22,27 +23,27 @@ use crate::bounds::{check, check_blocks, check_parts};
 use crate::stripes::Stripes;
 use crate::{BLOCK, BlockDevice, HostRoom, Lba, Result, Tag, Zones};
 
-/// Blocks written again in one request: 1 MiB.
+/// Blocks rewritten in one request: 1 MiB.
 const RUN: u64 = 256;
 
-/// Of a flush that no caller asked for.
+/// Tag of flushes without a caller.
 const TAG: Tag = Tag { cause: 0, owner: 0 };
 
 /// A device whose failed writes and flushes can be repeated.
 ///
-/// A flush that returns success makes everything durable that was written before it, also if earlier flushes failed.
-/// A failed write may be repeated, too. Until then its blocks hold the old data, the new data, or a mixture.
+/// A successful flush makes all earlier writes durable, even if earlier flushes failed. A failed write may be
+/// repeated, too. Until then its blocks hold the old data, the new data, or a mixture.
 ///
-/// Reads see what was written even if the device below has lost it.
+/// Reads return written data even if the device below has lost it.
 ///
-/// Memory is bounded. When copies of half of the limit have gathered, the device flushes by itself. If that fails,
-/// writes fail until a flush succeeds.
+/// Memory is bounded. When copies reach half of the limit, the device flushes by itself. If that fails, writes fail
+/// until a flush succeeds.
 ///
-/// Zones are passed through, but a zoned device does not take a block twice: do not wrap one.
+/// Zones are passed through, but a zoned device does not accept a block twice: do not wrap one.
 pub struct Retained<D> {
     inner: D,
     copies: RwLock<Copies>,
-    /// Blocks in `copies`, read without its lock.
+    /// Number of blocks in `copies`, readable without its lock.
     held: AtomicU64,
     /// Blocks written before the device flushes by itself.
     most: u64,
@@ -51,14 +52,14 @@ pub struct Retained<D> {
     writing: RwLock<()>,
     /// One flush at a time.
     flushing: Mutex<()>,
-    /// True if the device below may have lost blocks of which there are copies.
+    /// True if the device below may have lost blocks that are copied.
     doubtful: AtomicBool,
-    /// Gives up ballast for writes that find no room.
+    /// Releases ballast for writes that find no room.
     room: Option<Arc<HostRoom>>,
 }
 
 impl<D: BlockDevice> Retained<D> {
-    /// Copies take at most about `limit` bytes.
+    /// Limits copies to about `limit` bytes.
     pub fn new(inner: D, limit: usize) -> Self {
         Self {
             inner,
@@ -73,7 +74,7 @@ impl<D: BlockDevice> Retained<D> {
         }
     }
 
-    /// The same with ballast: a write or flush that finds no room on the host is repeated while there is some.
+    /// The same with ballast: a write or flush that finds no room on the host is repeated while ballast remains.
     pub fn with_room(self, room: Arc<HostRoom>) -> Self {
         Self { room: Some(room), ..self }
     }
@@ -83,7 +84,7 @@ impl<D: BlockDevice> Retained<D> {
         &self.inner
     }
 
-    /// Blocks of which there are copies.
+    /// Number of copied blocks.
     pub fn copied_blocks(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
@@ -98,7 +99,7 @@ impl<D: BlockDevice> Retained<D> {
             let new = self.copies.read().new_len() as u64;
             new > 0 && new + blocks > self.most
         };
-        // Every copy counts in `held`: without the lock this says "not full" only if that is so.
+        // Every copy counts in `held`, so the unlocked check never wrongly reports "not full".
         if self.copied_blocks() + blocks <= self.most || !full() {
             return Ok(());
         }
@@ -106,42 +107,42 @@ impl<D: BlockDevice> Retained<D> {
         if full() { self.flush_copies(TAG) } else { Ok(()) }
     }
 
-    /// True if `failed` says that `bytes` bytes found no room on the host, and some was made for them.
-    fn made_way(&self, failed: &Result<()>, bytes: usize) -> bool {
+    /// True if `failed` reports that the host has no room, and ballast was released for `bytes` bytes.
+    fn released_room(&self, failed: &Result<()>, bytes: usize) -> bool {
         let is_full = matches!(failed, Err(e) if e.is_full());
         is_full && self.room.as_ref().is_some_and(|room| room.make_way(bytes as u64))
     }
 
-    /// Writes by `write`, and keeps copies of `parts`.
+    /// Calls `write`, and stores copies of `parts`.
     fn store(&self, at: Lba, parts: &[&[u8]], mut write: impl FnMut() -> Result<()>) -> Result<()> {
         let blocks = check_parts("write", at, parts, self.blocks())?;
         self.make_room(blocks)?;
         let _before_flush = self.writing.read();
-        let _alone = self.stripes.alone(at, blocks);
+        let _alone = self.stripes.exclusive(at, blocks);
         let mut written = write();
-        while self.made_way(&written, blocks as usize * BLOCK) {
+        while self.released_room(&written, blocks as usize * BLOCK) {
             written = write();
         }
         let mut copies = self.copies.write();
         match written {
             Ok(()) => {
                 let all = parts.iter().flat_map(|part| part.chunks_exact(BLOCK));
-                (at.0..).zip(all).for_each(|(block, bytes)| copies.put(block, bytes));
+                (at.0..).zip(all).for_each(|(block, bytes)| copies.insert(block, bytes));
                 self.note_held(&copies);
             }
-            // The write may have destroyed, in part, what the copies hold.
+            // The failed write may have partly destroyed the stored copies' blocks on the device.
             Err(_) if copies.any_in(at.0, blocks) => self.doubtful.store(true, Ordering::Release),
             Err(_) => {}
         }
         written
     }
 
-    /// Makes everything durable of which there are copies. The caller holds `flushing`.
+    /// Makes all copied blocks durable. The caller holds `flushing`.
     fn flush_copies(&self, tag: Tag) -> Result<()> {
         loop {
             let flushed = self.flush_once(tag);
-            // A host that gives blocks their places late finds only now that there is none.
-            if !self.made_way(&flushed, self.copied_blocks() as usize * BLOCK) {
+            // A host with delayed allocation reports only now that it has no room.
+            if !self.released_room(&flushed, self.copied_blocks() as usize * BLOCK) {
                 return flushed;
             }
         }
@@ -169,12 +170,12 @@ impl<D: BlockDevice> Retained<D> {
         flushed
     }
 
-    /// Gives the device below all copies once more, neighbours in one request.
+    /// Rewrites all copies to the device below, neighbours in one request.
     fn write_again(&self, tag: Tag) -> Result<()> {
         let blocks = self.copies.read().new_blocks();
         let mut bytes = Vec::new();
         for run in blocks.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(RUN as usize)) {
-            let _alone = self.stripes.alone(Lba(run[0]), run.len() as u64);
+            let _alone = self.stripes.exclusive(Lba(run[0]), run.len() as u64);
             // A discard may have dropped some of them meanwhile.
             let held: Vec<u64> = {
                 let copies = self.copies.read();
@@ -206,7 +207,7 @@ impl<D: BlockDevice> BlockDevice for Retained<D> {
             return self.inner.read(at, buf, tag);
         }
         check("read", at, buf.len(), self.blocks())?;
-        // Copies first: a block without one is on the device below, and stays there.
+        // Copies first: a block without a copy is on the device below, and stays there.
         let found = self.copies.read().fill(at.0, buf);
         let Some(found) = found else { return Ok(()) };
         self.inner.read(at, buf, tag)?;
@@ -249,7 +250,7 @@ impl<D: BlockDevice> BlockDevice for Retained<D> {
 
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
         check_blocks("discard", at, blocks, self.blocks())?;
-        let _alone = self.stripes.alone(at, blocks);
+        let _alone = self.stripes.exclusive(at, blocks);
         self.inner.discard(at, blocks, tag)?;
         if self.copied_blocks() > 0 {
             let mut copies = self.copies.write();

@@ -1,34 +1,34 @@
-//! How a sparse image can break its format.
+//! Errors of sparse images.
 
 use std::io;
 
-/// Where a sparse image breaks its format.
+/// A violation of the sparse image format.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SparseError {
-    /// Not the magic number.
+    /// The magic is wrong.
     #[error("magic number {found:#010x} instead of 0xed26ff3a")]
     Magic {
-        /// What is there.
+        /// The value found.
         found: u32,
     },
-    /// Another major version than 1.
+    /// The major version is not 1.
     #[error("version {major} is not known, only 1")]
     Version {
-        /// What is there.
+        /// The value found.
         major: u16,
     },
-    /// A header field that no writer produces.
+    /// An impossible value of a header field.
     #[error("header: {field} is {value}: {wanted}")]
     Header {
         /// The field.
         field: &'static str,
         /// Its value.
         value: u64,
-        /// What it may be.
+        /// The valid values.
         wanted: &'static str,
     },
-    /// A chunk of no known type.
+    /// A chunk of unknown type.
     #[error("chunk {chunk} at byte {at}: unknown type {kind:#06x}")]
     ChunkType {
         /// Number of the chunk, from 0.
@@ -38,26 +38,26 @@ pub enum SparseError {
         /// The type.
         kind: u16,
     },
-    /// A chunk whose length does not fit its type.
+    /// A chunk length that does not fit its type.
     #[error("chunk {chunk} at byte {at}: says {found} bytes, its type and blocks need {needed}")]
     ChunkSize {
         /// Number of the chunk, from 0.
         chunk: u32,
         /// Its place in the file.
         at: u64,
-        /// Length it gives.
+        /// Its length.
         found: u64,
-        /// Length it must have.
+        /// The required length.
         needed: u64,
     },
-    /// The chunks hold more or fewer blocks than the header says.
+    /// The number of blocks in the chunks differs from the header.
     #[error("the chunks up to {chunk} hold {found} blocks, the header says {wanted}")]
     BlockCount {
-        /// Number of the chunk where it shows, from 0.
+        /// Number of the chunk where this is detected, from 0.
         chunk: u32,
         /// Blocks in the chunks.
         found: u64,
-        /// Blocks by the header.
+        /// Blocks according to the header.
         wanted: u32,
     },
     /// The file ends too early.
@@ -68,20 +68,20 @@ pub enum SparseError {
         /// The file's size.
         end: u64,
     },
-    /// A checksum does not match.
+    /// The checksum does not match.
     #[error("checksum of the first {bytes} bytes is {found:#010x}, recorded is {recorded:#010x}")]
     Checksum {
         /// Bytes of the expanded image it covers.
         bytes: u64,
-        /// Computed.
+        /// The computed value.
         found: u32,
-        /// In the file.
+        /// The value in the file.
         recorded: u32,
     },
     /// Reading failed.
     #[error("at byte {at}: {source}")]
     Io {
-        /// Where.
+        /// Byte offset.
         at: u64,
         /// The host's error.
         source: io::Error,

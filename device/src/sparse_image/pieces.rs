@@ -1,8 +1,9 @@
-//! Which files are pieces of one sparse image, and which of them has what?
+//! Which files are pieces of one sparse image, and which part does each hold?
 //!
-//! `simg2simg` splits an image that is too large for one transfer. Every piece says how large the whole is, and "don't care" of
-//! what the others have; their names end in numbers that follow each other (`system.img.0`, `system.img_sparsechunk1`). Files are
-//! taken together only if nothing is in two of them. So images of their own with such names stay apart: each has a superblock.
+//! `simg2simg` splits an image that is too large for one transfer. Every piece records the size of the whole, with
+//! "don't care" for the parts in other pieces; their names end in consecutive numbers (`system.img.0`,
+//! `system.img_sparsechunk1`). Files are combined only if no block is in two of them. So independent images with
+//! such names stay separate: each has a superblock.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Content, Piece, open_piece};
 
-/// Most pieces that are looked for.
+/// Most pieces searched.
 const MOST: u64 = 4096;
 
-/// A name that ends in a number: what stands before it, the number, and how many digits it has at least.
+/// Splits a name that ends in a number: the prefix, the number, and its minimum number of digits.
 fn numbered(path: &Path) -> Option<(Vec<u8>, u64, usize)> {
     let name = path.file_name()?.as_bytes();
     let digits = name.iter().rev().take_while(|b| b.is_ascii_digit()).count();
@@ -29,7 +30,7 @@ fn sibling(path: &Path, before: &[u8], number: u64, digits: usize) -> PathBuf {
     path.with_file_name(OsStr::from_bytes(&name))
 }
 
-/// What has contents, by where it begins: the end, and which piece it is in. `None` if anything is in two of them.
+/// Ranges with contents, by start: the end, and the piece. `None` if two pieces overlap.
 fn stored(pieces: &[Piece]) -> Option<Vec<(u64, u64, usize)>> {
     let mut all = Vec::new();
     for (n, piece) in pieces.iter().enumerate() {
@@ -40,8 +41,8 @@ fn stored(pieces: &[Piece]) -> Option<Vec<(u64, u64, usize)>> {
     all.is_sorted_by(|a, b| a.1 <= b.0).then_some(all)
 }
 
-/// Finds the other pieces of the image that `path` is one of. Returns all, and from where on which of them is to be asked; none of
-/// that if there is but the one.
+/// Finds the other pieces of the image that `path` belongs to. Returns all pieces, and for each start in the image
+/// the piece to read; the latter is empty for a single piece.
 pub(super) fn with_others(path: &Path, first: Piece) -> (Vec<Piece>, Vec<(u64, usize)>) {
     let alone = |first| (vec![first], Vec::new());
     if !first.runs.iter().any(|run| run.content == Content::Absent) {
@@ -53,7 +54,7 @@ pub(super) fn with_others(path: &Path, first: Piece) -> (Vec<Piece>, Vec<(u64, u
     for side in [&mut down.take(MOST as usize) as &mut dyn Iterator<Item = u64>, &mut { up }] {
         for other in side {
             let at = sibling(path, &before, other, digits);
-            // Neither a file that is not there nor one that is something else is a piece.
+            // Missing files and other kinds of files are not pieces.
             if !fs::metadata(&at).is_ok_and(|m| m.is_file()) {
                 break;
             }
@@ -73,7 +74,7 @@ pub(super) fn with_others(path: &Path, first: Piece) -> (Vec<Piece>, Vec<(u64, u
     let mut joined: Vec<(u64, usize)> = vec![(0, 0)];
     for (start, _, n) in stored {
         match joined.last_mut() {
-            // What lies between is in none of them, and any may say so.
+            // Blocks between are in no piece, so any piece may answer.
             Some((from, piece)) if *from == start => *piece = n,
             Some((_, piece)) if *piece == n => {}
             _ => joined.push((start, n)),

@@ -1,16 +1,17 @@
-//! Writes what a device holds as an Android sparse image.
+//! Writes the contents of a device as an Android sparse image.
 //!
-//! What nobody needs is not stored, and whoever flashes the image leaves it as it was there; what is zero and needed is a filling.
+//! Unneeded blocks are not stored, and flashing the image leaves them unchanged; needed zero blocks are stored as a
+//! fill.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
 use super::{CHUNK_HEADER, DONT_CARE, FILL, HEADER, MAGIC, RAW};
 use crate::{BLOCK, BlockDevice, Lba, Tag};
 
-/// Blocks of a chunk with bytes, at most, and blocks that are read at once.
+/// Most blocks in a chunk with bytes, and in one read.
 const STEP: u64 = 256;
 
-/// What a stretch of blocks is.
+/// Contents of a range of blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Raw,
@@ -44,7 +45,7 @@ impl<W: Write + Seek> Writer<'_, W> {
         self.out.write_all(bytes)
     }
 
-    fn put(&mut self, what: What, blocks: u64, raw: &[u8]) -> io::Result<()> {
+    fn write_chunk(&mut self, what: What, blocks: u64, raw: &[u8]) -> io::Result<()> {
         match what {
             _ if blocks == 0 => Ok(()),
             What::Raw => self.chunk(RAW, blocks, raw),
@@ -67,10 +68,11 @@ impl<W: Write + Seek> Writer<'_, W> {
     }
 }
 
-/// Writes a device to the begin of `out`, but for blocks that nobody needs. `progress` hears of blocks that are done.
+/// Writes a device to `out` from its start, except for unneeded blocks. `progress` receives the number of completed
+/// blocks.
 ///
 /// # Errors
-/// If `out` cannot be written, the device cannot be read, or has 2^32 blocks or more.
+/// If `out` cannot be written, or if the device cannot be read or has at least 2^32 blocks.
 pub fn write_sparse(
     dev: &dyn BlockDevice,
     needed: impl Fn(u64) -> bool,
@@ -84,7 +86,7 @@ pub fn write_sparse(
     let mut at = 0;
     while at < dev.blocks() {
         let some = STEP.min(dev.blocks() - at);
-        // What nobody needs is not read.
+        // Unneeded blocks are not read.
         let any = (at..at + some).any(&needed);
         if any {
             dev.read(Lba(at), &mut bytes[..some as usize * BLOCK], Tag::default()).map_err(io::Error::other)?;
@@ -92,7 +94,7 @@ pub fn write_sparse(
         for (n, block) in bytes.chunks_exact(BLOCK).take(some as usize).enumerate() {
             let now = if any && needed(at + n as u64) { what(block) } else { What::DontCare };
             if now != run || (now == What::Raw && blocks == STEP) {
-                writer.put(run, blocks, &raw)?;
+                writer.write_chunk(run, blocks, &raw)?;
                 (run, blocks) = (now, 0);
                 raw.clear();
             }
@@ -104,8 +106,8 @@ pub fn write_sparse(
         at += some;
         progress(some);
     }
-    writer.put(run, blocks, &raw)?;
-    // Now the number of chunks is known.
+    writer.write_chunk(run, blocks, &raw)?;
+    // The number of chunks is known now.
     writer.out.seek(SeekFrom::Start(0))?;
     writer.header(dev.blocks())?;
     writer.out.flush()

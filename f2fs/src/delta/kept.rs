@@ -95,14 +95,14 @@ impl Finding<'_> {
             if let Some((base, bytes, depth)) = base
                 && let Some(codec) = codec::encode(&bytes, page, 2 * SHORT, &mut data)
             {
-                best = Some((codec, kept::put_head(key, Some(base), &data), top, depth));
+                best = Some((codec, kept::encode_head(key, Some(base), &data), top, depth));
             }
         }
         if best.as_ref().is_none_or(|(_, payload, ..)| payload.len() > SHORT) {
             let most = best.as_ref().map_or(LONGEST_WHOLE - 4, |(_, payload, ..)| payload.len() - 4);
             self.compute(Cause::DeltaEncode);
             if let Some(data) = codec::encode_alone(page, most) {
-                best = Some((Codec::Alone, kept::put_head(key, None, &data), next, 0));
+                best = Some((Codec::Alone, kept::encode_head(key, None, &data), next, 0));
             }
         }
         let (codec, payload, root, depth) = best?;
@@ -154,12 +154,12 @@ impl Finding<'_> {
             return None;
         }
         zeroes(&mut parts, at, block.len());
-        let row = kept::row(|id| self.page(id), &parts)?;
+        let row = kept::join_parts(|id| self.page(id), &parts)?;
         let mut data = Vec::new();
         self.compute(Cause::DeltaEncode);
         let codec = codec::encode(&row, block, MOST_LITERAL, &mut data)?;
         let check = self.vol.page_check(self.inode, index as u32, block);
-        Some(Encoded::new(Codec::Parts, check, kept::put_parts(&parts, codec, &data)))
+        Some(Encoded::new(Codec::Parts, check, kept::encode_parts(&parts, codec, &data)))
     }
 }
 
@@ -277,13 +277,14 @@ impl Volume {
 /// The kept pages that blocks are made of, and those that these are made of.
 fn needed(blocks: &[(u64, Encoded)], new: &[(u64, Encoded)]) -> FxHashSet<u32> {
     let by_id: FxHashMap<u32, &Encoded> = new.iter().map(|(id, e)| (*id as u32 & !KEPT, e)).collect();
-    let mut open: Vec<u32> = blocks.iter().flat_map(|(block, e)| kept::made_of(&e.node_entry(*block as u32))).collect();
+    let mut open: Vec<u32> =
+        blocks.iter().flat_map(|(block, e)| kept::pages_used(&e.node_entry(*block as u32))).collect();
     let mut out = FxHashSet::default();
     while let Some(id) = open.pop() {
         if out.insert(id)
             && let Some(e) = by_id.get(&id)
         {
-            open.extend(kept::made_of(&e.node_entry(KEPT | id)));
+            open.extend(kept::pages_used(&e.node_entry(KEPT | id)));
         }
     }
     out

@@ -63,7 +63,7 @@ impl DeltaNodes {
             let age = in_node::age(&bytes);
             for e in in_node::entries(&bytes) {
                 let live = Live { block: e.block.into(), at, bytes: e.bytes() };
-                let found = || (age, live, kept::made_of(&e), kept::head(&e).map(|(key, _)| key));
+                let found = || (age, live, kept::pages_used(&e), kept::head(&e).map(|(key, _)| key));
                 let known = best.entry(e.block).or_insert_with(found);
                 if known.0 < age {
                     *known = found();
@@ -174,7 +174,7 @@ impl Volume {
         };
         let Some(nid) = self.delta_root(inode) else { return Ok(out) };
         let root = self.child(inode.ino, nid, FIRST_OFFSET)?;
-        let others: Vec<(usize, Nid)> = in_node::others(&root.read()).collect();
+        let others: Vec<(usize, Nid)> = in_node::other_nodes(&root.read()).collect();
         out.nodes.push((0, root));
         for (number, nid) in others {
             out.nodes.push((number, self.child(inode.ino, nid, FIRST_OFFSET + number as u32)?));
@@ -255,7 +255,7 @@ impl Volume {
         let mut leaving: FxHashSet<u64> = deltas.iter().map(|(block, _)| *block).collect();
         let (mut rest, mut most) = (deltas, MOST_NODES);
         let made_of: Vec<u32> =
-            deltas.iter().flat_map(|(block, e)| kept::made_of(&e.node_entry(*block as u32))).collect();
+            deltas.iter().flat_map(|(block, e)| kept::pages_used(&e.node_entry(*block as u32))).collect();
         let mut live = nodes.live(&made_of);
         if !made_of.is_empty() && !nodes.have_room(&live, &leaving, deltas) {
             // A kept page without the blocks that are made of it would be kept for nothing.

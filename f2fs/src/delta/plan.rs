@@ -242,7 +242,7 @@ impl Volume {
     pub(crate) fn put_delta(&self, node: &Node, bytes: &mut Block, entry: &Entry<'_>) -> bool {
         let raw = RawInode::of_mut(bytes);
         let Ok(d) = raw.divide(self.sb.features) else { return false };
-        let put = node.nid == node.ino.nid() && delta::put(raw, d, entry);
+        let put = node.nid == node.ino.nid() && delta::insert(raw, d, entry);
         if put {
             self.counters.deltas.fetch_add(1, Ordering::Relaxed);
             self.counters.delta_bytes.fetch_add((delta::HEADER + entry.payload.len()) as u64, Ordering::Relaxed);

@@ -66,7 +66,7 @@ impl Volume {
                 for p in parts.iter().filter(|p| p.id != 0) {
                     pages.insert(p.id, self.kept_page(inode, index, p.id)?);
                 }
-                let row = kept::row(|id| pages.get(&id)?.clone(), &parts);
+                let row = kept::join_parts(|id| pages.get(&id)?.clone(), &parts);
                 row.and_then(|row| delta::codec::decode(codec, data, &row))
             }
             None => kept::decode(&|_| None, delta.codec, &delta.payload, base),

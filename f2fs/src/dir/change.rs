@@ -241,7 +241,7 @@ impl Volume {
             let found = find(b);
             // A hole on the way has room, but only [`Self::insert_entry`] can give it a block.
             if found.is_none() && room.is_none() && !hole {
-                room = area::room(&Layout::BLOCK, b.bytes(), slots).map(|slot| Spot::Block { index, slot });
+                room = area::free_run(&Layout::BLOCK, b.bytes(), slots).map(|slot| Spot::Block { index, slot });
             }
             Ok(found.into())
         })?;
@@ -302,7 +302,7 @@ impl Volume {
                 let range = self.inline_dir_area(RawInode::of(b))?;
                 let a = &mut b[range];
                 let l = Layout::inline(a.len());
-                let slot = area::room(&l, a, area::slots_for(name.len()));
+                let slot = area::free_run(&l, a, area::slots_for(name.len()));
                 if let Some(slot) = slot {
                     area::insert(&l, a, slot, name, hash, ino.0, type_number(kind));
                 }
@@ -330,7 +330,7 @@ impl Volume {
         for level in 0..MAX_DEPTH {
             for index in dentry::bucket(level, dir_level, hash) {
                 let slot = match self.dir_block(dir, content, index)? {
-                    Some(b) => area::room(&Layout::BLOCK, b.bytes(), slots),
+                    Some(b) => area::free_run(&Layout::BLOCK, b.bytes(), slots),
                     None => Some(0),
                 };
                 let Some(slot) = slot else { continue };

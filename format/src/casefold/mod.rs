@@ -1,13 +1,14 @@
 //! When are two names of a casefolded directory the same name?
 //!
-//! When they fold to the same bytes. Linux folds by Unicode 12.1, whichever version is current: canonical
-//! decomposition, full case folding of the result, decomposition of that result, ignorable code points removed,
-//! combining marks in canonical order. A code point that 12.1 does not assign stays as it is. A name that cannot be
-//! folded is equal only to itself: one that is not UTF-8, that folds to nothing, or that folds to more than [`LONGEST`]
-//! bytes. Directories hash the folded name, or the bytes of a name that cannot be folded.
+//! They are if they fold to the same bytes. Linux always folds by Unicode 12.1: canonical decomposition, full case
+//! folding of the result, decomposition of that result, ignorable code points removed, combining marks in canonical
+//! order. A code point that 12.1 does not assign stays unchanged. A name that cannot be folded equals only itself:
+//! one that is not UTF-8, or that folds to nothing or to more than [`LONGEST`] bytes. Directories hash the folded
+//! name, or the bytes of a name that cannot be folded.
 //!
-//! Decompositions and combining classes of assigned code points never change (Unicode's stability policy), so a library
-//! of any later version has the right ones. Which code points 12.1 assigns, and how they fold, is in [`table`].
+//! Decompositions and combining classes of assigned code points never change (Unicode's stability policy), so a
+//! library of any later version has the right ones. [`table`] lists the code points that 12.1 assigns, and their
+//! foldings.
 //!
 //! Left out on purpose: casefolded directories that are also encrypted, whose hash is keyed.
 
@@ -17,13 +18,13 @@ use unicode_normalization::char::{canonical_combining_class, decompose_canonical
 
 use crate::hash::name_hash;
 
-/// `s_encoding`: UTF-8 as of Unicode 12.1, the only encoding there is.
+/// `s_encoding`: UTF-8 as of Unicode 12.1, the only encoding defined.
 pub const UTF8_12_1: u16 = 1;
-/// `s_encoding_flags`: a name that is not UTF-8 is refused.
+/// `s_encoding_flags`: names that are not UTF-8 are rejected.
 pub const STRICT: u16 = 1;
-/// `s_encoding_flags`: no name is looked for under another hash than its own.
+/// `s_encoding_flags`: lookup uses only the name's own hash.
 pub const NO_FALLBACK: u16 = 2;
-/// The longest folded name in bytes: Linux's buffer for it, without the byte that ends it.
+/// Longest folded name in bytes: the size of Linux's buffer without its terminator.
 pub const LONGEST: usize = 254;
 
 /// True if one of the sorted ranges holds `c`.
@@ -33,20 +34,20 @@ fn within(ranges: &[(u32, u32)], c: char) -> bool {
     ranges.get(at).is_some_and(|&(first, _)| first <= c)
 }
 
-/// What `c` folds to, if not to itself.
+/// The folding of `c`, if it differs from `c`.
 fn folding(c: char) -> Option<[u32; 3]> {
     let n = u32::from(c);
     if let Ok(at) = table::MANY.binary_search_by_key(&n, |&(from, _)| from) {
         return Some(table::MANY[at].1);
     }
-    // Runs of different steps lie within each other, a step of two at most: one of the next few holds it or none.
+    // Runs of different steps overlap, by two at most, so one of the next few runs contains it or none does.
     let at = table::ONE.partition_point(|&(_, last, ..)| last < n);
     let runs = table::ONE[at..].iter().take_while(|(first, ..)| *first <= n);
     let mut hit = runs.filter(|&&(first, _, step, _)| (n - first).is_multiple_of(step));
     hit.next().map(|&(.., by)| [n.wrapping_add_signed(by), 0, 0])
 }
 
-/// A place that marks do not move across, and that itself gives nothing.
+/// A position that marks do not cross, and that produces no output.
 const IGNORED: (u8, char) = (0, '\0');
 
 fn expand(c: char, out: &mut Vec<(u8, char)>) {
@@ -64,7 +65,7 @@ fn expand(c: char, out: &mut Vec<(u8, char)>) {
     }
 }
 
-/// A name folded; `None` if it cannot be.
+/// The folded name; `None` if it cannot be folded.
 pub fn fold(name: &[u8]) -> Option<Vec<u8>> {
     if name.is_ascii() {
         return Some(name.to_ascii_lowercase()).filter(|n| (1..=LONGEST).contains(&n.len()));
@@ -80,12 +81,12 @@ pub fn fold(name: &[u8]) -> Option<Vec<u8>> {
     Some(folded.into_bytes()).filter(|n| (1..=LONGEST).contains(&n.len()))
 }
 
-/// A name that is looked for in a casefolded directory.
+/// A name to look up in a casefolded directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sought<'n> {
     name: &'n [u8],
     folded: Option<Vec<u8>>,
-    /// What the directory hashes it to.
+    /// Its hash in the directory.
     pub hash: u32,
 }
 
@@ -96,11 +97,11 @@ impl<'n> Sought<'n> {
         let hash = name_hash(folded.as_deref().unwrap_or(name));
         Sought { name, folded, hash }
     }
-    /// False if Linux refuses it where the encoding is strict.
+    /// False if Linux rejects it under a strict encoding.
     pub fn is_lawful(&self) -> bool {
         self.folded.is_some() || matches!(self.name, b"." | b"..")
     }
-    /// True if `entry`, a name as it stands in a directory, is this name.
+    /// True if `entry`, a name stored in a directory, is the same name.
     pub fn is(&self, entry: &[u8]) -> bool {
         entry == self.name || self.folded.is_some() && fold(entry) == self.folded
     }
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_folded_is_only_itself() {
-        // Not UTF-8; nothing left; too long folded.
+        // Not UTF-8; empty after folding; too long after folding.
         let long = "\u{390}".repeat(60);
         for name in [&b"\xff\xfe"[..], "\u{ad}".as_bytes(), long.as_bytes()] {
             let sought = Sought::new(name);

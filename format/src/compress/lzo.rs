@@ -1,18 +1,18 @@
-//! How is an LZO1X stream read, in both of Linux's dialects?
+//! Decoder for LZO1X streams in both of Linux's dialects.
 //!
-//! After "LZO stream format as understood by Linux's LZO decompressor" (kernel documentation,
-//! `staging/lzo`). Version 1, marked by a first byte of 17, adds an instruction for runs of zeroes.
+//! Follows "LZO stream format as understood by Linux's LZO decompressor" (kernel documentation, `staging/lzo`).
+//! Version 1, marked by a first byte of 17, adds an instruction for runs of zeroes.
 
-/// What is wrong with a stream.
+/// Faults of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LzoError {
     /// It ends inside an instruction, or without an end mark.
     #[error("ends too early")]
     InputOverrun,
-    /// It holds more than there is room for.
+    /// The output exceeds the buffer.
     #[error("holds more than a cluster")]
     OutputOverrun,
-    /// It copies from before its own beginning.
+    /// It copies from before the start of the output.
     #[error("copies from before its beginning")]
     LookBehind,
     /// Its end mark has the wrong length.
@@ -21,20 +21,20 @@ pub enum LzoError {
     /// Bytes follow the end mark.
     #[error("has bytes after its end")]
     Trailing,
-    /// It is of a version that is not known.
+    /// It has an unknown version.
     #[error("is of version {0}")]
     Version(u8),
 }
 
 /// A first byte with this value announces the stream's version.
 const VERSION_MARK: u8 = 17;
-/// Shortest stream that can announce one.
+/// Shortest stream with a version mark.
 const SHORTEST_VERSIONED: usize = 5;
-/// Farthest distance of the instruction without extra range; zero beyond it is the end mark.
+/// Greatest distance of the instruction without extra range; with a zero extra distance it is the end mark.
 const FAR: usize = 16_384;
 /// Shortest run of zeroes.
 const MIN_RUN: usize = 4;
-/// Length that the end mark carries.
+/// Length in the end mark.
 const END_LENGTH: usize = 3;
 
 struct Input<'a> {
@@ -58,8 +58,8 @@ impl<'a> Input<'a> {
         Ok(usize::from(self.byte()?) | usize::from(self.byte()?) << 8)
     }
 
-    /// A length whose field in the instruction is `field`: if that is 0, `full` and 255 for every
-    /// zero byte that follows and the first other one.
+    /// Decodes a length whose field in the instruction is `field`. If that is 0, the length is `full`, plus 255 for
+    /// each following zero byte, plus the first other byte.
     fn length(&mut self, field: u8, full: usize) -> Result<usize, LzoError> {
         if field != 0 {
             return Ok(field.into());
@@ -80,7 +80,7 @@ struct Output<'a> {
 }
 
 impl Output<'_> {
-    /// The next `n` bytes to be written.
+    /// Space for the next `n` output bytes.
     fn room(&mut self, n: usize) -> Result<&mut [u8], LzoError> {
         let end = self.len.checked_add(n).ok_or(LzoError::OutputOverrun)?;
         let room = self.bytes.get_mut(self.len..end).ok_or(LzoError::OutputOverrun)?;
@@ -98,14 +98,14 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Repeats `n` bytes from `distance` back; what was just written may be part of them.
+    /// Repeats `n` bytes from `distance` back; they may overlap the output.
     fn repeat(&mut self, distance: usize, n: usize) -> Result<(), LzoError> {
         let mut from = self.len.checked_sub(distance).ok_or(LzoError::LookBehind)?;
         let mut at = self.len;
         self.room(n)?;
         let end = self.len;
         while at < end {
-            // `distance` bytes are known from `from` on, and each round knows as many more.
+            // `distance` bytes are valid from `from` on, and each round doubles them.
             let step = (end - at).min(at - from);
             self.bytes.copy_within(from..from + step, at);
             from += step;
@@ -115,7 +115,7 @@ impl Output<'_> {
     }
 }
 
-/// Decodes a whole stream and returns how many bytes of `out` it filled.
+/// Decodes a whole stream and returns the number of bytes written to `out`.
 pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, LzoError> {
     let mut input = Input { bytes: stream };
     let mut out = Output { bytes: out, len: 0 };
@@ -128,8 +128,8 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, LzoErro
             v => return Err(LzoError::Version(v)),
         }
     }
-    // How many literals the last instruction copied: 0 to 3, or 4 for more. It decides what
-    // instructions below 16 mean.
+    // Number of literals of the last instruction: 0 to 3, or 4 for more. It decides the meaning of instructions
+    // below 16.
     let mut literals = 0;
     if let Some(n) = input.bytes.first().and_then(|b| b.checked_sub(VERSION_MARK)).filter(|n| *n > 0) {
         input.byte()?;
@@ -150,8 +150,8 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, LzoErro
                 if literals == 4 { (d + 2049, 3, op & 3) } else { (d + 1, 2, op & 3) }
             }
             (16..=31, _) => {
-                // Tested before the length is read: a long length's bytes may look like this, and
-                // compressors must avoid them.
+                // Checked before the length is read: the bytes of a long length may look like this, and compressors
+                // must avoid them.
                 if runs
                     && op & 8 != 0
                     && let [low, 0xFF, more, ..] = *input.bytes
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_zeroes_is_told_only_in_version_1() {
+    fn a_run_of_zeroes_exists_only_in_version_1() {
         // Literal "a", then a run of 4 + (2 << 3 | 5) zeroes and one literal "b", then the end.
         let body = [18, b'a', 0x1D, 0xFD, 0xFF, 2, b'b', 0x11, 0, 0];
         let mut want = vec![b'a'];
         want.resize(1 + 25, 0);
         want.push(b'b');
         assert_eq!(decode(&[&[17, 1][..], &body].concat(), 100), Ok(want));
-        // In version 0 it is a copy from 49151 back.
+        // In version 0 this is a copy from 49151 back.
         assert_eq!(decode(&body, 100), Err(LzoError::LookBehind));
         assert_eq!(decode(&[&[17, 0][..], &body].concat(), 100), Err(LzoError::LookBehind));
         assert_eq!(decode(&[&[17, 2][..], &body].concat(), 100), Err(LzoError::Version(2)));
@@ -234,7 +234,7 @@ mod tests {
     fn short_copies_mean_different_things_after_few_and_many_literals() {
         // Three literals, then "copy 2 from 3 back".
         assert_eq!(decode(&[20, 1, 2, 3, 8, 0, 0x11, 0, 0], 9), Ok(vec![1, 2, 3, 1, 2]));
-        // After four or more literals the same bytes reach 2049 further.
+        // After four or more literals the same bytes reach 2049 bytes further.
         assert_eq!(decode(&[21, 1, 2, 3, 4, 8, 0, 0x11, 0, 0], 9), Err(LzoError::LookBehind));
     }
 

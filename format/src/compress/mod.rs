@@ -1,15 +1,15 @@
-//! What does a compressed cluster hold?
+//! Compressed clusters.
 //!
-//! Linux compresses a file in clusters of 4 to 256 blocks. The blocks that stand for a cluster begin
-//! with a header of 24 bytes, then comes one stream of the file's algorithm, then padding to the end
-//! of the last block. Decompressed, it is always a whole cluster, zeroes past the file's end.
+//! Linux compresses a file in clusters of 4 to 256 blocks. The blocks of a compressed cluster hold a header of 24
+//! bytes, one stream of the file's algorithm, and padding to the end of the last block. The decompressed data is
+//! always a whole cluster, with zeroes past the end of the file.
 //!
-//! Pure functions from bytes to bytes: the answer to any bytes is an error, never a panic and never more output than
-//! asked for. Left out: where a cluster's blocks are (its first address slot is [`crate::BlockAddr::COMPRESS`]), and how
-//! streams are made.
+//! Pure functions from bytes to bytes: any input gives a result or an error, never a panic and never more output
+//! than requested. Left out: where a cluster's blocks are (its first address slot is
+//! [`crate::BlockAddr::COMPRESS`]), and how streams are made.
 //!
-//! lz4 and zstd are libraries. The decoder of zstd is the one in pure Rust: it reads every stream, and users need no C
-//! compiler. LZO is decoded here: only the older of its two dialects has a library with a licence that we may use, that
+//! lz4 and zstd are libraries. The zstd decoder is in pure Rust: it reads every stream, and users need no C
+//! compiler. LZO is decoded here: only the older of its two dialects has a library with a suitable licence, that
 //! library panics on damaged streams, and the newer dialect is a superset of the older.
 
 mod lzo;
@@ -25,7 +25,7 @@ const HEADER: usize = 24;
 const MIN_LOG: u8 = 2;
 /// Most blocks in a cluster, as a power of two (kernel `MAX_COMPRESS_LOG_SIZE`).
 const MAX_LOG: u8 = 8;
-/// `i_compress_flag`: the header's checksum counts.
+/// `i_compress_flag`: the checksum in the header is valid.
 const CHECKSUM: u16 = 1;
 
 /// How a file's clusters are compressed.
@@ -41,7 +41,7 @@ pub enum Algorithm {
     LzoRle,
 }
 
-/// What an inode says of its clusters.
+/// Compression parameters in an inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
     /// Algorithm of the streams.
@@ -50,22 +50,22 @@ pub struct Method {
     pub log_cluster_size: u8,
     /// True if headers carry a checksum.
     pub checksum: bool,
-    /// How hard the writer of a stream tries, in the algorithm's own numbers; 0 is the algorithm's default. A reader
-    /// need not know.
+    /// Compression level for writing, in the algorithm's own numbers; 0 is the algorithm's default. Readers do not
+    /// need it.
     pub level: u8,
 }
 
-/// A cluster that cannot be read.
+/// Why a cluster cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompressError {
-    /// `i_compress_algorithm` names none.
+    /// Unknown `i_compress_algorithm`.
     #[error("compression algorithm {0} is not known (0 lzo, 1 lz4, 2 zstd, 3 lzo-rle)")]
     Algorithm(u8),
-    /// `i_log_cluster_size` is outside what Linux makes.
+    /// `i_log_cluster_size` is outside Linux's range.
     #[error("cluster size 2^{0} blocks is not between 2^2 and 2^8")]
     ClusterSize(u8),
-    /// The room for the result is not one cluster.
+    /// The output buffer is not one cluster long.
     #[error("{have} bytes of room for a cluster of {need}")]
     Room {
         /// Bytes given.
@@ -73,12 +73,12 @@ pub enum CompressError {
         /// Bytes of a cluster.
         need: usize,
     },
-    /// The header's length passes the blocks that stand for the cluster.
+    /// The length in the header exceeds the blocks of the cluster.
     #[error("compressed length is {clen}, the cluster's blocks hold {room} bytes after the header")]
     Length {
         /// `clen` of the header.
         clen: u32,
-        /// Bytes there are.
+        /// Bytes available.
         room: usize,
     },
     /// The checksum over the stream does not match.
@@ -95,15 +95,15 @@ pub enum CompressError {
     /// The LZ4 or Zstandard stream is damaged.
     #[error("{algorithm} stream: {reason}")]
     Stream {
-        /// Whose stream.
+        /// The algorithm.
         algorithm: &'static str,
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
-    /// The stream is whole but holds less than a cluster.
+    /// The stream is complete but holds less than a cluster.
     #[error("the stream holds {have} bytes of a cluster of {need}")]
     Incomplete {
-        /// Bytes it gave.
+        /// Bytes decompressed.
         have: usize,
         /// Bytes of a cluster.
         need: usize,
@@ -111,8 +111,7 @@ pub enum CompressError {
 }
 
 impl Method {
-    /// Checks what an inode's extra attributes say: `i_compress_algorithm`, `i_log_cluster_size`,
-    /// `i_compress_flag`.
+    /// Checks the extra attributes of an inode: `i_compress_algorithm`, `i_log_cluster_size`, `i_compress_flag`.
     ///
     /// # Errors
     /// [`CompressError::Algorithm`], [`CompressError::ClusterSize`].
@@ -131,7 +130,7 @@ impl Method {
         Ok(Method { algorithm, log_cluster_size, checksum: compress_flag & CHECKSUM != 0, level })
     }
 
-    /// `i_compress_algorithm`, `i_log_cluster_size` and `i_compress_flag` that say so.
+    /// The matching `i_compress_algorithm`, `i_log_cluster_size` and `i_compress_flag`.
     pub fn for_inode(self) -> (u8, u8, u16) {
         let algorithm = match self.algorithm {
             Algorithm::Lzo => 0,
@@ -153,8 +152,8 @@ impl Method {
         self.cluster_blocks() as usize * crate::BLOCK
     }
 
-    /// Decompresses the blocks that stand for a cluster (`cluster`, one after the other) into `out`,
-    /// which must be [`Self::cluster_bytes`] long. After an error `out` holds anything.
+    /// Decompresses the blocks of a cluster (`cluster`, concatenated) into `out`, which must be
+    /// [`Self::cluster_bytes`] long. After an error the contents of `out` are undefined.
     ///
     /// # Errors
     /// Every variant of [`CompressError`] but the first two.
@@ -165,7 +164,7 @@ impl Method {
         }
         let stream = self.stream(cluster)?;
         let have = match self.algorithm {
-            // Linux decodes both dialects by the stream's own mark, whatever the inode says.
+            // Linux decodes both dialects by the mark in the stream, whatever the inode records.
             Algorithm::Lzo | Algorithm::LzoRle => lzo::decompress(stream, out)?,
             Algorithm::Lz4 => lz4_flex::block::decompress_into(stream, out)
                 .map_err(|e| CompressError::Stream { algorithm: "lz4", reason: e.to_string() })?,
@@ -176,13 +175,13 @@ impl Method {
         if have == need { Ok(()) } else { Err(CompressError::Incomplete { have, need }) }
     }
 
-    /// Bytes of the longest stream that saves a block.
+    /// Length of the longest stream that saves a block.
     pub fn most(self) -> usize {
         self.cluster_bytes() - crate::BLOCK - HEADER
     }
 
-    /// The blocks that stand for a cluster with this stream. `None` if it saves no block: Linux then writes the cluster
-    /// as it is, and reads no such stream.
+    /// The blocks of a cluster with this stream. `None` if it saves no block: Linux then writes the cluster
+    /// uncompressed, and rejects such a stream.
     pub fn pack(self, stream: &[u8]) -> Option<Vec<crate::Block>> {
         if stream.is_empty() || stream.len() > self.most() {
             return None;
@@ -197,7 +196,7 @@ impl Method {
         Some(out)
     }
 
-    /// The stream behind the header, checked.
+    /// The stream behind the header, after checks.
     fn stream(self, cluster: &[u8]) -> Result<&[u8], CompressError> {
         let (header, rest) = cluster.split_at_checked(HEADER).unwrap_or((&[], &[]));
         let word = |at: usize| header.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);

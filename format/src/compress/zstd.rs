@@ -1,7 +1,7 @@
-//! How is a Zstandard frame read without giving its header power over our memory?
+//! Zstandard decoder that bounds the memory a frame header can request.
 //!
-//! The decoder keeps a frame's window in memory, so the window is bounded first, as Linux does: it
-//! never passes the cluster. Header fields after RFC 8878, section 3.1.1.1.
+//! The decoder keeps a frame's window in memory. As in Linux, the window must not exceed the cluster, which is
+//! checked first. Header fields follow RFC 8878, section 3.1.1.1.
 
 use std::io::Read;
 
@@ -9,7 +9,7 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 const MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 
-/// Decodes the one frame that `stream` is and returns how many bytes of `out` it filled.
+/// Decodes the only frame in `stream` and returns the number of bytes written to `out`.
 pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, String> {
     let window = window(stream).ok_or("not a frame of Zstandard")?;
     let room = out.len();
@@ -19,7 +19,7 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, String>
     let (mut decoder, mut input, mut filled) = (FrameDecoder::new(), stream, 0);
     decoder.init(&mut input).map_err(|e| e.to_string())?;
     while !decoder.is_finished() {
-        // A step decodes at most this and a block more, before it is drained down to the window.
+        // One step decodes at most this plus one block before the buffer is drained down to the window.
         let step = BlockDecodingStrategy::UptoBytes(room);
         decoder.decode_blocks(&mut input, step).map_err(|e| e.to_string())?;
         filled += decoder.read(&mut out[filled..]).map_err(|e| e.to_string())?;
@@ -30,7 +30,7 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, String>
     if input.is_empty() { Ok(filled) } else { Err("has bytes after its end".into()) }
 }
 
-/// Bytes of window that a frame's header asks for.
+/// Window size in a frame header, in bytes.
 fn window(frame: &[u8]) -> Option<u64> {
     let (&descriptor, rest) = frame.strip_prefix(&MAGIC)?.split_first()?;
     let single_segment = descriptor & 0x20 != 0;
@@ -39,7 +39,7 @@ fn window(frame: &[u8]) -> Option<u64> {
         let base = 1u64 << (10 + (byte >> 3));
         return Some(base + base / 8 * u64::from(byte & 7));
     }
-    // The window is the content, whose size follows the dictionary's number.
+    // The window equals the content size, which follows the dictionary id.
     let dictionary = [0, 1, 2, 4][usize::from(descriptor & 3)];
     let bytes = 1usize << (descriptor >> 6);
     let field = rest.get(dictionary..dictionary + bytes)?;
@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn the_window_is_what_the_header_says() {
         let frame = |rest: &[u8]| [&MAGIC[..], rest].concat();
-        // Exponent 4, mantissa 3: 16 KiB and three eighths.
+        // Exponent 4, mantissa 3: 16 KiB plus three eighths.
         assert_eq!(window(&frame(&[0, 4 << 3 | 3])), Some(16_384 + 3 * 2048));
-        // One segment, content size in 1, 2 and 4 bytes, the last behind a dictionary number.
+        // One segment, content size in 1, 2 and 4 bytes, the last behind a dictionary id.
         assert_eq!(window(&frame(&[0x20, 9])), Some(9));
         assert_eq!(window(&frame(&[0x60, 1, 2])), Some(0x201 + 256));
         assert_eq!(window(&frame(&[0xA2, 7, 7, 1, 0, 0, 1])), Some(0x0100_0001));
@@ -66,10 +66,10 @@ mod tests {
 
     #[test]
     fn a_window_larger_than_the_cluster_is_refused_before_it_is_reserved() {
-        // The largest window there is, then run-length blocks of 128 KiB each.
+        // The largest possible window, then run-length blocks of 128 KiB each.
         let mut bomb = [&MAGIC[..], &[0, 0xFF]].concat();
         bomb.extend((0..1000).flat_map(|_| [0x02, 0x00, 0x10, b'x']));
-        let said = decompress(&bomb, &mut [0; 16_384]).unwrap_err();
-        assert!(said.starts_with("window of "), "{said}");
+        let error = decompress(&bomb, &mut [0; 16_384]).unwrap_err();
+        assert!(error.starts_with("window of "), "{error}");
     }
 }

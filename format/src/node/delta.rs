@@ -1,8 +1,8 @@
-//! Delta nodes: how do the deltas of a file lie that its inode has no room for?
+//! Delta nodes: deltas of a file that do not fit its inode.
 //!
 //! On a volume with [`Features::DELTA`](crate::superblock::Features::DELTA) a regular file may have up to
-//! [`MOST_NODES`] nodes of this kind. Their footers have the offsets from [`FIRST_OFFSET`] on. The first one, the
-//! *root*, is named by the inode ([`root`](crate::delta::root)), and names the others.
+//! [`MOST_NODES`] nodes of this kind. Their footers have the offsets from [`FIRST_OFFSET`] on. The inode points to
+//! the first one, the *root* ([`root`](crate::delta::root)), which lists the others.
 //!
 //! | bytes | field |
 //! |---|---|
@@ -17,39 +17,39 @@
 //! | 48.. | in the root: numbers of the others, 0 for one that is not there; then, in all, the entries |
 //! | 4072.. | footer |
 //!
-//! An entry is a file block, u32; the length of its payload, u16; codec, u8; 0; [`check`](crate::delta::check) of the
-//! page that base and payload give, u32; the payload. The base is the block at the file block's address. Some codecs have
-//! none ([`Codec::has_base`]); and some entries are no contents of the file, but pages that such blocks are made of
-//! ([`super::kept`]).
+//! An entry is a file block, u32; the length of its payload, u16; codec, u8; 0; [`check`](crate::delta::check) of
+//! the page that results from base and payload, u32; the payload. The base is the block at the file block's
+//! address. Some codecs have no base ([`Codec::has_base`]). Some entries are not contents of the file, but pages
+//! from which such blocks are assembled ([`super::kept`]).
 //!
-//! The stamp counts where roll-forward replays a node with an fsync mark: then the inode itself was not written.
+//! The stamp counts if roll-forward replays a node with an fsync mark: then the inode itself was not written.
 //!
-//! Left out: which page becomes a delta, and who reads bases.
+//! Left out: which page becomes a delta, and reading bases.
 
 use super::FOOTER;
 use crate::delta::Codec;
 use crate::{Block, FormatError, Ino, Nid, crc};
 
-/// Footer offset of a root; the others follow.
+/// Footer offset of a root; the others follow it.
 pub const FIRST_OFFSET: u32 = 0x1FFF_0000;
-/// Most delta nodes of one file, the root among them.
+/// Most delta nodes of one file, root included.
 pub const MOST_NODES: usize = 192;
-/// The first block number that is the id of a kept page ([`super::kept`]). No file has so many blocks.
+/// The first block number used as the id of a kept page ([`super::kept`]). No file has so many blocks.
 pub const KEPT: u32 = 1 << 31;
-/// Longest payload of an entry with a base: half a page. Who writes them takes less.
+/// Longest payload of an entry with a base: half a page. Writers use a lower limit.
 pub const LONGEST: usize = 2048;
-/// Longest payload of another: an entry fits an empty root.
+/// Longest payload of an entry without a base: it fits an empty root.
 pub const LONGEST_WHOLE: usize = ROOT_CAPACITY - HEADER;
 /// Bytes of an entry without its payload.
 pub const HEADER: usize = 12;
-/// Bytes that the entries of a root may take at most, so that its list of the others always has room.
+/// Most bytes of entries in a root, so that its list of the other nodes always has room.
 pub const ROOT_CAPACITY: usize = FOOTER - HEAD - 4 * (MOST_NODES - 1);
-/// Bytes that entries have in a node that is no root.
+/// Bytes for entries in a node that is not a root.
 pub const CAPACITY: usize = FOOTER - HEAD;
 const HEAD: usize = 48;
 const VERSION: u8 = 1;
 
-/// What fsync promises of an inode beside its contents, and changes at each.
+/// Fields of an inode, besides contents, that fsync makes durable and that change at each fsync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stamp {
     /// Size of the file in bytes.
@@ -63,29 +63,29 @@ pub struct Stamp {
 /// One page's delta.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// The file block whose address is that of the base.
+    /// The file block whose address leads to the base.
     pub block: u32,
-    /// How the payload is to be read.
+    /// Encoding of the payload.
     pub codec: Codec,
-    /// [`check`](crate::delta::check) of the page that base and payload give.
+    /// [`check`](crate::delta::check) of the page that results from base and payload.
     pub check: u32,
     /// The difference.
     pub payload: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Bytes that it takes.
+    /// Size of the entry in bytes.
     pub fn bytes(&self) -> usize {
         HEADER + self.payload.len()
     }
 }
 
-/// Longest payload of an entry for this block with this codec.
+/// Longest payload of an entry for this block and codec.
 pub fn longest(block: u32, codec: Codec) -> usize {
     if codec.has_base() && block < KEPT { LONGEST } else { LONGEST_WHOLE }
 }
 
-/// Which of a file's delta nodes has this footer offset.
+/// Index of a file's delta node, by its footer offset.
 pub fn number(offset: u32) -> Option<usize> {
     let n = offset.wrapping_sub(FIRST_OFFSET) as usize;
     (n < MOST_NODES).then_some(n)
@@ -101,12 +101,12 @@ fn u64_at(block: &Block, at: usize) -> u64 {
     u64::from(u32_at(block, at)) | u64::from(u32_at(block, at + 4)) << 32
 }
 
-/// Where the entries begin.
+/// Offset of the first entry.
 fn start(block: &Block) -> usize {
     HEAD + 4 * usize::from(block[9]).min(MOST_NODES)
 }
 
-/// Walks over entries, and ends at the first that is not whole.
+/// Iterator over entries; stops at the first incomplete one.
 #[derive(Clone)]
 pub struct Entries<'a> {
     rest: &'a [u8],
@@ -117,7 +117,7 @@ impl<'a> Iterator for Entries<'a> {
     fn next(&mut self) -> Option<Entry<'a>> {
         let (h, rest) = self.rest.split_first_chunk::<HEADER>()?;
         let (payload, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([h[4], h[5]])))?;
-        let codec = Codec::of(h[6])?;
+        let codec = Codec::from_number(h[6])?;
         self.rest = rest;
         let word = |at: usize| u32::from_le_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
         Some(Entry { block: word(0), codec, check: word(8), payload })
@@ -136,12 +136,12 @@ pub fn find(block: &Block, file_block: u32) -> Option<Entry<'_>> {
     entries(block).find(|e| e.block == file_block)
 }
 
-/// Bytes that entries may take in a node.
+/// Bytes for entries in a node.
 pub fn capacity(block: &Block) -> usize {
     FOOTER - start(block)
 }
 
-/// Bytes that entries take.
+/// Bytes that entries occupy.
 pub fn used(block: &Block) -> usize {
     usize::from(u16_at(block, 4))
 }
@@ -156,7 +156,7 @@ pub fn set_age(block: &mut Block, age: u32) {
     block[12..16].copy_from_slice(&age.to_le_bytes());
 }
 
-/// What the node says of its inode.
+/// The inode fields recorded in a node.
 pub fn stamp(block: &Block) -> Stamp {
     Stamp {
         size: u64_at(block, 16),
@@ -165,7 +165,7 @@ pub fn stamp(block: &Block) -> Stamp {
     }
 }
 
-/// Changes what the node says of its inode.
+/// Sets the inode fields recorded in a node.
 pub fn set_stamp(block: &mut Block, stamp: &Stamp) {
     block[16..24].copy_from_slice(&stamp.size.to_le_bytes());
     block[24..32].copy_from_slice(&stamp.mtime.0.to_le_bytes());
@@ -174,14 +174,14 @@ pub fn set_stamp(block: &mut Block, stamp: &Stamp) {
     block[44..48].copy_from_slice(&stamp.ctime.1.to_le_bytes());
 }
 
-/// The other delta nodes that a root names, with their numbers.
-pub fn others(root: &Block) -> impl Iterator<Item = (usize, Nid)> + '_ {
+/// The other delta nodes that a root lists, with their indices.
+pub fn other_nodes(root: &Block) -> impl Iterator<Item = (usize, Nid)> + '_ {
     let count = usize::from(root[9]).min(MOST_NODES - 1);
     (0..count).map(|i| (i + 1, Nid(u32_at(root, HEAD + 4 * i)))).filter(|(_, nid)| *nid != Nid(0))
 }
 
-/// Notes in a root that the file's delta node of this number (not 0) is `nid`, or with 0 that it has none. False, and
-/// nothing changes, if the root's entries leave no room for that.
+/// Records in a root that the file's delta node with index `number` (not 0) is `nid`, or with 0 that there is none.
+/// Returns false and changes nothing if the root's entries leave no room for that.
 pub fn set_other(root: &mut Block, number: usize, nid: Nid) -> bool {
     let (old, used) = (usize::from(root[9]).min(MOST_NODES - 1), used(root));
     let count = old.max(number);
@@ -196,13 +196,14 @@ pub fn set_other(root: &mut Block, number: usize, nid: Nid) -> bool {
     true
 }
 
-/// Makes an empty delta node of a block whose footer is set.
+/// Initializes an empty delta node in a block whose footer is set.
 pub fn init(block: &mut Block) {
     block[..FOOTER].fill(0);
     block[8] = VERSION;
 }
 
-/// Keeps the entries that `keep` names, and puts new ones behind them. False, and nothing changes, if there is no room.
+/// Keeps the entries that `keep` accepts, and appends new ones. Returns false and changes nothing if there is no
+/// room.
 pub fn rewrite(block: &mut Block, mut keep: impl FnMut(&Entry<'_>) -> bool, new: &[Entry<'_>]) -> bool {
     let mut bytes = Vec::with_capacity(capacity(block));
     let mut count = 0_u16;
@@ -227,8 +228,8 @@ pub fn rewrite(block: &mut Block, mut keep: impl FnMut(&Entry<'_>) -> bool, new:
     true
 }
 
-/// Takes over everything that a node says but which other nodes there are. False, and nothing changes, if that leaves
-/// no room for the entries.
+/// Copies everything in a node except the list of other nodes. Returns false and changes nothing if that leaves no
+/// room for the entries.
 pub fn copy(to: &mut Block, from: &Block) -> bool {
     let new: Vec<Entry<'_>> = entries(from).collect();
     let fits = rewrite(to, |_| false, &new);
@@ -252,11 +253,11 @@ pub fn seal(seed: u32, block: &mut Block) {
     block[..4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Checks a node as a whole: its checksum, that each entry is whole and the only one here for its block, and that the
-/// numbers are right. What a delta gives, only its base can tell.
+/// Checks a whole node: its checksum, that each entry is complete and the only one here for its block, and the
+/// counts. Checking the resulting page requires the base.
 ///
 /// # Errors
-/// What is wrong.
+/// The first fault.
 pub fn verify(seed: u32, block: &Block) -> Result<(), FormatError> {
     let bad = |field, value: u64, must| Err(FormatError::Field { structure: "delta node", field, value, must });
     let (stored, computed) = (u32_at(block, 0), checksum(seed, block));
@@ -293,7 +294,7 @@ pub fn verify(seed: u32, block: &Block) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Which inode a delta node says that it belongs to, if its footer has an offset of one.
+/// The inode recorded in a delta node and the node's index, if its footer has the offset of a delta node.
 pub fn owner(block: &Block) -> Option<(Ino, usize)> {
     let f = super::footer(block);
     Some((f.ino, number(f.offset)?))
@@ -334,7 +335,7 @@ mod tests {
         assert!(set_other(&mut b, 1, Nid(11)));
         assert!(rewrite(&mut b, |e| e.block != 5, &[entry(6, &[1; LONGEST])]));
         assert!(set_other(&mut b, MOST_NODES - 1, Nid(63)));
-        assert_eq!(others(&b).collect::<Vec<_>>(), [(1, Nid(11)), (3, Nid(33)), (MOST_NODES - 1, Nid(63))]);
+        assert_eq!(other_nodes(&b).collect::<Vec<_>>(), [(1, Nid(11)), (3, Nid(33)), (MOST_NODES - 1, Nid(63))]);
         let found: Vec<(u32, usize)> = entries(&b).map(|e| (e.block, e.payload.len())).collect();
         assert_eq!(found, [(1_000_000_000, 3), (6, LONGEST)]);
         seal(1, &mut b);
@@ -386,8 +387,8 @@ mod tests {
             b[at] = value;
             seal(1, &mut b);
             assert!(verify(1, &b).is_err(), "byte {at}");
-            // Whatever it is, reading it ends.
-            let _ = (entries(&b).count(), others(&b).count(), capacity(&b), find(&b, 5).is_some());
+            // Reading ends, whatever the bytes.
+            let _ = (entries(&b).count(), other_nodes(&b).count(), capacity(&b), find(&b, 5).is_some());
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Kept pages: how do the same pages lie that come back in a log or journal again and again?
+//! Kept pages: storage for pages that recur in a log or journal.
 //!
-//! A write-ahead log holds pages of a database, each behind a head of a few bytes; a rollback journal does too. What a
-//! block of such a file holds resembles no block of the file, but pages in it are often the same as earlier ones but for
-//! a few bytes. So a delta node may hold *kept pages*, which are no contents of the file: versions of a database's pages.
-//! A block of the file is then an entry that says of which kept pages it consists ([`Codec::Parts`]).
+//! A write-ahead log holds database pages, each behind a small header; a rollback journal does too. A block of such
+//! a file resembles no other block of the file, but its pages often repeat earlier ones except for a few bytes. So
+//! a delta node may hold *kept pages*, which are not contents of the file: versions of database pages. An entry for
+//! a block of the file then lists the kept pages of which it consists ([`Codec::Parts`]).
 //!
-//! A kept page is an entry for a block from [`KEPT`] on, which no file has; the rest of this number is its id. Its
-//! payload begins with a key, u32, which versions of one page share. Behind it:
+//! A kept page is an entry for a block number from [`KEPT`] on, which no file has; the rest of this number is its
+//! id. Its payload begins with a key, u32, shared by all versions of one page. Then follows:
 //!
 //! | codec | payload |
 //! |---|---|
 //! | [`Codec::Alone`] | the page by itself |
 //! | others | id of an older kept page, u32, 0 for none; what makes this page of that one |
 //!
-//! The payload of an entry with [`Codec::Parts`] is the number of parts, u8; each part: id of a kept page or 0 for
-//! zeroes, u32, where in it the part begins, u16, how many bytes it has, u16; a codec, u8; what makes the block of all
-//! parts in a row.
+//! The payload of an entry with [`Codec::Parts`] is the number of parts, u8; for each part the id of a kept page,
+//! or 0 for zeroes, u32, its offset in that page, u16, and its length, u16; a codec, u8; and the difference between
+//! the concatenated parts and the block.
 //!
 //! Left out: which pages are kept, and for how long.
 
@@ -25,19 +25,19 @@ use super::delta::Entry;
 use crate::Block;
 use crate::delta::codec::{self, Codec};
 
-/// Most steps from a kept page to one that stands alone.
+/// Most steps from a kept page to one without a base.
 pub const DEEPEST: usize = 8;
-/// Most parts of a block: a block has at least one byte of each.
+/// Most parts of a block.
 const MOST_PARTS: usize = 16;
 
-/// Bytes of a kept page that are part of a block.
+/// A range of a kept page that is part of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// The page, or 0 for zeroes.
     pub id: u32,
-    /// Where in it the part begins.
+    /// Offset in the page.
     pub from: u16,
-    /// How many bytes it has.
+    /// Length in bytes.
     pub len: u16,
 }
 
@@ -47,12 +47,12 @@ fn word(bytes: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*first))
 }
 
-/// The id of the kept page that an entry is, if it is one.
+/// The id of the kept page in an entry, if it holds one.
 pub fn id(e: &Entry<'_>) -> Option<u32> {
     e.block.checked_sub(KEPT)
 }
 
-/// A kept page's key, and the id of the page that it is made of, if it is.
+/// A kept page's key, and the id of its base page, if it has one.
 pub fn head(e: &Entry<'_>) -> Option<(u32, Option<u32>)> {
     id(e)?;
     let mut rest = e.payload;
@@ -61,13 +61,13 @@ pub fn head(e: &Entry<'_>) -> Option<(u32, Option<u32>)> {
     Some((key, base.filter(|id| *id != 0)))
 }
 
-/// The payload of a kept page: `data` makes it of the page `base`, or by itself ([`Codec::Alone`]).
-pub fn put_head(key: u32, base: Option<u32>, data: &[u8]) -> Vec<u8> {
+/// Encodes the payload of a kept page: `data` is relative to the page `base`, or stands alone ([`Codec::Alone`]).
+pub fn encode_head(key: u32, base: Option<u32>, data: &[u8]) -> Vec<u8> {
     let base = base.map(u32::to_le_bytes);
     [&key.to_le_bytes()[..], base.as_ref().map_or(&[], |b| &b[..]), data].concat()
 }
 
-/// The parts of a block, and what makes the block of them.
+/// The parts of a block, and the difference between them and the block.
 pub fn parts(payload: &[u8]) -> Option<(Vec<Part>, Codec, &[u8])> {
     let (&count, mut rest) = payload.split_first()?;
     if usize::from(count) > MOST_PARTS {
@@ -80,12 +80,12 @@ pub fn parts(payload: &[u8]) -> Option<(Vec<Part>, Codec, &[u8])> {
         parts.push(Part { id, from: place as u16, len: (place >> 16) as u16 });
     }
     let (&number, data) = rest.split_first()?;
-    let codec = Codec::of(number).filter(|c| c.has_base())?;
+    let codec = Codec::from_number(number).filter(|c| c.has_base())?;
     Some((parts, codec, data))
 }
 
-/// The payload of a block of such parts.
-pub fn put_parts(parts: &[Part], codec: Codec, data: &[u8]) -> Vec<u8> {
+/// Encodes the payload of a block made of these parts.
+pub fn encode_parts(parts: &[Part], codec: Codec, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 + 8 * parts.len() + data.len());
     out.push(parts.len() as u8);
     for p in parts {
@@ -98,8 +98,8 @@ pub fn put_parts(parts: &[Part], codec: Codec, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The kept pages that an entry is made of.
-pub fn made_of(e: &Entry<'_>) -> Vec<u32> {
+/// Ids of the kept pages that an entry uses.
+pub fn pages_used(e: &Entry<'_>) -> Vec<u32> {
     match id(e) {
         Some(_) => head(e).and_then(|(_, base)| base).into_iter().collect(),
         None if e.codec == Codec::Parts => {
@@ -110,12 +110,12 @@ pub fn made_of(e: &Entry<'_>) -> Vec<u32> {
     }
 }
 
-/// Codec and payload of a kept page, by its id.
+/// Looks up codec and payload of a kept page by its id.
 pub type Find<'f> = dyn Fn(u32) -> Option<(Codec, Vec<u8>)> + 'f;
 
-/// A kept page. `None` if it, or one that it is made of, is not there or makes no page.
+/// Decodes a kept page. `None` if it or one of its bases is missing or invalid.
 pub fn page(find: &Find<'_>, id: u32) -> Option<Box<Block>> {
-    // From the page asked for down to one that stands alone, then up again.
+    // From the requested page down to one that stands alone, then back up.
     let mut steps = Vec::new();
     let mut next = id;
     let mut page = loop {
@@ -136,8 +136,8 @@ pub fn page(find: &Find<'_>, id: u32) -> Option<Box<Block>> {
     Some(page)
 }
 
-/// The parts of a block in a row. `None` if they are not a block's length, or `page` does not give one by its id.
-pub fn row(mut page: impl FnMut(u32) -> Option<Box<Block>>, parts: &[Part]) -> Option<Box<Block>> {
+/// Concatenates the parts of a block. `None` if their length is not a block's, or `page` does not find one of them.
+pub fn join_parts(mut page: impl FnMut(u32) -> Option<Box<Block>>, parts: &[Part]) -> Option<Box<Block>> {
     let mut row = Box::new([0; 4096]);
     let mut at = 0;
     for p in parts {
@@ -151,13 +151,13 @@ pub fn row(mut page: impl FnMut(u32) -> Option<Box<Block>>, parts: &[Part]) -> O
     (at == row.len()).then_some(row)
 }
 
-/// What an entry makes of the block at its address, which one with a codec that has no base does not need.
+/// Decodes an entry, given the block at its address. Codecs without a base need no block.
 pub fn decode(find: &Find<'_>, codec: Codec, payload: &[u8], base: Option<&Block>) -> Option<Box<Block>> {
     match codec {
         Codec::Alone => codec::alone(payload),
         Codec::Parts => {
             let (parts, codec, data) = parts(payload)?;
-            codec::decode(codec, data, &*row(|id| page(find, id), &parts)?)
+            codec::decode(codec, data, &*join_parts(|id| page(find, id), &parts)?)
         }
         Codec::Runs | Codec::Lz4 => codec::decode(codec, payload, base?),
     }
@@ -172,20 +172,20 @@ mod tests {
     }
 
     fn alone(page: &Block) -> (Codec, Vec<u8>) {
-        (Codec::Alone, put_head(9, None, &codec::encode_alone(page, 4096).unwrap()))
+        (Codec::Alone, encode_head(9, None, &codec::encode_alone(page, 4096).unwrap()))
     }
 
-    fn made(base: u32, old: &Block, new: &Block) -> (Codec, Vec<u8>) {
+    fn delta_of(base: u32, old: &Block, new: &Block) -> (Codec, Vec<u8>) {
         let mut out = Vec::new();
         let codec = codec::encode(old, new, 900, &mut out).unwrap();
-        (codec, put_head(9, Some(base), &out))
+        (codec, encode_head(9, Some(base), &out))
     }
 
     #[test]
     fn a_block_is_put_together_of_kept_pages() {
         let (a, mut b) = (pattern(3), pattern(3));
         b[1000..1010].fill(0xEE);
-        let kept = [alone(&a), made(1, &a, &b)];
+        let kept = [alone(&a), delta_of(1, &a, &b)];
         let find = |id: u32| kept.get(id as usize - 1).cloned();
         assert!(*page(&find, 2).unwrap() == *b);
         let parts =
@@ -194,23 +194,23 @@ mod tests {
         block[..4000].copy_from_slice(&b[96..]);
         block[4000..4024].fill(7);
         block[4024..].copy_from_slice(&a[..72]);
-        let row = row(|id| page(&find, id), &parts).unwrap();
+        let row = join_parts(|id| page(&find, id), &parts).unwrap();
         let mut data = Vec::new();
         let inner = codec::encode(&row, &block, 100, &mut data).unwrap();
-        let payload = put_parts(&parts, inner, &data);
+        let payload = encode_parts(&parts, inner, &data);
         assert!(payload.len() < 60, "{}", payload.len());
         assert!(*decode(&find, Codec::Parts, &payload, None).unwrap() == *block);
         let e = Entry { block: 5, codec: Codec::Parts, check: 0, payload: &payload };
-        assert_eq!(made_of(&e), [2, 1]);
+        assert_eq!(pages_used(&e), [2, 1]);
         assert!(decode(&|_| None, Codec::Parts, &payload, None).is_none(), "pages that are gone");
     }
 
     #[test]
     fn what_leads_in_a_circle_or_too_deep_is_no_page() {
         let a = pattern(5);
-        let circle = |id: u32| Some(made(3 - id, &a, &a));
+        let circle = |id: u32| Some(delta_of(3 - id, &a, &a));
         assert!(page(&circle, 1).is_none());
-        let deep = |id: u32| Some(if id == 1 { alone(&a) } else { made(id - 1, &a, &a) });
+        let deep = |id: u32| Some(if id == 1 { alone(&a) } else { delta_of(id - 1, &a, &a) });
         assert!(page(&deep, 1 + DEEPEST as u32).is_some());
         assert!(page(&deep, 2 + DEEPEST as u32).is_none());
         assert!(page(&|_| None, u32::MAX).is_none());
@@ -233,7 +233,7 @@ mod tests {
             for codec in [Codec::Alone, Codec::Parts] {
                 let _ = decode(&find, codec, &payload, None);
                 let e = Entry { block: KEPT + 1, codec, check: 0, payload: &payload };
-                let _ = (made_of(&e), head(&e));
+                let _ = (pages_used(&e), head(&e));
                 let _ = page(&|_| Some((codec, payload.clone())), 1);
             }
         }

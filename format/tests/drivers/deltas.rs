@@ -1,4 +1,4 @@
-//! Zones of deltas and delta nodes: any bytes, and lawful ones with a few bytes changed under a checksum that holds.
+//! Zones of deltas and delta nodes: any bytes, and valid ones with a few bytes changed under a correct checksum.
 
 use format::delta::{self, Codec, codec};
 use format::inode::{Inline, RawInode};
@@ -20,7 +20,7 @@ fn pages(n: u8) -> (Block, Block) {
     (base, page)
 }
 
-/// Every payload is read without harm; what is made of two pages gives the page again.
+/// Every payload is read without a panic; the difference of two pages gives the page again.
 fn payload(bytes: &[u8]) {
     let (base, _) = pages(1);
     for c in CODECS {
@@ -52,17 +52,17 @@ fn with_zone() -> Block {
         let mut payload = Vec::new();
         let codec = codec::encode(&base, &page, delta::LONGEST, &mut payload).expect("little differs");
         let d = raw.divide(FEATURES).expect("lawful");
-        assert!(delta::put(raw, d, &delta::Entry { slot, codec, check: slot, payload: &payload }));
+        assert!(delta::insert(raw, d, &delta::Entry { slot, codec, check: slot, payload: &payload }));
     }
     b
 }
 
-/// Inodes of any bytes, and a lawful one with changes: what is lawful stays so, whatever is put in and taken out.
+/// Inodes of any bytes, and a valid one with changes: a valid zone stays valid under insertions and removals.
 pub fn zones(bytes: &[u8]) {
     payload(bytes);
     let mut changed = with_zone();
     assert_eq!(delta::verify(RawInode::of(&changed), FEATURES), Ok(()));
-    // Most of a zone's bytes lie at the end of the words.
+    // Most bytes of a zone lie at the end of the words.
     change(&mut changed[348..4052], bytes);
     let mut at_end = with_zone();
     let end = 4052;
@@ -81,7 +81,7 @@ pub fn zones(bytes: &[u8]) {
         let mut bare = b;
         delta::clear(RawInode::of_mut(&mut bare), d);
         assert!(!RawInode::of(&bare).has_zone());
-        // Only regular files with blocks are given deltas.
+        // Only regular files with blocks get deltas.
         let inline = raw.inline().intersects(Inline::DATA | Inline::DENTRY);
         if !lawful || inline || raw.i_mode.get() >> 12 != 8 {
             continue;
@@ -91,7 +91,7 @@ pub fn zones(bytes: &[u8]) {
             let raw = RawInode::of_mut(&mut again);
             let d = raw.divide(FEATURES).expect("it was lawful");
             let entry = delta::Entry { slot, codec: Codec::Runs, check: 9, payload: &bytes[..bytes.len().min(255)] };
-            if raw.addr(d, slot).is_real() && delta::put(raw, d, &entry) {
+            if raw.addr(d, slot).is_real() && delta::insert(raw, d, &entry) {
                 let d = raw.divide(FEATURES).expect("ours");
                 assert_eq!(delta::find(raw, d, slot), Some(entry));
                 assert_eq!(delta::verify(raw, FEATURES), Ok(()));
@@ -105,7 +105,7 @@ pub fn zones(bytes: &[u8]) {
     }
 }
 
-/// A root with two others and three entries.
+/// A root with two other nodes and three entries.
 fn root() -> Block {
     let mut b = [0; BLOCK];
     let footer = Footer {
@@ -134,7 +134,7 @@ fn root() -> Block {
     b
 }
 
-/// Delta nodes of any bytes, and a lawful one with changes, each under a checksum that holds.
+/// Delta nodes of any bytes, and a valid one with changes, each under a correct checksum.
 pub fn delta_nodes(bytes: &[u8]) {
     payload(bytes);
     let mut changed = root();
@@ -149,7 +149,7 @@ pub fn delta_nodes(bytes: &[u8]) {
             let _ = codec::decode(e.codec, e.payload, &pages(1).0);
             assert!(in_node::find(&b, e.block).is_some());
         }
-        assert!(in_node::others(&b).all(|(n, nid)| (1..in_node::MOST_NODES).contains(&n) && nid != Nid(0)));
+        assert!(in_node::other_nodes(&b).all(|(n, nid)| (1..in_node::MOST_NODES).contains(&n) && nid != Nid(0)));
         if !lawful {
             continue;
         }
@@ -161,7 +161,7 @@ pub fn delta_nodes(bytes: &[u8]) {
         for n in [0, 1, 4, 30, 63, 64, usize::MAX] {
             let before = again;
             match in_node::set_other(&mut again, n, Nid(77)) {
-                true => assert!(in_node::others(&again).any(|o| o == (n, Nid(77)))),
+                true => assert!(in_node::other_nodes(&again).any(|o| o == (n, Nid(77)))),
                 false => assert!(again == before),
             }
             assert!(in_node::entries(&again).eq(in_node::entries(&b)));

@@ -1,6 +1,6 @@
-//! One function for each structure that takes any bytes, does with them all that the file system
-//! does, and checks what must hold whatever they were: nothing panics, nothing is read outside, what
-//! is understood is written again the same. Used by the tests and by the fuzzer.
+//! One function for each structure. It takes any bytes, performs all operations of the file system on them, and
+//! checks the invariants: no panic, no read outside, and what was decoded is encoded again identically. Used by the
+//! tests and by the fuzzer.
 
 mod deltas;
 
@@ -36,18 +36,18 @@ pub const ALL: [Driver; 14] = [
     ("nat_bits", bits_of_nat),
 ];
 
-/// Numbers that tend to find what is wrong with arithmetic.
+/// Numbers that tend to reveal arithmetic errors.
 const WILD: [u32; 8] = [0, 1, 511, 512, 1018, 0x7FFF_FFFF, 0xFFFF_FFFE, u32::MAX];
 
-/// The bytes as a block: cut off or filled up with zeros.
+/// The bytes as a block: truncated or padded with zeros.
 fn block(bytes: &[u8]) -> Block {
     let mut out = [0; BLOCK];
     out.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
     out
 }
 
-/// Bytes as changes to something lawful: three of them are a place and what comes there. Whole random
-/// blocks rarely get past the first check of a magic.
+/// Applies bytes as changes to a valid structure: each three bytes are a position and a value. Whole random blocks
+/// rarely pass the first check of a magic.
 fn change(lawful: &mut [u8], changes: &[u8]) {
     for c in changes.as_chunks::<3>().0 {
         let at = usize::from(u16::from_le_bytes([c[0], c[1]])) % lawful.len();
@@ -125,7 +125,7 @@ pub fn lawful_checkpoint() -> Vec<u8> {
     cp.encode(&sb)
 }
 
-/// The superblock: bytes as they are, and as changes to a lawful one, its checksum made right.
+/// The superblock: raw bytes, and changes to a valid one with a correct checksum.
 pub fn superblock(bytes: &[u8]) {
     let _ = SuperBlock::check(&block(bytes));
     let mut changed = lawful_superblock();
@@ -156,7 +156,7 @@ pub fn superblock(bytes: &[u8]) {
     let _ = (sb.features.names(), nat_bits::offset(sb.nat_blocks()));
 }
 
-/// The checkpoint: bytes as they are, and as changes to a lawful one, its checksum made right.
+/// The checkpoint: raw bytes, and changes to a valid one with a correct checksum.
 pub fn checkpoint(bytes: &[u8]) {
     let sb = lawful();
     let _ = (Checkpoint::check(&sb, bytes), checkpoint::version(&block(bytes)));
@@ -170,7 +170,7 @@ pub fn checkpoint(bytes: &[u8]) {
         assert!(log.seg.0 < sb.main_segs && log.next < 512);
     }
     assert!(cp.valid_inodes <= cp.valid_nodes && u64::from(cp.valid_nodes) <= cp.valid_blocks);
-    // Bytes nobody names (unused logs, the gap behind the bitmaps) are not kept; the rest is.
+    // Unnamed bytes (unused logs, the gap behind the bitmaps) are not kept; the rest is.
     let again = Checkpoint::check(&sb, &cp.clone().encode(&sb)).expect("ours");
     assert_eq!(Checkpoint { crc: cp.crc, ..again }, cp);
 }
@@ -227,7 +227,7 @@ pub fn summaries(bytes: &[u8]) {
     }
 }
 
-/// Direct and indirect nodes, footers, ways through the tree.
+/// Direct and indirect nodes, footers, paths through the tree.
 pub fn nodes(bytes: &[u8]) {
     let b = block(bytes);
     let mut again = [0; BLOCK];
@@ -266,7 +266,7 @@ pub fn inodes(bytes: &[u8]) {
         assert!(d.inline_area().end <= d.xattr_area().start && d.xattr_area().end <= 4052);
         let mut again = b;
         for slot in (0..d.direct_slots()).chain(WILD) {
-            // Another block would cost a delta of the slot.
+            // Setting another block would drop a delta of the slot.
             match d.zone {
                 0 => RawInode::of_mut(&mut again).set_addr(d, slot, raw.addr(d, slot)),
                 _ => RawInode::of_mut(&mut again).move_addr(d, slot, raw.addr(d, slot)),
@@ -294,7 +294,7 @@ fn area(l: &Layout, bytes: &[u8]) {
     }
     assert!(end <= l.slots);
     for n in [0, 1, 2, 32, 214, 1000] {
-        let Some(slot) = dentry::room(l, bytes, n) else { continue };
+        let Some(slot) = dentry::free_run(l, bytes, n) else { continue };
         let mut changed = bytes.to_vec();
         let name = &[b'n'; 255][..(n * 8).min(255)];
         if dentry::slots_for(name.len()) == n {
@@ -322,10 +322,10 @@ pub fn directories(bytes: &[u8]) {
     for i in 0..l.slots {
         let _ = dentry::at(&l, bytes, i);
     }
-    let _ = (dentry::find(&l, bytes, b"a", 0), dentry::room(&l, bytes, 1), dentry::is_empty(&l, bytes));
+    let _ = (dentry::find(&l, bytes, b"a", 0), dentry::free_run(&l, bytes, 1), dentry::is_empty(&l, bytes));
 }
 
-/// Names and where their hash leads.
+/// Names and the buckets of their hashes.
 pub fn names(bytes: &[u8]) {
     let h = hash::name_hash(bytes);
     for level in WILD {
@@ -345,7 +345,7 @@ pub fn names(bytes: &[u8]) {
     }
 }
 
-/// Orphan blocks, and as many inode numbers as the bytes hold.
+/// Orphan blocks, and the inode numbers in the bytes.
 pub fn orphans(bytes: &[u8]) {
     if let Ok(inos) = orphan::parse(&block(bytes)) {
         assert!(inos.len() <= orphan::ORPHANS_PER_BLOCK);
@@ -355,7 +355,7 @@ pub fn orphans(bytes: &[u8]) {
     assert_eq!(read, inos);
 }
 
-/// Xattr lists of any bytes, and with a right header before them.
+/// Xattr lists of any bytes, without and with a valid header.
 pub fn xattrs(bytes: &[u8]) {
     let mut headed = xattr::encode(&[], xattr::HEADER + 4).expect("room for a header");
     headed.truncate(xattr::HEADER);

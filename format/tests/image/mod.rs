@@ -1,5 +1,5 @@
-//! Volumes made by `mkfs.f2fs` and filled by `sload.f2fs`, and a reader of them that knows only how
-//! the structures hang together, so that each structure can be asked on bytes of other people's make.
+//! Volumes made by `mkfs.f2fs` and filled by `sload.f2fs`, and a minimal reader for them, to test each structure on
+//! bytes from independent writers.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -16,7 +16,7 @@ use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, Nid, nat, node, summary};
 use tempfile::TempDir;
 
-/// Names in the directory `many`, as many as the facts about the hash were checked on.
+/// Number of names in the directory `many`.
 pub const NAMES: usize = 306;
 /// Bytes of the file `big`: past the inode's own addresses and both direct nodes.
 pub const BIG: usize = 13 << 20;
@@ -28,7 +28,7 @@ pub fn name(i: usize) -> String {
     n.clone() + &"#x".repeat(128)[..len - n.len()]
 }
 
-/// The content of `big`: every block different.
+/// The contents of `big`: every block different.
 pub fn big() -> Vec<u8> {
     let mut x = 1u64;
     let mut out = Vec::with_capacity(BIG);
@@ -47,7 +47,7 @@ fn run(tool: &str, args: &[&str], image: &Path, codes: std::ops::RangeInclusive<
     assert!(ended, "{tool} {args:?}: {}{}", say(&done.stdout), say(&done.stderr));
 }
 
-/// What the volumes differ in.
+/// Parameters of a test volume.
 pub struct Kind {
     /// For messages.
     pub name: &'static str,
@@ -57,7 +57,7 @@ pub struct Kind {
 const FEATURES: &str = "extra_attr,inode_checksum,flexible_inline_xattr,inode_crtime,project_quota,\
     quota,sb_checksum,lost_found,verity,compression";
 
-/// Every kind of volume the tests look at.
+/// Every kind of test volume.
 pub const KINDS: [Kind; 6] = [
     Kind { name: "plain", mkfs: &[] },
     Kind { name: "extra attributes", mkfs: &["-O", "extra_attr,inode_checksum,inode_crtime,compression"] },
@@ -69,14 +69,14 @@ pub const KINDS: [Kind; 6] = [
 
 /// One volume.
 pub struct Image {
-    /// What it is.
+    /// Its kind.
     pub name: &'static str,
     file: File,
     /// Its superblock.
     pub sb: SuperBlock,
     /// Its newest checkpoint.
     pub cp: Checkpoint,
-    /// That checkpoint's pack: its first block.
+    /// First block of that checkpoint's pack.
     pub pack: BlockAddr,
 }
 
@@ -101,7 +101,7 @@ fn tree(at: &Path) -> PathBuf {
     tree
 }
 
-/// Makes one volume of each kind, filled with the same files.
+/// Creates one volume of each kind, filled with the same files.
 pub fn make() -> Images {
     let dir = TempDir::new().unwrap();
     let tree = tree(dir.path());
@@ -109,8 +109,8 @@ pub fn make() -> Images {
         let path = dir.path().join(format!("{i}.img"));
         File::create(&path).unwrap().set_len(128 << 20).unwrap();
         run("mkfs.f2fs", &[&["-q"], kind.mkfs].concat(), &path, 0..=0);
-        // It ends with a check, and 1 says that this corrected something: quota files, which it does
-        // not keep up to date, and what it got wrong itself (see `wrong_map`).
+        // It ends with a check. Exit status 1 means that this check corrected something: quota files, which it does
+        // not keep up to date, and its own mistakes (see `wrong_map`).
         run("sload.f2fs", &["-f", tree.to_str().unwrap()], &path, 0..=1);
         Image::open(kind.name, &path)
     });
@@ -132,9 +132,9 @@ impl Image {
         Image { name, file, sb, cp, pack }
     }
 
-    /// True where `sload.f2fs` 1.15 maps files wrongly: with flexible inline xattrs it takes the inode
-    /// to hold as many addresses as without extra attributes and writes some over the inline xattrs.
-    /// Linux reads such a file's later blocks shifted, and finds its xattrs corrupted.
+    /// True if `sload.f2fs` 1.15 maps files wrongly: with flexible inline xattrs it assumes as many addresses in
+    /// the inode as without extra attributes, and writes some over the inline xattrs. Linux reads such a file's
+    /// later blocks shifted, and finds its xattrs corrupted.
     pub fn wrong_map(&self) -> bool {
         self.sb.features.contains(Features::FLEXIBLE_INLINE_XATTR)
     }
@@ -164,7 +164,7 @@ impl Image {
         (summary::journal(&first).to_vec(), summary::journal(&cold).to_vec())
     }
 
-    /// Every node number in use and where its node is, the journal taken into account.
+    /// Every node number in use with the address of its node, journal applied.
     pub fn nodes(&self) -> BTreeMap<Nid, NatEntry> {
         let mut all = BTreeMap::new();
         for n in 0..self.sb.nat_blocks() {
@@ -180,7 +180,7 @@ impl Image {
         all
     }
 
-    /// An inode's blocks of content in order, holes as holes, up to its size.
+    /// Addresses of an inode's contents in order, including holes, up to its size.
     pub fn map(&self, nodes: &BTreeMap<Nid, NatEntry>, inode: &Block) -> Vec<BlockAddr> {
         let raw = RawInode::of(inode);
         let division = raw.divide(self.sb.features).unwrap();
@@ -219,7 +219,7 @@ fn read(file: &File, at: BlockAddr) -> Block {
     block
 }
 
-/// Blocks of the given pack, its tail included.
+/// Number of blocks in the given pack, tail included.
 pub fn pack_len(image: &Image, pack: BlockAddr) -> u32 {
     checkpoint::pack_blocks(&image.block(pack)).unwrap()
 }

@@ -1,6 +1,6 @@
-//! The pictures in docs/deltas.md are what the code does. Each shows blocks that the code's own functions made. Where a
-//! field lies is found out by changing it, and looking which bytes change; where an area begins, by what its functions
-//! say. `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together pictures::` draws them anew.
+//! The pictures in docs/deltas.md match the code. Each shows blocks that the code itself encoded. The position of a
+//! field is found by changing it and comparing bytes; the start of an area comes from the code's functions.
+//! `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together pictures::` redraws them.
 
 mod svg;
 
@@ -21,7 +21,7 @@ type Field = (Option<Range<usize>>, Ink, String);
 
 const SEED: u32 = 7;
 
-/// The bytes in which two of the same length differ, from the first to the last.
+/// The range from the first to the last byte in which two blocks of equal length differ.
 fn differing(a: &[u8], b: &[u8]) -> Range<usize> {
     let differs = |i: &usize| a[*i] != b[*i];
     let first = (0..a.len()).find(differs).expect("something differs");
@@ -33,7 +33,7 @@ fn features() -> Features {
     Features::DELTA | Features::EXTRA_ATTR | Features::FLEXIBLE_INLINE_XATTR
 }
 
-/// An inode as `joulefs mkfs` makes them, of a file with so many blocks.
+/// An inode as written by `joulefs mkfs`, of a file with `blocks` blocks.
 fn inode(blocks: u32) -> Box<Block> {
     let mut block = Box::new([0; 4096]);
     let raw = RawInode::of_mut(&mut block);
@@ -54,7 +54,7 @@ fn division(block: &Block) -> Division {
     RawInode::of(block).divide(features()).unwrap()
 }
 
-/// The zone's bytes: between the slots that have addresses and the attributes.
+/// The zone's bytes: between the address slots and the attributes.
 fn zone(block: &Block) -> Range<usize> {
     let d = division(block);
     let end = d.xattr_area().start;
@@ -63,11 +63,11 @@ fn zone(block: &Block) -> Range<usize> {
 
 fn put(block: &mut Block, entry: &delta::Entry<'_>) {
     let d = division(block);
-    assert!(delta::put(RawInode::of_mut(block), d, entry));
+    assert!(delta::insert(RawInode::of_mut(block), d, entry));
     delta::verify(RawInode::of(block), features()).unwrap();
 }
 
-/// A page of a database, of which `changed` bytes are others than in its base, and what tells the difference.
+/// A database page with `changed` bytes that differ from its base, and the encoded difference.
 fn small_change(changed: usize, limit: usize) -> (codec::Codec, Vec<u8>) {
     let mut base = [0; 4096];
     base.iter_mut().enumerate().for_each(|(i, b)| *b = (i * i / 64) as u8);
@@ -116,7 +116,7 @@ fn trailer_fields() -> Vec<Field> {
         let zone = &block[zone(&block)];
         zone[zone.len() - delta::TRAILER..].to_vec()
     };
-    // As many entries of more bytes, and more entries of as many bytes.
+    // The same number of entries with more bytes, and more entries with the same number of bytes.
     let used = differing(&of(&[(0, &[0; 2])]), &of(&[(0, &[0; 200])]));
     let count = differing(&of(&[(0, &[0; 20])]), &of(&[(0, &[0; 6]), (1, &[0; 6])]));
     let used = used.start..count.start;
@@ -222,7 +222,7 @@ fn filled(number: u32, entries: &[in_node::Entry<'_>]) -> Box<Block> {
     block
 }
 
-/// Where the entries of a node lie, in their order.
+/// Positions of the entries of a node, in order.
 fn places(block: &Block) -> Vec<Range<usize>> {
     let mut at = node::FOOTER - in_node::capacity(block);
     let one = |e: in_node::Entry<'_>| {
@@ -251,7 +251,7 @@ fn head_fields() -> Vec<Field> {
         head(&b)
     };
     let used = differing(&of(&[e(0, &[0; 2])]), &of(&[e(0, &[0; 900])]));
-    // Twice as many entries of as many bytes.
+    // Twice the number of entries with the same number of bytes.
     let count = differing(&of(&[e(0, &[0; 32])]), &of(&[e(0, &[0; 10]), e(1, &[0; 10])]));
     let version = {
         let mut before = empty.clone();
@@ -301,11 +301,11 @@ fn node_entry_fields() -> Vec<Field> {
     ]
 }
 
-/// The areas of a delta node; `name` says what its entries are.
+/// The areas of a delta node; `name` describes its entries.
 fn node_areas(block: &Block, name: impl Fn(usize, &in_node::Entry<'_>) -> (Ink, String)) -> Vec<Area> {
     let (head, start) = (node::FOOTER - in_node::CAPACITY, node::FOOTER - in_node::capacity(block));
     let mut areas = vec![(0..head, Ink::Head, "head".to_owned())];
-    let others = in_node::others(block).count();
+    let others = in_node::other_nodes(block).count();
     if start > head {
         areas.push((head..start, Ink::Address, format!("the root's list: numbers of {others} other nodes")));
     }
@@ -344,7 +344,7 @@ fn delta_node() -> String {
     p.finish()
 }
 
-/// A page of settings as an application stores them.
+/// A page of settings as stored by an application.
 fn settings(n: usize) -> Block {
     let mut text = String::new();
     let mut state = 77 + n as u64;
@@ -363,7 +363,7 @@ fn packed_pages() -> String {
     let packed: Vec<Vec<u8>> = pages.iter().map(|p| codec::encode_alone(p, in_node::LONGEST_WHOLE).unwrap()).collect();
     let (mut nodes, mut first) = (Vec::new(), 0);
     while first < pages.len() {
-        // As many in a row as a node takes.
+        // As many consecutive blocks as a node takes.
         let entry = |n: usize| in_node::Entry {
             block: n as u32,
             codec: codec::Codec::Alone,
@@ -405,11 +405,11 @@ fn packed_pages() -> String {
 }
 
 fn kept_pages() -> String {
-    // Behind a head of 32 bytes and one of 24 for each, as in a write-ahead log.
+    // Behind a header of 32 bytes and one of 24 for each page, as in a write-ahead log.
     let log = [(5, 400..4096), (0, 0..24), (6, 0..376)];
     let parts: Vec<_> =
         log.iter().map(|(id, r)| kept::Part { id: *id, from: r.start as u16, len: r.len() as u16 }).collect();
-    let payload = kept::put_parts(&parts, codec::Codec::Runs, &[0; 30]);
+    let payload = kept::encode_parts(&parts, codec::Codec::Runs, &[0; 30]);
     let entry = in_node::Entry { block: 7, codec: codec::Codec::Parts, check: 0x1234_5678, payload: &payload };
     let (read, _, difference) = kept::parts(entry.payload).unwrap();
     assert_eq!(read, parts);
@@ -430,8 +430,8 @@ fn kept_pages() -> String {
     p.map(&areas);
     let bytes = entry.bytes();
     p.line("title", &format!("Its entry in a delta node: {bytes} bytes in place of 4096"));
-    let one = kept::put_parts(&parts[..1], codec::Codec::Runs, &[]).len();
-    let none = kept::put_parts(&[], codec::Codec::Runs, &[]).len();
+    let one = kept::encode_parts(&parts[..1], codec::Codec::Runs, &[]).len();
+    let none = kept::encode_parts(&[], codec::Codec::Runs, &[]).len();
     let part = one - none;
     let mut fields: Vec<Field> = vec![(Some(0..in_node::HEADER), Ink::Head, "as above".into())];
     let mut at = in_node::HEADER + 1;

@@ -1,10 +1,10 @@
-//! How is a block drawn? As a *map*, row by row to scale, with a legend of its areas; its small structures as *bars* of
-//! fields. Plain SVG that needs no script and no font, and follows the reader's colours, light or dark.
+//! Drawing of blocks: a *map*, row by row to scale, with a legend of its areas; small structures as *bars* of
+//! fields. Plain SVG without scripts or fonts, which follows the reader's light or dark colours.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Pixels that a picture is wide: in a narrow window it shrinks a little and can still be read.
+/// Width of a picture in pixels: it stays readable in a narrow window.
 const WIDTH: usize = 480;
 const MARGIN: usize = 10;
 const INNER: usize = WIDTH - 2 * MARGIN;
@@ -12,7 +12,7 @@ const INNER: usize = WIDTH - 2 * MARGIN;
 const ROW: usize = 256;
 const TALL: usize = 13;
 
-/// A colour, by what it means. The style sheet has each twice.
+/// A colour, by meaning. The style sheet has a light and a dark variant of each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     Plain,
@@ -56,7 +56,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// About as many pixels as a text of the larger size needs.
+/// Approximate width of a text of the larger size, in pixels.
 fn pixels(text: &str) -> usize {
     text.chars().count() * 29 / 4
 }
@@ -70,7 +70,7 @@ impl Picture {
         writeln!(self.body, "<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{}</text>", escaped(text)).unwrap();
     }
 
-    /// A line of text; a long one goes on in the next.
+    /// A line of text; a long one is wrapped.
     pub fn line(&mut self, class: &str, text: &str) {
         let mut line = String::new();
         let most = if class == "small" { INNER * 7 / 6 } else { INNER };
@@ -90,7 +90,7 @@ impl Picture {
         self.y += pixels;
     }
 
-    /// A block of 4096 bytes, row by row, and what its areas are. The areas must cover it.
+    /// A block of 4096 bytes, row by row, and a legend. The areas must cover it.
     pub fn map(&mut self, areas: &[(Range<usize>, Ink, String)]) {
         let mut at = 0;
         let top = self.y + 6;
@@ -138,7 +138,7 @@ impl Picture {
         self.gap(8);
     }
 
-    /// A small structure: its fields in their order, each with its bytes, `None` for as many as there are.
+    /// A small structure: its fields in order, each with its bytes, `None` for a variable number.
     pub fn bar(&mut self, fields: &[(Option<Range<usize>>, Ink, String)]) {
         let needs: Vec<usize> =
             fields.iter().map(|(_, _, name)| name.lines().map(pixels).max().unwrap_or(0).max(34) + 10).collect();

@@ -1,8 +1,8 @@
-//! How do changes become the state of the volume, whenever the power fails?
+//! How do changes become the state of the volume atomically?
 //!
-//! Changed blocks go to segments that were free, tables to their other copies; all of it is flushed
-//! before the other checkpoint pack is written, whose last block makes the new state valid. Summary
-//! blocks of the SSA have one copy: there only entries that were wrong change.
+//! Changed blocks go to free segments, tables to their other copies. All of it is flushed before the other
+//! checkpoint pack is written, whose last block makes the new state valid. Summary blocks of the SSA have only one
+//! copy: there only wrong entries change.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ use crate::report::{Class, Slot};
 use crate::tables::class;
 use crate::{FsckError, TAG};
 
-/// Takes blocks from free segments.
+/// Allocates blocks from free segments.
 struct Room {
     free: std::vec::IntoIter<SegNo>,
-    /// The segment being filled with data, with nodes.
+    /// The segments being filled with data and with nodes.
     open: [Option<(SegNo, u16)>; 2],
-    /// Summaries of everything taken.
+    /// Summaries of all allocated blocks.
     taken: BTreeMap<SegNo, (Class, Box<Block>)>,
 }
 
@@ -38,9 +38,9 @@ impl Room {
         let empty = |s: &SegNo| {
             e.img.log_of(*s).is_none()
                 && e.img.segment(*s).map.iter().all(|&b| b == 0)
-                && e.walked.reached.of(*s).iter().all(|&b| b == 0)
+                && e.walked.reached.segment(*s).iter().all(|&b| b == 0)
         };
-        // Highest first: Linux looks for free segments from below.
+        // Highest first, since Linux allocates segments from below.
         let free: Vec<SegNo> = (0..e.img.sb.main_segs).rev().map(SegNo).filter(empty).collect();
         Room { free: free.into_iter(), open: [None; 2], taken: BTreeMap::new() }
     }
@@ -81,17 +81,17 @@ impl Marks<'_, '_, '_> {
         let e = self.e;
         self.changed.entry(seg).or_insert_with(|| raw_entry(e, seg))
     }
-    fn put(&mut self, addr: BlockAddr, on: bool) {
+    fn set(&mut self, addr: BlockAddr, on: bool) {
         if let Some((seg, off)) = self.e.img.sb.locate(addr) {
             bits::msb_put(&mut self.entry(seg).valid_map, usize::from(off), on);
         }
     }
 }
 
-/// A SIT entry by what was reached, before the changes of this round.
+/// A SIT entry computed from the reached blocks, without the changes of this round.
 fn raw_entry(e: &Editor<'_, '_>, seg: SegNo) -> RawSitEntry {
     let stored = e.img.segment(seg);
-    let mut map = e.walked.reached.of(seg);
+    let mut map = e.walked.reached.segment(seg);
     if e.keep_marked {
         map.iter_mut().zip(stored.map).for_each(|(a, b)| *a |= b);
     }
@@ -102,7 +102,7 @@ fn raw_entry(e: &Editor<'_, '_>, seg: SegNo) -> RawSitEntry {
     let fits = |l: &LogType| e.walked.classes.get(&seg).is_none_or(|c| *c == class(*l));
     let kind = e.img.log_of(seg).or(log_type(stored.kind).filter(fits)).unwrap_or(by_class);
     RawSitEntry {
-        // The count is filled in when the entry is final.
+        // The count is set when the entry is final.
         vblocks: ((kind as u16) << 10).into(),
         valid_map: map,
         mtime: stored.mtime.into(),
@@ -119,7 +119,7 @@ fn write(img: &Image<'_>, at: BlockAddr, bytes: &[u8]) -> Result<(), FsckError> 
     Ok(img.dev.write(Lba(u64::from(at.0)), bytes, TAG)?)
 }
 
-/// Makes the changes the volume's state.
+/// Commits the changes.
 pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let img = e.img;
     let usage = e.may_change_usage()?;
@@ -130,7 +130,7 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let mut freed = std::mem::take(&mut e.dropped);
     let mut marked = Vec::new();
 
-    // Data first: its new addresses change nodes.
+    // Data first, because its new addresses change nodes.
     for (slot, from) in std::mem::take(&mut e.copies) {
         let block = img.block(from)?;
         let addr = place_data(&mut e, &mut room, slot, &block)?;
@@ -161,10 +161,10 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let mut cp = img.cp.clone();
     let mut marks = Marks { e: &e, changed: BTreeMap::new() };
     for addr in freed {
-        marks.put(addr, false);
+        marks.set(addr, false);
     }
     for addr in marked {
-        marks.put(addr, true);
+        marks.set(addr, true);
     }
     for (seg, (class, _)) in &room.taken {
         let log = if *class == Class::Node { LogType::WarmNode } else { LogType::WarmData };
@@ -178,7 +178,7 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     write_pack(&e, cp, valid, usage, &old_logs)
 }
 
-/// Names the quota files in both superblocks. If the power fails before they are there, they are lost as they were.
+/// Records the quota files in both superblocks. If the power fails before that, they are lost as before.
 fn name_quota_files(e: &Editor<'_, '_>) -> Result<(), FsckError> {
     for copy in [1, 0].map(BlockAddr) {
         let mut block = read_block(e.img.dev, copy)?;
@@ -200,7 +200,7 @@ fn place_data(e: &mut Editor<'_, '_>, room: &mut Room, slot: Slot, block: &Block
     Ok(addr)
 }
 
-/// Gives each log that must leave its segment a free one. Returns the segments that logs left.
+/// Moves each log that must leave its segment to a free one. Returns the segments that logs left.
 fn logs_leave(
     e: &Editor<'_, '_>,
     room: &mut Room,
@@ -227,7 +227,7 @@ fn logs_leave(
     Ok(left)
 }
 
-/// Writes changed NAT blocks to their other copies; the journal is emptied into them.
+/// Writes changed NAT blocks, journal included, to their other copies.
 fn write_nat(e: &Editor<'_, '_>, cp: &mut Checkpoint) -> Result<(), RepairError> {
     let img = e.img;
     let mut blocks: BTreeMap<u32, Vec<(usize, NatEntry)>> = BTreeMap::new();
@@ -249,13 +249,13 @@ fn write_nat(e: &Editor<'_, '_>, cp: &mut Checkpoint) -> Result<(), RepairError>
     Ok(())
 }
 
-/// What the new SIT adds up to.
+/// Totals of the new SIT.
 struct Valid {
     blocks: u64,
     free_segs: u32,
 }
 
-/// Writes changed SIT blocks to their other copies; the journal is emptied into them.
+/// Writes changed SIT blocks, journal included, to their other copies.
 fn write_sit(
     e: &Editor<'_, '_>,
     changed: &BTreeMap<SegNo, RawSitEntry>,
@@ -290,7 +290,7 @@ fn write_ssa(e: &Editor<'_, '_>, room: &Room, left: &[Option<SegNo>; 6]) -> Resu
         write(img, img.sb.ssa_block(*seg), &block[..])?;
     }
     for (k, seg) in left.iter().enumerate() {
-        // Where a log was whose head cannot be is not known.
+        // The position of a log with an invalid head is not known.
         if let Some(seg) = seg.as_ref().filter(|seg| **seg != LogHead::NOWHERE.seg) {
             let mut block = log_summary(e, k, true);
             if let Some(holds) = e.walked.classes.get(seg) {
@@ -322,8 +322,8 @@ fn set_class(block: &mut Block, class: Class) {
     summary::set_kind(block, kind);
 }
 
-/// The summary of a log's segment: as stored, corrected by what was reached. A log that moved to a
-/// fresh segment starts with none.
+/// The summary of a log's segment: as stored, corrected by the reached blocks. It is empty for a log that moved to
+/// a new segment.
 fn log_summary(e: &Editor<'_, '_>, k: usize, of_old_segment: bool) -> Box<Block> {
     let mut block = Box::new([0; format::BLOCK]);
     if of_old_segment {
@@ -333,7 +333,7 @@ fn log_summary(e: &Editor<'_, '_>, k: usize, of_old_segment: bool) -> Box<Block>
         for (off, s) in &e.walked.log_entries[k] {
             summary::put(&mut block, usize::from(*off), *s);
         }
-        // The volume's written kilobytes ride in the hot node log's journal.
+        // The journal of the hot node log also holds the kilobytes ever written.
         let kbytes = summary::kbytes_written(summary::journal(&block));
         summary::journal_mut(&mut block).fill(0);
         if k == LogType::HotNode.index() {
@@ -367,8 +367,8 @@ fn write_pack(
     if cp.pack_blocks > BLOCKS_PER_SEG {
         return Err(RepairError::NoSpace);
     }
-    // Rounds in between may miscount; the last one is exact, and numbers out of range would make
-    // the pack unreadable for the next.
+    // Intermediate rounds may miscount; the last one is exact. Numbers out of range would make the pack unreadable
+    // for the next round.
     let reserved = counts.blocks - counts.written_blocks;
     if counts.blocks > cp.user_blocks {
         cp.user_blocks = user_blocks(&img.sb, &cp);
@@ -380,7 +380,7 @@ fn write_pack(
 
     let totals = |cp: &Checkpoint| (cp.valid_blocks, cp.valid_nodes, cp.valid_inodes);
     if (usage || totals(&cp) != totals(&img.cp)) && img.sb.quota_inos.iter().any(|i| i.0 != 0) {
-        // Usage in quota files may no longer be right.
+        // Usage in quota files may be wrong now.
         cp.flags |= CpFlags::QUOTA_NEED_FSCK;
     }
 

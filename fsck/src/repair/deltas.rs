@@ -1,8 +1,8 @@
-//! How are deltas and delta nodes mended?
+//! How are deltas and delta nodes repaired?
 //!
-//! A mark, a pointer or a bit that can be made right costs nothing. What cannot is given up, and the report names it:
-//! the pages hold what they held before. A delta node is dropped; in place of a root comes an empty one if it is needed
-//! to name the others.
+//! Repairing a mark, a pointer or a bit loses nothing. Deltas that cannot be repaired are dropped, and the report
+//! names them: their pages revert to their earlier contents. A damaged delta node is dropped; if the other nodes
+//! need a root to list them, an empty one replaces it.
 
 use format::delta;
 use format::inode::RawInode;
@@ -15,13 +15,13 @@ use super::edit::Editor;
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
 use crate::FsckError;
-use crate::bases::{Bases, living, may_have_nodes};
+use crate::bases::{Bases, current_entries, may_have_nodes};
 use crate::report::{FindingKind as K, NodeFault, Slot};
 use crate::zone;
 
 type Done = Result<(), RepairError>;
 
-/// Gives a zone its mark back, or gives the zone up.
+/// Restores the mark of a zone, or drops the zone.
 pub fn mend_zone(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, kind: &K) -> Done {
     let Some(block) = e.peek(ino.nid())? else { return Ok(()) };
     let (mended, action) = match zone::with_mark(e.img, &block) {
@@ -33,7 +33,7 @@ pub fn mend_zone(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, kind: 
     Ok(())
 }
 
-/// Changes a delta node; its checksum is made to fit.
+/// Changes a delta node and updates its checksum.
 fn change<T>(e: &mut Editor<'_, '_>, nid: Nid, change: impl FnOnce(&mut Block) -> T) -> Result<Option<T>, FsckError> {
     let seed = e.img.seed;
     Ok(e.node(nid)?.map(|block| {
@@ -43,16 +43,16 @@ fn change<T>(e: &mut Editor<'_, '_>, nid: Nid, change: impl FnOnce(&mut Block) -
     }))
 }
 
-/// The root of an inode's delta nodes, if it is one that can be read.
+/// The root of an inode's delta nodes, if it is readable.
 fn root(e: &Editor<'_, '_>, ino: Ino) -> Result<Option<(Nid, Box<Block>)>, FsckError> {
     let Some(inode) = e.peek(ino.nid())? else { return Ok(None) };
     let raw = RawInode::of(&inode);
     let Some(nid) = delta::root(raw, e.img.sb.features).filter(|_| may_have_nodes(raw)) else { return Ok(None) };
-    Ok(sound(e, ino, nid)?.map(|block| (nid, block)))
+    Ok(readable_node(e, ino, nid)?.map(|block| (nid, block)))
 }
 
-/// A delta node of an inode, if it can be read.
-fn sound(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
+/// A delta node of an inode, if it is readable.
+fn readable_node(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
     let sound = |b: &Block| node::footer(b).ino == ino && node::delta::verify(e.img.seed, b).is_ok();
     Ok(e.peek(nid)?.filter(|b| sound(b)))
 }
@@ -60,16 +60,16 @@ fn sound(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, F
 /// The inode's delta nodes, the root first.
 fn nodes(e: &Editor<'_, '_>, ino: Ino) -> Result<Vec<Nid>, FsckError> {
     let Some((first, block)) = root(e, ino)? else { return Ok(Vec::new()) };
-    let others = node::delta::others(&block).map(|(_, nid)| nid);
+    let others = node::delta::other_nodes(&block).map(|(_, nid)| nid);
     let mut out = vec![first];
     for nid in others {
-        out.extend(sound(e, ino, nid)?.map(|_| nid));
+        out.extend(readable_node(e, ino, nid)?.map(|_| nid));
     }
     Ok(out)
 }
 
-/// Gives up the delta of one file block: the inode's, else all that delta nodes have for it. `lost` is the block whose
-/// last changes this loses, if that is known.
+/// Drops the delta of one file block: the inode's, or else all those in delta nodes. `lost` is the block whose last
+/// changes are lost, if known.
 pub fn give_up(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32, lost: Option<u32>) -> Done {
     let Some(division) = e.division(ino)? else { return Ok(()) };
     let mut dropped = 0;
@@ -78,21 +78,21 @@ pub fn give_up(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u
         drop_from_nodes(e, ino, block)?;
     }
     let action = match lost {
-        Some(block) => given_up(e, ino, block)?,
+        Some(block) => loss_of(e, ino, block)?,
         None => Action::DeltasGivenUp { ino, block: None },
     };
     session.actions.push(action);
     Ok(())
 }
 
-/// What is lost with the entries of a file block: its last changes, or all of it where it has no block.
-fn given_up(e: &Editor<'_, '_>, ino: Ino, block: u32) -> Result<Action, FsckError> {
+/// What dropping the entries of a file block loses: its last changes, or the whole block if it has no address.
+fn loss_of(e: &Editor<'_, '_>, ino: Ino, block: u32) -> Result<Action, FsckError> {
     let is_new = block < KEPT && e.slot(ino, block.into())?.is_some_and(|(_, addr)| addr == BlockAddr::NEW);
     Ok(if is_new { Action::PackedLost { ino, block } } else { Action::DeltasGivenUp { ino, block: Some(block) } })
 }
 
-/// The file block whose address is in this slot, if an entry that counts holds all of it: the block at the address, or
-/// that there is none, does not matter then.
+/// The file block accepted by `wanted` that a current entry holds completely. Its address, or a missing one, does
+/// not matter then.
 fn held_whole(
     e: &Editor<'_, '_>,
     ino: Ino,
@@ -104,12 +104,12 @@ fn held_whole(
     let (Ok(division), Ok(shape)) = (raw.divide(features), raw.shape(features)) else { return Ok(None) };
     let mut blocks = Vec::new();
     for nid in nodes(e, ino)? {
-        blocks.extend(sound(e, ino, nid)?);
+        blocks.extend(readable_node(e, ino, nid)?);
     }
-    let living = living(&blocks);
-    let find = |id: u32| living.get(&KEPT.checked_add(id)?).map(|e| (e.codec, e.payload.to_vec()));
+    let current = current_entries(&blocks);
+    let find = |id: u32| current.get(&KEPT.checked_add(id)?).map(|e| (e.codec, e.payload.to_vec()));
     let bases = Bases::new(e.img, raw, division, shape);
-    for (&block, entry) in living.range(..KEPT).filter(|(_, entry)| !entry.codec.has_base()) {
+    for (&block, entry) in current.range(..KEPT).filter(|(_, entry)| !entry.codec.has_base()) {
         if wanted(block)? && bases.is_made(&find, block, entry) {
             return Ok(Some(block));
         }
@@ -117,13 +117,13 @@ fn held_whole(
     Ok(None)
 }
 
-/// The same by the slot.
+/// The same for a slot.
 pub fn held_at(e: &Editor<'_, '_>, at: Slot) -> Result<Option<u32>, FsckError> {
     held_whole(e, at.ino, |block| Ok(e.slot(at.ino, block.into())?.is_some_and(|(slot, _)| slot == at)))
 }
 
-/// A delta has no block that it changes. If it needs none, a block is reserved, which it lost; else it was another block's,
-/// and nobody knows which.
+/// Repairs a delta without a base block. If it needs none, reserve a block in place of the lost one; otherwise the
+/// delta belongs to an unknown block and is dropped.
 pub fn without_base(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32, kind: &K) -> Done {
     let whole = held_whole(e, ino, |of| Ok(of == block))?;
     match (whole, e.slot(ino, block.into())?) {
@@ -138,15 +138,15 @@ pub fn without_base(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, blo
 
 fn drop_from_nodes(e: &mut Editor<'_, '_>, ino: Ino, block: u32) -> Result<(), FsckError> {
     for nid in nodes(e, ino)? {
-        if sound(e, ino, nid)?.is_some_and(|b| node::delta::find(&b, block).is_some()) {
+        if readable_node(e, ino, nid)?.is_some_and(|b| node::delta::find(&b, block).is_some()) {
             change(e, nid, |b| node::delta::rewrite(b, |entry| entry.block != block, &[]))?;
         }
     }
     Ok(())
 }
 
-/// Of a delta in the inode and one in a delta node the inode's stays if it fits. Otherwise nothing happens: it is
-/// wrong by itself, and goes.
+/// If an inode and its delta nodes both have a delta for a block, keep the inode's if it fits. Otherwise do
+/// nothing: it is a finding of its own and will be dropped.
 pub fn keep_one(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32) -> Done {
     let Some(inode) = e.peek(ino.nid())? else { return Ok(()) };
     let raw = RawInode::of(&inode);
@@ -162,7 +162,7 @@ pub fn keep_one(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: 
     Ok(())
 }
 
-/// Makes a delta node of this number the file's. False if there is no place for it.
+/// Makes a delta node the file's node with this index. False if there is no place for it.
 pub fn set(e: &mut Editor<'_, '_>, ino: Ino, number: usize, nid: Nid) -> Result<bool, FsckError> {
     if number == 0 {
         return e.inode(ino, |raw| delta::set_root(raw, (nid != Nid(0)).then_some(nid)));
@@ -171,7 +171,7 @@ pub fn set(e: &mut Editor<'_, '_>, ino: Ino, number: usize, nid: Nid) -> Result<
     Ok(change(e, root, |b| node::delta::set_other(b, number, nid))?.unwrap_or(false))
 }
 
-/// A pointer to a delta node leads to none: it leads to the right one from now on, or nowhere.
+/// Repairs a pointer that leads to no delta node: points it at the right node, or clears it.
 pub fn point_elsewhere(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -184,7 +184,7 @@ pub fn point_elsewhere(
     set(e, ino, number, right.unwrap_or(Nid(0)))?;
     session.actions.push(match right {
         Some(nid) => Action::NodeAttached { ino, nid },
-        // Named twice, it is still there by its other name.
+        // Listed twice: the other entry still lists it.
         None if fault == NodeFault::Twice && number > 0 => {
             Action::Mended { finding: format!("inode {ino}: delta node number {number} belonged to another place") }
         }
@@ -193,7 +193,7 @@ pub fn point_elsewhere(
     Ok(())
 }
 
-/// The delta node as it was before one bit flipped, if its checksum proves that.
+/// The delta node before one flipped bit, if its checksum proves that.
 fn unflip(seed: u32, block: &Block) -> Option<Box<Block>> {
     let mut trial = Box::new(*block);
     for bit in 0..8 * node::FOOTER {
@@ -206,7 +206,7 @@ fn unflip(seed: u32, block: &Block) -> Option<Box<Block>> {
     None
 }
 
-/// Mends a delta node that cannot be read, or drops it.
+/// Repairs an unreadable delta node, or drops it.
 pub fn mend_node(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -234,7 +234,8 @@ pub fn mend_node(
     if others.is_empty() {
         if is_root {
             set(e, ino, 0, Nid(0))?;
-        } else if let Some((number, _)) = root(e, ino)?.and_then(|(_, b)| node::delta::others(&b).find(|o| o.1 == nid))
+        } else if let Some((number, _)) =
+            root(e, ino)?.and_then(|(_, b)| node::delta::other_nodes(&b).find(|o| o.1 == nid))
         {
             set(e, ino, number, Nid(0))?;
         }
@@ -247,14 +248,14 @@ pub fn mend_node(
         })?;
     }
     for block in readable(e, ino, &block)? {
-        let action = given_up(e, ino, block)?;
+        let action = loss_of(e, ino, block)?;
         session.actions.push(action);
     }
     session.actions.push(Action::DeltasGivenUp { ino, block: None });
     Ok(())
 }
 
-/// Gives up the oldest deltas of a root that leaves no room for the list of the others.
+/// Drops the oldest deltas of a root that has no room for the list of the other nodes.
 fn make_room_for_list(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, nid: Nid, block: &Block) -> Done {
     let (mut used, mut gone) = (node::delta::used(block), Vec::new());
     for entry in node::delta::entries(block) {
@@ -265,13 +266,13 @@ fn make_room_for_list(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, n
     }
     change(e, nid, |b| node::delta::rewrite(b, |entry| !gone.contains(&entry.block), &[]))?;
     for block in gone {
-        let action = given_up(e, ino, block)?;
+        let action = loss_of(e, ino, block)?;
         session.actions.push(action);
     }
     Ok(())
 }
 
-/// Blocks for which a damaged delta node seems to have entries.
+/// Blocks for which a damaged delta node appears to have entries.
 fn readable(e: &Editor<'_, '_>, ino: Ino, block: &Block) -> Result<Vec<u32>, FsckError> {
     let mut out = Vec::new();
     for entry in node::delta::entries(block) {
@@ -285,7 +286,7 @@ fn readable(e: &Editor<'_, '_>, ino: Ino, block: &Block) -> Result<Vec<u32>, Fsc
     Ok(out)
 }
 
-/// Frees a node that was reached.
+/// Frees a reached node.
 fn free(e: &mut Editor<'_, '_>, nid: Nid) -> Result<(), FsckError> {
     let addr = e.entry(nid)?.addr;
     e.drop_node(nid)?;
@@ -295,21 +296,21 @@ fn free(e: &mut Editor<'_, '_>, nid: Nid) -> Result<(), FsckError> {
     Ok(())
 }
 
-/// Puts a delta node that nobody names back where its footer says, or drops it. The file's root may be gone: then this
-/// node becomes the root.
+/// Reattaches an unlisted delta node where its footer says, or drops it. If the file's root is gone, this node
+/// becomes the root.
 pub fn attach(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreached, f: Footer, block: &Block) -> Done {
     let (nid, ino) = (f.nid, f.ino);
     let number = node::delta::number(f.offset).unwrap_or_default();
     let Some(inode) = e.peek(ino.nid())? else { return Ok(()) };
     let raw = RawInode::of(&inode);
-    let deltas = crate::bases::plain(e.img.sb.features) != e.img.sb.features;
+    let deltas = crate::bases::without_deltas(e.img.sb.features) != e.img.sb.features;
     let lawful = deltas && may_have_nodes(raw) && node::delta::verify(e.img.seed, block).is_ok();
     let named = delta::root(raw, e.img.sb.features);
     let attached = match named {
         _ if !lawful => false,
         None if number == 0 => set(e, ino, 0, nid)?,
         None if unreached.node_at(e.img, ino, FIRST_OFFSET)?.is_some() => {
-            // The root is put back first.
+            // The root is reattached first.
             return Ok(());
         }
         None => {
@@ -320,8 +321,8 @@ pub fn attach(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreach
         }
         Some(_) if number == 0 => false,
         Some(_) => match root(e, ino)? {
-            Some((_, b)) => match node::delta::others(&b).find(|o| o.0 == number) {
-                // Its root comes back in this round, and names it.
+            Some((_, b)) => match node::delta::other_nodes(&b).find(|o| o.0 == number) {
+                // Its root is reattached in this round, and lists it.
                 Some((_, other)) if other == nid => return Ok(()),
                 Some(_) => false,
                 None => set(e, ino, number, nid)?,

@@ -1,4 +1,4 @@
-//! How do `.` and `..` of a directory come back, and what if its first block is another directory's?
+//! How are `.` and `..` of a directory restored, and what if its first block belongs to another directory?
 
 use format::dentry;
 use format::inode::{Inline, RawInode};
@@ -14,7 +14,7 @@ use crate::report::{Area, DentryPlace, DotFault, FindingKind as K, Name};
 
 type Done = Result<(), RepairError>;
 
-/// Has a directory's `.` or `..` stand in its first block, once, and lead where it must.
+/// Ensures that `.` or `..` is in the first block of a directory, only once, and leads to the right inode.
 #[allow(clippy::too_many_arguments)] // the parts of one finding
 pub fn mend(
     e: &mut Editor<'_, '_>,
@@ -33,7 +33,7 @@ pub fn mend(
     let to = match (which, fault) {
         (".", _) => dir,
         _ if dir == e.img.sb.root => dir,
-        // What the inode records may be wrong, too.
+        // The parent recorded in the inode may be wrong, too.
         _ => e.parents.get(&dir).copied().unwrap_or(parent),
     };
     if e.area(dir, area)?.is_none() && !inline {
@@ -46,26 +46,27 @@ pub fn mend(
         e.data.insert((dir, 0), Box::new([0; BLOCK]));
     }
     if fault != DotFault::Missing {
-        // Those in other blocks came with a block that is another directory's.
+        // Entries in other blocks came with a block of another directory.
         for other in e.areas(dir)?.into_iter().filter(|other| *other != area) {
-            put_dot(e, dir, other, which, None)?;
+            set_dot(e, dir, other, which, None)?;
         }
     }
-    if !put_dot(e, dir, area, which, Some(to))? {
-        // A full block without them: its first name makes way, and the inode is then found without one.
+    if !set_dot(e, dir, area, which, Some(to))? {
+        // A full block without them: its first name is removed, and its inode is then found as unnamed.
         let Some((layout, bytes)) = e.area(dir, area)? else { return refuse(kind) };
         let first = dentry::entries(&layout, &bytes, 0).find(|d| !matches!(d.name, b"." | b".."));
         let Some((slot, name, ino)) = first.map(|d| (d.slot, Name(d.name.to_vec()), Ino(d.ino))) else {
             return refuse(kind);
         };
         remove(e, session, DentryPlace { dir, area, slot }, &name, Some(ino))?;
-        put_dot(e, dir, area, which, Some(to))?;
+        set_dot(e, dir, area, which, Some(to))?;
     }
     Ok(())
 }
 
-/// Has `.` or `..` stand in an area once and lead there, or not stand there at all. False if there is no room for it.
-fn put_dot(e: &mut Editor<'_, '_>, dir: Ino, area: Area, which: &str, to: Option<Ino>) -> Result<bool, FsckError> {
+/// Ensures that `.` or `..` is in an area only once and leads to `to`, or is absent for `None`. False if there is
+/// no room.
+fn set_dot(e: &mut Editor<'_, '_>, dir: Ino, area: Area, which: &str, to: Option<Ino>) -> Result<bool, FsckError> {
     let (name, mut placed) = (which.as_bytes(), true);
     e.change_area(dir, area, |l, bytes| {
         let slots: Vec<usize> = dentry::entries(l, bytes, 0).filter(|d| d.name == name).map(|d| d.slot).collect();
@@ -73,7 +74,7 @@ fn put_dot(e: &mut Editor<'_, '_>, dir: Ino, area: Area, which: &str, to: Option
         slots.iter().skip(keep).for_each(|slot| dentry::remove(l, bytes, *slot));
         match (to, slots.first()) {
             (Some(to), Some(first)) => dentry::redirect(l, bytes, *first, to.0, DIR),
-            (Some(to), None) => match dentry::room(l, bytes, 1) {
+            (Some(to), None) => match dentry::free_run(l, bytes, 1) {
                 Some(slot) => dentry::insert(l, bytes, slot, name, 0, to.0, DIR),
                 None => placed = false,
             },

@@ -1,7 +1,7 @@
-//! How is a volume changed in memory before anything is written?
+//! In-memory changes to a volume before they are written.
 //!
-//! An [`Editor`] holds changed nodes, directory blocks, NAT entries and summaries above an image that
-//! stays as it is. Nothing is overwritten in place later either: changed blocks get new addresses.
+//! An [`Editor`] holds changed nodes, directory blocks, NAT entries and summaries on top of an unchanged image.
+//! Writing overwrites nothing in place: changed blocks get new addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,36 +22,36 @@ use crate::walk::Walked;
 pub struct Editor<'i, 'd> {
     pub img: &'i Image<'d>,
     pub walked: &'i Walked,
-    /// Nodes changed.
+    /// Changed nodes.
     pub nodes: BTreeMap<Nid, Box<Block>>,
-    /// NAT entries changed.
+    /// Changed NAT entries.
     pub nat: BTreeMap<Nid, NatEntry>,
-    /// Directory blocks changed or made.
+    /// Changed or new directory blocks.
     pub data: BTreeMap<(Ino, u64), Box<Block>>,
-    /// Blocks of nodes that were dropped: nobody's from now on.
+    /// Blocks of dropped nodes, to be freed.
     pub dropped: Vec<BlockAddr>,
-    /// Slots that get a copy of a block that is someone else's.
+    /// Slots that get a copy of a block that belongs to another slot.
     pub copies: Vec<(Slot, BlockAddr)>,
     /// The new orphan list.
     pub orphans: Vec<Ino>,
-    /// Summary entries to set in segments that are no log's.
+    /// Summary entries to set in segments without a log.
     pub summaries: BTreeMap<SegNo, BTreeMap<u16, Summary>>,
-    /// Segments whose summary footer is to be set.
+    /// Segments whose summary footer must be set.
     pub footers: BTreeSet<SegNo>,
-    /// Directories that record another parent than the one whose entry leads to them, and that one.
+    /// Directories whose recorded parent differs from the directory with their entry; the value is the latter.
     pub parents: BTreeMap<Ino, Ino>,
     /// Logs that must leave their segment.
     pub leave: [bool; 6],
-    /// What the superblock names quota files.
+    /// Quota inodes in the superblock.
     pub quota_inos: [Ino; 3],
-    /// Blocks that are marked but were not reached stay marked: someone may yet claim them.
+    /// Keep marked but unreached blocks marked: a later round may claim them.
     pub keep_marked: bool,
-    /// More is to be mended after this: marks that make the next mount check the volume stay.
+    /// Keep the marks that make the next mount check the volume: more repairs follow.
     pub keep_error_marks: bool,
 }
 
 impl<'i, 'd> Editor<'i, 'd> {
-    /// No changes yet.
+    /// An editor without changes.
     pub fn new(img: &'i Image<'d>, walked: &'i Walked, orphans: Vec<Ino>) -> Self {
         Editor {
             img,
@@ -94,7 +94,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(false)
     }
 
-    /// The NAT entry as changed.
+    /// The NAT entry with changes.
     pub fn entry(&self, nid: Nid) -> Result<NatEntry, FsckError> {
         match self.nat.get(&nid) {
             Some(e) => Ok(*e),
@@ -102,7 +102,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         }
     }
 
-    /// A node as changed, to look at. `None` if the NAT leads to no such node.
+    /// Reads a node with changes. `None` if the NAT leads to no such node.
     pub fn peek(&self, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
         if let Some(b) = self.nodes.get(&nid) {
             return Ok(Some(b.clone()));
@@ -115,7 +115,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok((node::footer(&block).nid == nid).then_some(block))
     }
 
-    /// A node to be changed.
+    /// A node for changing.
     pub fn node(&mut self, nid: Nid) -> Result<Option<&mut Block>, FsckError> {
         if !self.nodes.contains_key(&nid) {
             let Some(block) = self.peek(nid)? else { return Ok(None) };
@@ -124,7 +124,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(self.nodes.get_mut(&nid).map(|b| &mut **b))
     }
 
-    /// Changes an inode; false if it is not there.
+    /// Changes an inode; false if it does not exist.
     pub fn inode(&mut self, ino: Ino, change: impl FnOnce(&mut RawInode)) -> Result<bool, FsckError> {
         Ok(match self.node(ino.nid())? {
             Some(block) => {
@@ -135,14 +135,13 @@ impl<'i, 'd> Editor<'i, 'd> {
         })
     }
 
-    /// How the words of an inode are divided; `None` if the inode is not there or unlawful.
+    /// The division of an inode's words; `None` if the inode does not exist or is invalid.
     pub fn division(&self, ino: Ino) -> Result<Option<Division>, FsckError> {
         let features = self.img.sb.features;
         Ok(self.peek(ino.nid())?.and_then(|b| RawInode::of(&b).divide(features).ok()))
     }
 
-    /// Where the address of a file block is kept, and the address; `None` if a node on the way is
-    /// missing.
+    /// The slot of a file block's address, and the address; `None` if a node on the path is missing.
     pub fn slot(&self, ino: Ino, index: u64) -> Result<Option<(Slot, BlockAddr)>, FsckError> {
         let Some(block) = self.peek(ino.nid())? else { return Ok(None) };
         let raw = RawInode::of(&block);
@@ -167,13 +166,13 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(None)
     }
 
-    /// True if an address slot inside a file's size leads to no block, though its kind of file could
-    /// have one there. Of a directory every slot is inside: its size follows from its blocks.
+    /// True if an address slot inside a file's size is empty although this kind of file could have a block there.
+    /// In a directory every slot is inside: its size follows from its blocks.
     pub fn is_hole(&self, at: Slot) -> Result<bool, FsckError> {
         let Some(inode) = self.peek(at.ino.nid())? else { return Ok(false) };
         let raw = RawInode::of(&inode);
         let Ok(shape) = raw.shape(self.img.sb.features) else { return Ok(false) };
-        // In a compressed file a cluster's unused slots are holes too.
+        // In a compressed file unused slots of a cluster are holes too.
         let odd = Inline::DATA | Inline::DENTRY;
         if raw.inline().intersects(odd) || raw.flags().contains(InodeFlags::COMPRESS) {
             return Ok(false);
@@ -197,7 +196,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         if at.nid == at.ino.nid() {
             if let Some(division) = self.division(at.ino)? {
                 self.inode(at.ino, |raw| match addr.is_real() {
-                    // Whether a delta of the slot fits the block there, the next round says.
+                    // The next round checks whether a delta of the slot fits the block.
                     true => raw.move_addr(division, at.index, addr),
                     false => raw.set_addr(division, at.index, addr),
                 })?;
@@ -208,7 +207,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(())
     }
 
-    /// Writes a node number: `i_nid` of an inode or a slot of an indirect node.
+    /// Writes a node number to `i_nid` of an inode or a slot of an indirect node.
     pub fn set_index(&mut self, at: Slot, nid: Nid) -> Result<(), FsckError> {
         if at.nid == at.ino.nid() {
             self.inode(at.ino, |raw| {
@@ -222,7 +221,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(())
     }
 
-    /// The bytes of a dentry area as changed; `None` if it is not there.
+    /// The bytes of a dentry area with changes; `None` if it does not exist.
     pub fn area(&self, dir: Ino, area: Area) -> Result<Option<(dentry::Layout, Vec<u8>)>, FsckError> {
         Ok(match area {
             Area::Inline => match (self.peek(dir.nid())?, self.division(dir)?) {
@@ -246,7 +245,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         }
     }
 
-    /// Changes a dentry area; false if it is not there.
+    /// Changes a dentry area; false if it does not exist.
     pub fn change_area(
         &mut self,
         dir: Ino,
@@ -269,7 +268,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(true)
     }
 
-    /// Forgets a node: its number becomes free under a new version.
+    /// Drops a node: its number becomes free under a new version.
     pub fn drop_node(&mut self, nid: Nid) -> Result<(), FsckError> {
         let old = self.entry(nid)?;
         let version = old.version.wrapping_add(1);
@@ -284,7 +283,7 @@ impl<'i, 'd> Editor<'i, 'd> {
         Ok(())
     }
 
-    /// A node number nothing uses.
+    /// A free node number.
     pub fn free_nid(&self) -> Result<Option<Nid>, FsckError> {
         for n in 0..self.img.sb.nat_blocks() {
             let live: BTreeSet<Nid> = self.img.nat_live(n)?.into_iter().map(|(nid, _)| nid).collect();

@@ -1,4 +1,4 @@
-//! Entries that are taken out of directories, and findings that are refused: what all repairs of names share.
+//! Removing directory entries and rejecting findings: shared by all repairs of names.
 
 use format::Ino;
 
@@ -8,12 +8,12 @@ use crate::report::{DentryPlace, FindingKind as K, Name};
 
 type Done = Result<(), RepairError>;
 
-/// Nothing is known that would mend this.
+/// No repair is known for this finding.
 pub(super) fn refuse(kind: &K) -> Done {
     Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) })
 }
 
-/// Takes a name out of its directory.
+/// Removes a name from its directory.
 pub(super) fn remove(
     e: &mut Editor<'_, '_>,
     session: &mut Session,

@@ -1,4 +1,4 @@
-//! How is one broken pointer or name of a file mended?
+//! How is one broken pointer or name of a file repaired?
 
 use format::dentry;
 use format::inode::{Inline, RawInode};
@@ -19,7 +19,7 @@ use crate::xattr;
 
 type Done = Result<(), RepairError>;
 
-/// Mends pointers and names.
+/// Repairs pointers and names.
 pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Unreached, kind: &K) -> Done {
     match kind {
         K::OrphanHasName { ino } | K::OrphanHasLinks { ino, .. } => e.orphans.retain(|o| o != ino),
@@ -29,8 +29,8 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
         }
         K::NodeUnusable { nid, from, fault } => unusable(e, session, unreached, kind, *nid, from, *fault)?,
         K::NodeOffsetWrong { ino, nid, is, .. } => {
-            // Either the footer is wrong, or the pointer leads to another node of the file. In that case the right node's
-            // footer names this place.
+            // Either the footer is wrong, or the pointer leads to another node of the file. In the latter case the
+            // footer of the right node names this place.
             if let Some(right) = unreached.node_at(e.img, *ino, *is)? {
                 let slot = super::unreachable::place(e, *ino, *is)?;
                 let set = match slot {
@@ -56,7 +56,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
                     e.set_slot(*at, addr)?;
                     session.actions.push(Action::DataFound { at: *at, addr });
                 }
-                // A copy of a directory's block would be the same names once more.
+                // A copy of a directory's block would duplicate the names.
                 (None, K::BlockTaken { addr, .. }) if is_names_of_another_place(e, *at, *addr)? => {
                     clear(e, session, *at)?
                 }
@@ -65,7 +65,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
                     session.actions.push(Action::BlockCopied { at: *at, addr: *addr });
                 }
                 _ => match super::deltas::held_at(e, *at)? {
-                    // Nothing is lost: a delta node has the whole block.
+                    // Nothing is lost: a delta node holds the whole block.
                     Some(_) => {
                         e.set_slot(*at, BlockAddr::NEW)?;
                         session.actions.push(Action::Mended { finding: kind.to_string() });
@@ -103,7 +103,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
             let lost = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
             let alone = e.peek(ino.nid())?.is_some_and(|b| RawInode::of(&b).i_xattr_nid.get() == 0);
             match lost.filter(|_| alone) {
-                // The rest of the list is in an unreached node.
+                // An unreached node holds the rest of the list.
                 Some(nid) => {
                     e.inode(*ino, |raw| raw.i_xattr_nid = nid.0.into())?;
                     session.actions.push(Action::NodeAttached { ino: *ino, nid });
@@ -140,7 +140,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
     Ok(())
 }
 
-/// True for a slot of a directory that leads to a block whose summary says it belongs elsewhere.
+/// True for a slot of a directory that leads to a block with another owner in its summary.
 fn is_names_of_another_place(e: &Editor<'_, '_>, at: Slot, addr: BlockAddr) -> Result<bool, FsckError> {
     let dir = e.peek(at.ino.nid())?.is_some_and(|b| kind_of(RawInode::of(&b).i_mode.get()) == Some(DIR));
     let owner = match e.img.sb.locate(addr) {
@@ -171,7 +171,7 @@ fn unusable(
         Referrer::Xattr(ino) | Referrer::Delta { ino, .. } => *ino,
         _ => nid.as_ino(),
     };
-    // Another name of the same inode found it in this round.
+    // Already found in this round through another name of the same inode.
     if matches!(from, Referrer::Dentry { .. }) && (e.nat.contains_key(&nid) || e.nodes.contains_key(&nid)) {
         return Ok(());
     }
@@ -201,7 +201,7 @@ fn unusable(
             session.actions.push(Action::NodeFound { nid, addr });
             return Ok(());
         }
-        // Its footer names it: whatever else points there took a node for data.
+        // The node's footer matches: any other pointer there mistakes a node for data.
         NodeFault::BlockTaken { addr } => {
             e.nodes.insert(nid, e.img.block(addr)?);
             session.actions.push(Action::NodeFound { nid, addr });
@@ -222,7 +222,7 @@ fn unusable(
     }
     match from {
         Referrer::Dentry { place, name } => match unreached.inode_named(place.dir, &name.0) {
-            // The name is right, where it leads is not.
+            // The name is right, but its inode number is wrong.
             Some((ino, kind)) => {
                 let slot = place.slot;
                 e.change_area(place.dir, place.area, |l, b| dentry::redirect(l, b, slot, ino.0, kind))?;
@@ -260,8 +260,8 @@ fn leads_to_inode(from: &Referrer) -> bool {
     !matches!(from, Referrer::Index(_) | Referrer::Xattr(_) | Referrer::Delta { .. })
 }
 
-/// A pointer leads to a free block whose summary names another owner. If an unreached block's summary names this slot,
-/// the slot gets that block.
+/// A pointer leads to a free block whose summary has another owner. If the summary of an unreached block has this
+/// slot, the slot gets that block.
 fn restore_meant(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -281,8 +281,7 @@ fn restore_meant(
     Ok(())
 }
 
-/// True if an inode that says it is no directory holds one: its first area begins with a `.` that
-/// leads to it.
+/// True if an inode with a non-directory mode holds a directory: its first area begins with a `.` that leads to it.
 fn has_own_dot(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
     let Some(block) = e.peek(ino.nid())? else { return Ok(false) };
     let inline = RawInode::of(&block).inline().contains(Inline::DENTRY);
@@ -291,7 +290,7 @@ fn has_own_dot(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
     Ok(dentry::entries(&layout, &bytes, 0).any(|d| d.name == b"." && d.ino == ino.0))
 }
 
-/// True if the summary and the NAT both name a node whose footer names another.
+/// True if summary and NAT agree on a node but the footer names another.
 fn footer_is_at_fault(
     e: &Editor<'_, '_>,
     nid: Nid,
@@ -311,7 +310,7 @@ fn footer_is_at_fault(
     Ok(marked && free && by_nat && summary_agrees)
 }
 
-/// The type a name says its inode has.
+/// The type of an inode according to its name's entry.
 fn kind_by_name(e: &Editor<'_, '_>, from: &Referrer) -> Result<Option<u8>, FsckError> {
     match from {
         Referrer::Dentry { place, .. } => kind_of_entry(e, *place),
@@ -332,13 +331,13 @@ fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: Xa
         list.extend_from_slice(&node[..node::FOOTER]);
     }
     let from = match fault {
-        // The entries may be whole all the same; the next round looks at them.
+        // The entries may still be valid; the next round checks them.
         XattrFault::Magic { .. } => {
             list[..4].copy_from_slice(&format::xattr::MAGIC.to_le_bytes());
             list.len()
         }
         XattrFault::Overrun { at, .. } | XattrFault::StaleTail { at } => at,
-        // The last entry leaves no room for the end: it must go.
+        // The last entry leaves no room for the terminator, so drop it.
         XattrFault::Unterminated => xattr::last_entry(&list),
     };
     if !matches!(fault, XattrFault::StaleTail { .. } | XattrFault::Magic { .. }) {
@@ -359,7 +358,7 @@ fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: Xa
     Ok(())
 }
 
-/// True if a lawful name can stand at a slot without covering another entry.
+/// True if a valid name fits at a slot without covering another entry.
 fn fits(layout: &dentry::Layout, bytes: &[u8], slot: usize, name: &[u8]) -> bool {
     let slots = dentry::slots_for(name.len());
     let lawful = !name.is_empty() && !name.iter().any(|b| matches!(b, 0 | b'/'));
@@ -368,7 +367,7 @@ fn fits(layout: &dentry::Layout, bytes: &[u8], slot: usize, name: &[u8]) -> bool
         && (slot + 1..slot + slots).all(|next| dentry::at(layout, bytes, next).is_none())
 }
 
-/// Mends a slot in use whose name is unlawful: the inode records the name, and the hash confirms it.
+/// Repairs a used slot with an invalid name: the inode records the name, and the hash confirms it.
 fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let slot = place.slot;
@@ -397,8 +396,8 @@ fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace)
     Ok(())
 }
 
-/// Mends an entry whose hash is not that of its name. If the hash is that of the name in the inode, the name was damaged;
-/// else the hash was.
+/// Repairs an entry whose hash does not match its name. If the hash matches the name in the inode, the entry's name
+/// was damaged; otherwise the hash was.
 fn mend_hash(e: &mut Editor<'_, '_>, place: DentryPlace, name: &Name, stored: u32) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let Some(d) = dentry::at(&layout, &bytes, place.slot) else { return Ok(()) };

@@ -1,14 +1,13 @@
-//! Can a damaged volume be made lawful again without losing data?
+//! Repair of a damaged volume without losing data.
 //!
-//! Repair goes in rounds: check, mend the most basic kind of damage found, write a new checkpoint,
-//! check again. Each round leaves a volume that is no worse than before, wherever the power fails.
-//! Blocks and nodes that name their owner are given back to it; files that lost their name go to
-//! lost+found.
+//! Repair goes in rounds: check, repair the most basic kind of damage, write a new checkpoint, check again. Each
+//! round leaves a volume that is no worse than before, even if the power fails. Blocks and nodes that record their
+//! owner are given back to it; files that lost their name go to lost+found.
 //!
-//! A new checkpoint voids what `fsync` wrote after the last one. Mounting the volume replays it; where
-//! that fails, the caller may give it up ([`Options::give_up_synced`]). It goes only for errors, and only if
-//! the first round of the repair is possible. Then the first checkpoint changes nothing else, so that no later
-//! mount replays nodes over blocks that repair has used.
+//! A new checkpoint discards what `fsync` wrote after the last one. Mounting the volume replays it; if that fails,
+//! the caller may agree to discard it ([`Options::give_up_synced`]). It is discarded only if there are errors, and
+//! only if the first round of the repair is possible. The first checkpoint then changes nothing else, so that no
+//! later mount replays nodes over blocks that repair has used.
 
 mod commit;
 mod deltas;
@@ -35,78 +34,78 @@ use format::superblock::{Features, OFFSET};
 use format::{BlockAddr, Ino, Nid};
 
 use super::chain::Chain;
-use super::report::{FindingKind as K, Name, Pack, Referrer, Report, Slot, Synced, of_delta};
+use super::report::{FindingKind as K, Name, Pack, Referrer, Report, Slot, Synced, delta_target};
 use super::{FsckError, Options, TAG, begin, load, packs};
 
-/// Something a repair did that a person may want to know.
+/// A change by a repair that users may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs)] // the message says what the fields are
+#[allow(missing_docs)] // the message explains the fields
 pub enum Action {
-    /// A superblock copy was written anew from the other.
+    /// A superblock copy was rewritten from the other.
     SuperblockRestored { copy: u8 },
-    /// A name that led nowhere was taken out.
+    /// A dangling name was removed.
     EntryRemoved { dir: Ino, name: Name, ino: Ino },
-    /// A pointer that led nowhere was cleared: the file has a hole there.
+    /// A dangling pointer was cleared: the file has a hole there.
     PointerCleared { at: Slot },
-    /// A node was found again by its footer.
+    /// A node was found by its footer.
     NodeFound { nid: Nid, addr: BlockAddr },
-    /// A data block was found again by its summary.
+    /// A data block was found by its summary.
     DataFound { at: Slot, addr: BlockAddr },
-    /// A block two files claimed was copied for the second.
+    /// A block claimed by two files was copied for the second.
     BlockCopied { at: Slot, addr: BlockAddr },
-    /// A node of a file was put back into its tree.
+    /// A node of a file was reattached to its tree.
     NodeAttached { ino: Ino, nid: Nid },
     /// An inode got its name back.
     NameRestored { dir: Ino, name: Name, ino: Ino },
-    /// An inode without a name went to lost+found.
+    /// An inode without a name was moved to lost+found.
     Adopted { ino: Ino },
-    /// A node that was nobody's was dropped.
+    /// A node without an owner was dropped.
     NodeDropped { nid: Nid, ino: Ino },
-    /// One bit of an inode was turned back.
+    /// A flipped bit of an inode was restored.
     BitRestored { ino: Ino },
-    /// An inode's checksum was made to fit its contents.
+    /// An inode's checksum was recomputed from its contents.
     ChecksumRenewed { ino: Ino },
-    /// Extended attributes past damage were dropped.
+    /// Extended attributes behind damage were dropped.
     XattrsCut { ino: Ino },
-    /// Deltas that cannot be read, or of one file block, were given up: the blocks hold what they held before the small
-    /// changes that the deltas were, or before the last of them.
+    /// Unreadable deltas, or those of one file block, were dropped: the blocks revert to their contents before
+    /// these small changes, or before the last of them.
     DeltasGivenUp {
         /// The inode.
         ino: Ino,
-        /// The file block; all that had deltas, if it is not known which.
+        /// The file block; `None` for all with deltas, if it is not known which.
         block: Option<u32>,
     },
-    /// A block that only a delta node held is lost with it.
+    /// A block that existed only in a dropped delta node is lost.
     PackedLost {
         /// The inode.
         ino: Ino,
         /// The file block.
         block: u32,
     },
-    /// An inode whose block holds nothing of it was made anew of what names it. Owner, permissions, times, the exact size,
+    /// An inode whose block is lost was rebuilt from references to it. Owner, permissions, times, the exact size,
     /// attributes and inline contents are lost.
     InodeRebuilt {
         /// The inode.
         ino: Ino,
     },
-    /// Sizes of an inode's extra attributes were none, and were set anew.
+    /// Invalid sizes of an inode's extra attributes were reset.
     ExtraReset {
         /// The inode.
         ino: Ino,
     },
-    /// An inode's field was set to what is counted.
+    /// An inode's field was set to the counted value.
     Mended { finding: String },
-    /// What `fsync` wrote after the checkpoint was given up.
+    /// Changes that `fsync` wrote after the checkpoint were discarded.
     SyncedGivenUp(Synced),
-    /// A quota file that was lost was made anew.
+    /// A lost quota file was recreated.
     QuotaFileMade {
         /// Which one.
         file: Referrer,
         /// Its inode.
         ino: Ino,
     },
-    /// The newest checkpoint was given up for the one before it.
+    /// The newest checkpoint was discarded in favour of the one before it.
     NewestGivenUp {
         /// Its pack.
         pack: Pack,
@@ -139,7 +138,7 @@ impl fmt::Display for Action {
             ),
             Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes corrected"),
             Action::DeltasGivenUp { ino, block: Some(block) } if *block >= KEPT => {
-                let page = of_delta(*block);
+                let page = delta_target(*block);
                 write!(f, "inode {ino}: {page} is lost, on which blocks of this journal or log are based")
             }
             Action::DeltasGivenUp { ino, block: Some(block) } => {
@@ -176,73 +175,73 @@ pub enum RepairError {
     /// There is no volume to repair, or the device failed.
     #[error(transparent)]
     Fsck(#[from] FsckError),
-    /// The device takes no writes.
+    /// The device is read-only.
     #[error("the device is read-only")]
     ReadOnly,
     /// Data that was fsynced after the checkpoint would be lost.
     #[error("{files} files were fsynced after the checkpoint ({nodes} node blocks); a repair would discard them")]
     NeedsRecovery {
-        /// Inodes that `fsync` wrote.
+        /// Fsynced inodes.
         files: u64,
         /// Node blocks that roll-forward replays.
         nodes: u64,
     },
-    /// The checkpoint does not say where `fsync` wrote after it.
+    /// The checkpoint does not record where `fsync` wrote after it.
     #[error("the checkpoint does not locate the node log, so any files fsynced after it would be lost")]
     ChainUnknown,
-    /// A state of the volume that repair does not understand.
+    /// A volume state that repair does not handle.
     #[error("repair does not support checkpoint flags {flags:?}")]
     Flags {
-        /// Those flags.
+        /// The flags.
         flags: CpFlags,
     },
-    /// A finding there is no safe repair for.
+    /// A finding without a safe repair.
     #[error("no safe repair for: {finding}")]
     NotRepairable {
-        /// That finding.
+        /// The finding.
         finding: Box<K>,
     },
-    /// No free segment is left to write to.
+    /// No free segment is left.
     #[error("no free segment is left for repaired blocks")]
     NoSpace,
-    /// lost+found cannot take more.
+    /// lost+found is full.
     #[error("lost+found is full")]
     LostFoundFull,
-    /// A directory's block lies where no node leads.
+    /// A directory needs a block that no node can address.
     #[error("directory {dir}: a block has no node to be recorded in")]
     DirectoryTooDeep {
         /// The directory.
         dir: Ino,
     },
-    /// Rounds of repair did not lead to a clean volume.
+    /// The rounds of repair did not lead to a clean volume.
     #[error("{errors} errors are left after {rounds} rounds, the first: {first}")]
     NotConverging {
-        /// Errors left.
+        /// Remaining errors.
         errors: u64,
-        /// Rounds made.
+        /// Completed rounds.
         rounds: u32,
         /// One of them.
         first: Box<K>,
     },
-    /// Rounds were done before another one failed.
+    /// A round failed after others were completed.
     #[error("{why}")]
     Stopped {
-        /// What was done, in order.
+        /// Completed changes, in order.
         actions: Vec<Action>,
-        /// Why there was no more.
+        /// Why the repair stopped.
         why: Box<RepairError>,
     },
 }
 
 impl RepairError {
-    /// What was done before it.
+    /// Changes made before the error.
     pub fn actions(&self) -> &[Action] {
         match self {
             RepairError::Stopped { actions, .. } => actions,
             _ => &[],
         }
     }
-    /// Why the repair stopped, without what was done before.
+    /// Why the repair stopped, without the changes made before.
     pub fn why(&self) -> &RepairError {
         match self {
             RepairError::Stopped { why, .. } => why,
@@ -251,38 +250,38 @@ impl RepairError {
     }
 }
 
-/// What a repair did.
+/// The result of a repair.
 #[derive(Debug, Clone)]
 pub struct Repaired {
-    /// The volume before.
+    /// The report before the repair.
     pub before: Report,
-    /// The volume after: without errors.
+    /// The report after it, without errors.
     pub after: Report,
-    /// What was done, in order.
+    /// Changes, in order.
     pub actions: Vec<Action>,
-    /// Checkpoints written.
+    /// Number of checkpoints written.
     pub checkpoints: u32,
 }
 
-/// What lasts from round to round.
+/// State kept between rounds.
 #[derive(Default)]
 struct Session {
     actions: Vec<Action>,
-    /// Names taken out because they led nowhere: their inodes may turn up.
+    /// Removed dangling names: their inodes may be found later.
     lost_names: BTreeSet<(Ino, Vec<u8>)>,
-    /// Inodes made anew: of a directory, names may be missing.
+    /// Rebuilt inodes; if one is a directory, names may be missing.
     rebuilt: BTreeSet<Ino>,
 }
 
-/// Rounds without fewer errors after which repair gives up.
+/// Repair stops after this number of rounds without fewer errors.
 const PATIENCE: u32 = 8;
 
 /// Repairs a volume. A clean one is not written to.
 ///
-/// A volume that has no errors, but that repair refuses, is left as it is.
+/// A volume without errors that cannot be repaired further stays unchanged.
 ///
 /// # Errors
-/// [`RepairError`]; the volume is then no worse than before, and rounds that were done stay done.
+/// [`RepairError`]; the volume is then no worse than before, and completed rounds remain.
 pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
     let before = super::check(dev, options)?;
     let wanted = options.older_checkpoint || before.mendable() > 0;
@@ -309,7 +308,7 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
     }
 }
 
-/// Why nothing may be written to a volume.
+/// Why a volume must not be written to.
 fn refusal(dev: &dyn BlockDevice, before: &Report, options: &Options<'_>) -> Result<Option<RepairError>, RepairError> {
     if dev.read_only() {
         return Ok(Some(RepairError::ReadOnly));
@@ -326,7 +325,7 @@ fn refusal(dev: &dyn BlockDevice, before: &Report, options: &Options<'_>) -> Res
         if head == LogHead::NOWHERE && !image.cp.flags.contains(CpFlags::UMOUNT) {
             return Ok(Some(RepairError::ChainUnknown));
         }
-        // Before the newest checkpoint is given up for a repair that would then stop.
+        // Check this before discarding the newest checkpoint for a repair that would then stop.
         let chain = Chain::read(&image)?;
         if options.older_checkpoint && !chain.synced.is_empty() {
             return Ok(Some(RepairError::NeedsRecovery { files: chain.synced.len() as u64, nodes: chain.nodes() }));
@@ -336,7 +335,7 @@ fn refusal(dev: &dyn BlockDevice, before: &Report, options: &Options<'_>) -> Res
     Ok((!flags.is_empty()).then_some(RepairError::Flags { flags }))
 }
 
-/// Mends the volume round by round. Returns the last report and the number of checkpoints written.
+/// Repairs the volume round by round. Returns the last report and the number of checkpoints written.
 fn rounds(
     dev: &dyn BlockDevice,
     options: &Options<'_>,
@@ -354,7 +353,7 @@ fn rounds(
         let walked = super::examine(&image, &mut report, options)?;
         let left = report.mendable();
         let chain = Chain::read(&image)?;
-        // The next mount replays the chain, and its checkpoint is whole again: no reason to give anything up.
+        // The next mount replays the chain, and its checkpoint is whole again, so nothing needs to be discarded.
         let replayed = !chain.synced.is_empty() && report.errors == 0;
         stalled = if left < best { 0 } else { stalled + 1 };
         best = best.min(left);
@@ -370,14 +369,14 @@ fn rounds(
         }
         rounds += 1;
         if !chain.synced.is_empty() {
-            // A repair that cannot begin gives nothing up.
+            // A repair that cannot begin discards nothing.
             plan::plan(&image, &walked, &report, &mut Session::default())?;
             let orphans = image.orphans(&mut Report::default())?;
             commit::commit(edit::Editor::new(&image, &walked, orphans))?;
             session.actions.extend(chain.synced.into_iter().map(Action::SyncedGivenUp));
             continue;
         }
-        // What a round that fails had planned was not done.
+        // Changes planned in a failed round were not made.
         let done = session.actions.len();
         let planned = plan::plan(&image, &walked, &report, session).and_then(commit::commit);
         if planned.is_err() {

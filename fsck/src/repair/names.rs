@@ -1,4 +1,4 @@
-//! How are names put into directories and taken out again, and where do files without one go?
+//! How are names added to and removed from directories, and where do files without a name go?
 
 use format::dentry::{self, Layout};
 use format::inode::{Inline, RawInode};
@@ -16,14 +16,14 @@ use crate::report::{Area, DentryPlace};
 /// Name of the directory for inodes whose name is lost.
 pub const LOST_FOUND: &[u8] = b"lost+found";
 
-/// An entry found.
+/// A found entry.
 pub struct Found {
     pub place: DentryPlace,
     pub ino: Ino,
 }
 
 impl Editor<'_, '_> {
-    /// Every area of a directory that holds bytes.
+    /// Every area with bytes in a directory.
     pub fn areas(&self, dir: Ino) -> Result<Vec<Area>, FsckError> {
         let Some(block) = self.peek(dir.nid())? else { return Ok(Vec::new()) };
         let raw = RawInode::of(&block);
@@ -32,7 +32,7 @@ impl Editor<'_, '_> {
         }
         let blocks = raw.i_size.get().div_ceil(BLOCK as u64);
         let mut areas = Vec::new();
-        // A wild size must not make this endless: no directory has more blocks than its volume.
+        // Bound the loop if the size is invalid: no directory has more blocks than its volume.
         for index in 0..blocks.min(self.img.cp.user_blocks) {
             match self.slot(dir, index)? {
                 Some((_, addr)) if addr.is_real() => areas.push(Area::Block(index)),
@@ -46,14 +46,14 @@ impl Editor<'_, '_> {
     /// How a directory hashes names.
     pub fn hashing(&self, dir: Ino) -> Result<Hashing, FsckError> {
         let block = self.peek(dir.nid())?;
-        Ok(block.map_or(Hashing::Bytes, |b| Hashing::of(RawInode::of(&b), self.img.sb.features)))
+        Ok(block.map_or(Hashing::Bytes, |b| Hashing::for_dir(RawInode::of(&b), self.img.sb.features)))
     }
 
     /// Looks a name up through all of a directory's blocks.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<Found>, FsckError> {
         let hashing = self.hashing(dir)?;
         let (same, hash) = (hashing.same(name), hashing.hash(name));
-        // Folding every entry for every name that is sought takes long: names that are the same have the same hash.
+        // Folding every entry for every lookup is slow; equal names have equal hashes.
         let sought = |d: &dentry::Dentry<'_>| d.name == name || (hash == Some(d.hash) && same(d.name));
         for area in self.areas(dir)? {
             let Some((layout, bytes)) = self.area(dir, area)? else { continue };
@@ -65,7 +65,7 @@ impl Editor<'_, '_> {
         Ok(None)
     }
 
-    /// Takes the entry at a place out. True if there was one.
+    /// Removes the entry at a place. True if there was one.
     pub fn remove_entry(&mut self, place: DentryPlace) -> Result<bool, FsckError> {
         let mut gone = false;
         self.change_area(place.dir, place.area, |layout, bytes| {
@@ -79,8 +79,7 @@ impl Editor<'_, '_> {
         Ok(gone)
     }
 
-    /// Puts a name into a directory, under the hash given. False if there is no room that can be
-    /// reached without building node trees.
+    /// Adds a name to a directory under the given hash. False if there is no room without new nodes.
     pub fn insert(&mut self, dir: Ino, name: &[u8], hash: u32, ino: Ino, kind: u8) -> Result<bool, FsckError> {
         let Some(block) = self.peek(dir.nid())? else { return Ok(false) };
         let raw = RawInode::of(&block);
@@ -106,7 +105,7 @@ impl Editor<'_, '_> {
         Ok(false)
     }
 
-    #[allow(clippy::too_many_arguments)] // an entry has so many parts
+    #[allow(clippy::too_many_arguments)] // the fields of an entry
     fn insert_at(
         &mut self,
         dir: Ino,
@@ -118,13 +117,13 @@ impl Editor<'_, '_> {
         kind: u8,
     ) -> Result<bool, FsckError> {
         let Some((layout, bytes)) = self.area(dir, area)? else { return Ok(false) };
-        let Some(slot) = dentry::room(&layout, &bytes, slots) else { return Ok(false) };
+        let Some(slot) = dentry::free_run(&layout, &bytes, slots) else { return Ok(false) };
         self.change_area(dir, area, |layout, bytes| {
             dentry::insert(layout, bytes, slot, name, hash, ino.0, kind);
         })
     }
 
-    /// Gives an inode the name `#<ino>` in lost+found; the directory is made if need be.
+    /// Gives an inode the name `#<ino>` in lost+found, which is created if missing.
     pub fn adopt(&mut self, ino: Ino, kind: u8) -> Result<(), RepairError> {
         let home = self.lost_found()?;
         let name = format!("#{ino}");
@@ -135,12 +134,12 @@ impl Editor<'_, '_> {
         if !self.insert(home, name.as_bytes(), hash, ino, kind)? {
             return Err(RepairError::LostFoundFull);
         }
-        self.moved_to(ino, home, name.as_bytes())?;
+        self.set_parent(ino, home, name.as_bytes())?;
         Ok(())
     }
 
-    /// Records a new parent and name in an inode, and in a directory's `..`.
-    pub fn moved_to(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<(), FsckError> {
+    /// Records a new parent and name in an inode, and the parent in a directory's `..`.
+    pub fn set_parent(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<(), FsckError> {
         let mut is_dir = false;
         self.inode(ino, |raw| {
             raw.i_pino = parent.0.into();
@@ -171,7 +170,7 @@ impl Editor<'_, '_> {
         let (Some(mut block), Some(division)) = (self.peek(root.nid())?, self.division(root)?) else {
             return Err(RepairError::LostFoundFull);
         };
-        // As the root, but for what is its own.
+        // Like the root, except for its own fields.
         let xattrs = division.xattr_area();
         block[xattrs].fill(0);
         let raw = RawInode::of_mut(&mut block);
@@ -204,7 +203,7 @@ impl Editor<'_, '_> {
         if !self.insert(root, LOST_FOUND, hash, ino, DIR)? {
             return Err(RepairError::LostFoundFull);
         }
-        self.moved_to(ino, root, LOST_FOUND)?;
+        self.set_parent(ino, root, LOST_FOUND)?;
         Ok(ino)
     }
 }

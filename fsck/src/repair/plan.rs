@@ -1,7 +1,7 @@
-//! Which change answers which finding, and in which order?
+//! Which change repairs which finding, and in which order?
 //!
-//! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
-//! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
+//! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the totals, and
+//! all of it breaks the tables. So each round repairs only the most basic stage that has findings.
 
 use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
@@ -10,34 +10,34 @@ use format::superblock::Features;
 use format::{Block, BlockAddr};
 
 use super::edit::Editor;
-use super::rescue::{Unreached, bears_out, unflip};
+use super::rescue::{Unreached, has_right_count, unflip};
 use super::{Action, RepairError, Session};
 use crate::FsckError;
-use crate::bases::plain;
+use crate::bases::without_deltas;
 use crate::load::{Image, log_type};
 use crate::report::{Class, FindingKind as K, Mark, Report, Severity, Slot};
 use crate::signs::misplaced_marks;
 use crate::tables::class;
 use crate::walk::Walked;
 
-/// What must be mended before what.
+/// Order of repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     /// Bytes of inodes.
     Inodes,
     /// Pointers and names.
     Pointers,
-    /// Nodes nothing leads to.
+    /// Unreachable nodes.
     Unreachable,
-    /// Deltas whose base is not there or another: by now every block that can be found is back.
+    /// Deltas whose base is missing or wrong: by now every block that can be found is back.
     Deltas,
-    /// Sums in inodes.
+    /// Totals in inodes.
     Sums,
-    /// Tables: every checkpoint written mends them.
+    /// Tables: every new checkpoint repairs them.
     Tables,
 }
 
-/// Findings of one round: more wait for the next, so that memory stays bounded.
+/// Most findings per round; more wait for the next, to bound memory.
 const MOST: usize = 2000;
 
 fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
@@ -90,8 +90,8 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
     }
 }
 
-/// True if a pointer may lead to another block than was meant: its block is free for the SIT, or lies in a segment of
-/// nodes, or the summary of an unreached block names this pointer.
+/// True if a pointer may lead to a wrong block: its block is free in the SIT, or lies in a segment of nodes, or the
+/// summary of an unreached block has this pointer's slot.
 fn may_miss_its_block(img: &Image<'_>, unreached: &Unreached, addr: BlockAddr, is: Summary) -> bool {
     let owner = is.nid;
     let seg = img.sb.locate(addr).map(|(seg, _)| img.segment(seg));
@@ -113,7 +113,7 @@ pub fn plan<'i, 'd>(
     let all = || report.findings.iter().map(|f| &f.kind).filter(|k| serious(k));
     let mut unreached = Unreached::search(img, walked)?;
     let now = all().map(|k| stage(img, &unreached, k)).min().unwrap_or(Stage::Tables);
-    // Until pointers, nodes and names are mended, a file may still claim unreached blocks.
+    // Until pointers, nodes and names are repaired, a file may still claim unreached blocks.
     e.keep_marked = now < Stage::Sums;
     e.keep_error_marks = now < Stage::Tables;
     tables(&mut e, all())?;
@@ -167,7 +167,7 @@ pub fn plan<'i, 'd>(
     Ok(e)
 }
 
-/// What a new checkpoint needs to be told, whatever else the round does.
+/// Repairs that only a new checkpoint needs, independent of the stage.
 fn tables<'k>(e: &mut Editor<'_, '_>, findings: impl Iterator<Item = &'k K>) -> Result<(), RepairError> {
     for kind in findings {
         match kind {
@@ -208,13 +208,13 @@ fn tables<'k>(e: &mut Editor<'_, '_>, findings: impl Iterator<Item = &'k K>) -> 
     Ok(())
 }
 
-/// A segment that holds data and nodes keeps the data.
+/// A segment with data and nodes keeps the data.
 fn move_nodes_out(e: &mut Editor<'_, '_>, seg: format::SegNo) -> Result<(), RepairError> {
     for n in 0..e.img.sb.nat_blocks() {
         for (nid, entry) in e.img.nat_live(n)? {
             let here = e.img.sb.locate(entry.addr).is_some_and(|(s, _)| s == seg);
             if here && e.walked.nids.has(nid.0) {
-                // Every changed node gets a new place.
+                // Every changed node gets a new address.
                 e.node(nid)?;
             }
         }
@@ -222,8 +222,8 @@ fn move_nodes_out(e: &mut Editor<'_, '_>, seg: format::SegNo) -> Result<(), Repa
     Ok(())
 }
 
-/// Refuses to free more blocks than the tree uses, if the tree lacks inodes that the checkpoint counts: it is not the
-/// tree that the checkpoint was written for, and its files would be lost.
+/// Refuses to free more blocks than the tree uses if the tree lacks inodes that the checkpoint counts: then it is
+/// not the tree of this checkpoint, and its files would be lost.
 fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Result<(), RepairError> {
     let surplus = report.findings.iter().filter_map(|f| match &f.kind {
         kind @ K::SitSurplus { count, .. } => Some((kind, u64::from(*count))),
@@ -239,14 +239,14 @@ fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Res
     }
 }
 
-/// Puts unreached data blocks back into the holes of files that their summaries name, if the SIT's counts are right;
-/// true if there were any.
+/// Puts unreached data blocks back into the holes of files according to their summaries, if the SIT's counts are
+/// right; true if there were any.
 fn put_back(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreached) -> Result<bool, RepairError> {
     let img = e.img;
     let mut any = false;
     for (nid, slot, addr) in unreached.all_data() {
         let Some((seg, _)) = img.sb.locate(addr) else { continue };
-        if !bears_out(img, seg) || !e.walked.nids.has(nid.0) {
+        if !has_right_count(img, seg) || !e.walked.nids.has(nid.0) {
             continue;
         }
         let at = Slot { ino: img.nat(nid)?.ino, nid, index: slot.into() };
@@ -271,11 +271,11 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     else {
         return Ok(());
     };
-    // Marks are independent of each other and of everything else in the inode.
+    // Marks are independent of each other and of the rest of the inode.
     if let K::MarkMisplaced { what, .. } = *kind {
         let features = e.img.sb.features;
         e.inode(ino, |raw| match what {
-            // If its mode was wrong and is mended, the mark may be lawful.
+            // After a repair of the mode the mark may be valid.
             _ if !misplaced_marks(raw, features).any(|still| still == what) => {}
             Mark::Casefold => raw.i_flags = (raw.flags() - InodeFlags::CASEFOLD).bits().into(),
             Mark::Compressed => raw.i_flags = (raw.flags() - InodeFlags::COMPRESS).bits().into(),
@@ -293,7 +293,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     }
     let field = match *kind {
         K::InlineWrong { is, .. } => e.inode(ino, |raw| raw.i_inline = is)?,
-        // The words stay what they are, and hold no attributes.
+        // The words stay unchanged, and hold no attributes.
         K::InlineXattrSize { .. } => e.inode(ino, |raw| raw.i_inline &= !Inline::XATTR.bits())?,
         K::ModeWrong { is, .. } => e.inode(ino, |raw| raw.i_mode = is.into())?,
         K::DirLevelWrong { is, .. } => e.inode(ino, |raw| raw.i_dir_level = is)?,
@@ -307,7 +307,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     let (img, features) = (e.img, e.img.sb.features);
     let mut restored = unflip(img, &block);
     if restored.is_none() && !features.contains(Features::EXTRA_ATTR) {
-        // No inode of such a volume has extra attributes: the flag is what was flipped.
+        // No inode of such a volume has extra attributes, so the flag was flipped.
         let mut plain = block.clone();
         let raw = RawInode::of_mut(&mut plain);
         raw.i_inline &= !Inline::EXTRA_ATTR.bits();
@@ -326,15 +326,15 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     Ok(())
 }
 
-/// Gives extra attributes of unlawful sizes the sizes that the root directory has. False if nothing was wrong.
+/// Gives extra attributes with invalid sizes the sizes of the root directory's. False if nothing was wrong.
 fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckError> {
-    // A zone is mended by itself.
-    let features = plain(img.sb.features);
+    // A zone is repaired separately.
+    let features = without_deltas(img.sb.features);
     if RawInode::of(block).divide(features).is_err() {
         let root = img.block(img.nat(img.sb.root.nid())?.addr)?;
         let like = RawInode::of(&root);
         let sizes = like.divide(features).ok().and(like.extra()).map(|e| (e.i_extra_isize, e.i_inline_xattr_size));
-        // The root itself may be the one: everything that the features can need then has its room.
+        // If the root itself is damaged, use sizes with room for everything that the features may need.
         let (extra, xattr) = sizes.unwrap_or((inode::EXTRA_FULL.into(), (inode::DEFAULT_INLINE_XATTR as u16).into()));
         let raw = RawInode::of_mut(block);
         if let Some(e) = raw.extra_mut() {
@@ -343,7 +343,7 @@ fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckErr
         return Ok(true);
     }
     if RawInode::of(block).log_cluster(features).is_err() {
-        // The smallest cluster: a mark that does not begin one is found and cleared.
+        // The smallest cluster: a mark that does not begin one is then found and cleared.
         if let Some(e) = RawInode::of_mut(block).extra_mut() {
             e.i_log_cluster_size = 2;
         }

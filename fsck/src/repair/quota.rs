@@ -1,7 +1,7 @@
-//! How is a quota file that is lost made anew?
+//! How is a lost quota file recreated?
 //!
-//! It counts nothing until Linux or `fsck.f2fs` has counted: the checkpoint says so. A number that a file of the volume has
-//! taken meanwhile stays that file's; the superblock then names another one.
+//! It counts nothing until Linux or `fsck.f2fs` recounts, which the checkpoint requests. If another file has taken
+//! its number meanwhile, that file keeps it, and the superblock names a new number.
 
 use format::inode::{Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
@@ -13,7 +13,7 @@ use super::edit::Editor;
 use super::{Action, RepairError, Session};
 use crate::report::{NodeFault, Referrer};
 
-/// Makes quota file `k` anew under its number, or under another one if that is not its own.
+/// Recreates quota file `k` under its number, or under another one if a different file has it.
 pub fn restore(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -31,7 +31,7 @@ pub fn restore(
         _ => nid,
     };
     let ino = nid.as_ino();
-    // Whatever the table led to is not this file's.
+    // The node in the table does not belong to this file.
     let version = e.entry(nid)?.version;
     e.nat.insert(nid, NatEntry { version, ino, addr: BlockAddr::NULL });
     let block = inode(e, ino)?;
@@ -43,7 +43,7 @@ pub fn restore(
     Ok(())
 }
 
-/// An inode of root's, with extra attributes of the size that the root directory has.
+/// An inode owned by root, with extra attributes of the same size as the root directory's.
 fn inode(e: &Editor<'_, '_>, ino: Ino) -> Result<Box<format::Block>, RepairError> {
     let mut block = Box::new([0; BLOCK]);
     let root = e.peek(e.img.sb.root.nid())?;

@@ -1,8 +1,9 @@
-//! How does an inode come back whose block holds nothing of it any more?
+//! How is an inode rebuilt whose block is lost?
 //!
-//! A block that reads as zeroes, as ones, or as another block has no fields to mend. But a directory entry names the inode and
-//! its type, summaries name it as the owner of its data blocks, and its nodes name it in their footers. From these a new inode
-//! is made. What only the old one knew is lost: owner, permissions, times, the exact size, attributes, inline contents.
+//! A block that reads as zeroes, as ones, or as another block has no fields to repair. But a directory entry names
+//! the inode and its type, summaries name it as the owner of its data blocks, and its nodes name it in their
+//! footers. A new inode is made from these. Information that only the old one held is lost: owner, permissions,
+//! times, the exact size, attributes, inline contents.
 
 use format::dentry::{self, Layout};
 use format::hash::name_hash;
@@ -15,46 +16,46 @@ use format::{BLOCK, Block, BlockAddr, Ino};
 use super::edit::Editor;
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
-use crate::bases::plain;
+use crate::bases::without_deltas;
 use crate::hashes::Hashing;
 use crate::kind::{DIR, kind_of, mode_of};
 use crate::report::{DentryPlace, Referrer};
 use crate::{FsckError, signs};
 
 /// A name that leads to an inode.
-struct Said<'f> {
+struct Reference<'f> {
     kind: u8,
     parent: Ino,
     name: &'f [u8],
 }
 
-/// What a reference to an inode says of it; `None` of types that hold nothing, and where nothing is said.
-fn said<'f>(e: &Editor<'_, '_>, from: &'f Referrer) -> Result<Option<Said<'f>>, FsckError> {
+/// The name and type of an inode according to a reference; `None` if it has none, or if the type has no contents.
+fn reference_to<'f>(e: &Editor<'_, '_>, from: &'f Referrer) -> Result<Option<Reference<'f>>, FsckError> {
     let root = e.img.sb.root;
     Ok(match from {
-        Referrer::Root => Some(Said { kind: DIR, parent: root, name: b"" }),
+        Referrer::Root => Some(Reference { kind: DIR, parent: root, name: b"" }),
         Referrer::Dentry { place, name } => kind_of_entry(e, *place)?
             .filter(|kind| matches!(*kind, 1 | DIR | 7))
-            .map(|kind| Said { kind, parent: place.dir, name: &name.0 }),
+            .map(|kind| Reference { kind, parent: place.dir, name: &name.0 }),
         _ => None,
     })
 }
 
-/// The type that a directory entry names.
+/// The type in a directory entry.
 pub fn kind_of_entry(e: &Editor<'_, '_>, place: DentryPlace) -> Result<Option<u8>, FsckError> {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(None) };
     Ok(dentry::at(&layout, &bytes, place.slot).map(|d| d.kind).filter(|k| (1..=7).contains(k)))
 }
 
-/// True if a block holds the inode that a reference leads to, whatever its footer says: its checksum holds under the right
-/// footer, or it records the name that leads here, or a summary names this inode as the owner of its first block.
+/// True if a block holds the referenced inode, whatever its footer contains: its checksum is valid under the right
+/// footer, or it records the referring name, or a summary has this inode as the owner of its first block.
 pub fn holds_inode(e: &Editor<'_, '_>, ino: Ino, block: &Block, from: &Referrer) -> Result<bool, FsckError> {
     let (img, features) = (e.img, e.img.sb.features);
     let mut right = *block;
     let f = node::footer(block);
     node::set_footer(&mut right, &Footer { nid: ino.nid(), ino, offset: 0, ..f });
     let raw = RawInode::of(&right);
-    let Ok(division) = raw.divide(plain(features)) else { return Ok(false) };
+    let Ok(division) = raw.divide(without_deltas(features)) else { return Ok(false) };
     if kind_of(raw.i_mode.get()).is_none() {
         return Ok(false);
     }
@@ -74,7 +75,7 @@ pub fn holds_inode(e: &Editor<'_, '_>, ino: Ino, block: &Block, from: &Referrer)
     signs::has_blocks(img, ino, &right)
 }
 
-/// Makes an inode anew of what names it. False if nothing but its name does: then nothing of it is left.
+/// Rebuilds an inode from references to it. False if only its name refers to it: then nothing of it is left.
 pub fn rebuild(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -82,18 +83,18 @@ pub fn rebuild(
     ino: Ino,
     from: &Referrer,
 ) -> Result<bool, RepairError> {
-    let Some(said) = said(e, from)? else { return Ok(false) };
+    let Some(reference) = reference_to(e, from)? else { return Ok(false) };
     if e.nodes.contains_key(&ino.nid()) {
         return Ok(true);
     }
     let was_here = was_here(e, ino)?;
-    let below = said.kind == DIR && (was_here || unreached.records_parent(ino) || matches!(from, Referrer::Root));
+    let below = reference.kind == DIR && (was_here || unreached.records_parent(ino) || matches!(from, Referrer::Root));
     if !below && !unreached.has_any_of(ino) {
         return Ok(false);
     }
-    let block = made(e, unreached, ino, &said)?;
+    let block = new_inode(e, unreached, ino, &reference)?;
     let entry = e.entry(ino.nid())?;
-    // The block it was in is its own only if all tables say so.
+    // Its block belongs to it only if all tables agree.
     let addr = if was_here { entry.addr } else { BlockAddr::NULL };
     e.nat.insert(ino.nid(), NatEntry { ino, addr, ..entry });
     e.nodes.insert(ino.nid(), block);
@@ -102,7 +103,8 @@ pub fn rebuild(
     Ok(true)
 }
 
-/// True if NAT, SIT and summary agree that the block at an inode's address is this inode's, and nobody else uses it.
+/// True if NAT, SIT and summary agree that the block at an inode's address belongs to this inode, and no other node
+/// uses it.
 fn was_here(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
     let entry = e.entry(ino.nid())?;
     let Some((seg, off)) = e.img.sb.locate(entry.addr) else { return Ok(false) };
@@ -110,33 +112,38 @@ fn was_here(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
     Ok(entry.ino == ino && summary_agrees && e.img.marked(entry.addr) && !e.walked.reached.has(seg, off))
 }
 
-fn made(e: &Editor<'_, '_>, unreached: &mut Unreached, ino: Ino, said: &Said<'_>) -> Result<Box<Block>, FsckError> {
+fn new_inode(
+    e: &Editor<'_, '_>,
+    unreached: &mut Unreached,
+    ino: Ino,
+    reference: &Reference<'_>,
+) -> Result<Box<Block>, FsckError> {
     let features = e.img.sb.features;
     let blocks = unreached.blocks_of(e.img, ino);
     let mut block = Box::new([0; BLOCK]);
     let raw = RawInode::of_mut(&mut block);
     let is_root = ino == e.img.sb.root;
-    let perm = match said.kind {
+    let perm = match reference.kind {
         DIR if is_root => 0o755,
         DIR => 0o700,
         7 => 0o777,
         _ => 0o600,
     };
-    raw.i_mode = (mode_of(said.kind) | perm).into();
-    raw.i_links = if said.kind == DIR { 2 } else { 1 }.into();
+    raw.i_mode = (mode_of(reference.kind) | perm).into();
+    raw.i_links = if reference.kind == DIR { 2 } else { 1 }.into();
     raw.i_blocks = 1.into();
-    raw.i_pino = said.parent.0.into();
-    let len = said.name.len().min(inode::NAME_LEN);
+    raw.i_pino = reference.parent.0.into();
+    let len = reference.name.len().min(inode::NAME_LEN);
     raw.i_namelen = (len as u32).into();
-    raw.i_name[..len].copy_from_slice(&said.name[..len]);
-    if said.kind == DIR {
+    raw.i_name[..len].copy_from_slice(&reference.name[..len]);
+    if reference.kind == DIR {
         raw.i_current_depth = 1.into();
         if folds(e, ino, &blocks)? {
             raw.i_flags = InodeFlags::CASEFOLD.bits().into();
         }
     }
-    divide_as_before(e, raw, said.parent, blocks.last().map(|(slot, _)| *slot))?;
-    let Ok(division) = raw.divide(plain(features)) else { return Ok(block) };
+    divide_as_before(e, raw, reference.parent, blocks.last().map(|(slot, _)| *slot))?;
+    let Ok(division) = raw.divide(without_deltas(features)) else { return Ok(block) };
     let mut end = 0;
     for (slot, addr) in &blocks {
         raw.set_addr(division, u32::from(*slot), *addr);
@@ -149,15 +156,15 @@ fn made(e: &Editor<'_, '_>, unreached: &mut Unreached, ino: Ino, said: &Said<'_>
         let used = (0..ADDRS_PER_BLOCK).rev().find(|i| node::word(&node, *i as usize) != 0).map_or(0, |i| i + 1);
         end = end.max(u64::from(shape.direct_slots) + first + u64::from(used));
     }
-    // Of a symbolic link the target says how long it is.
-    raw.i_size = if said.kind == 7 { 0 } else { end.saturating_mul(BLOCK as u64) }.into();
+    // The size of a symbolic link comes from its target.
+    raw.i_size = if reference.kind == 7 { 0 } else { end.saturating_mul(BLOCK as u64) }.into();
     let footer = Footer { nid: ino.nid(), ino, cold: false, offset: 0, ..node::footer(&block) };
     node::set_footer(&mut block, &footer);
     Ok(block)
 }
 
-/// Gives a new inode the extra attributes that its parent has, or the root, and room for inline attributes if its last block
-/// leaves that: its slots then are what they were.
+/// Gives a new inode the same extra attributes as its parent or the root, and room for inline attributes if its
+/// last block permits that, so that its slots stay the same.
 fn divide_as_before(e: &Editor<'_, '_>, raw: &mut RawInode, parent: Ino, last: Option<u16>) -> Result<(), FsckError> {
     let features = e.img.sb.features;
     raw.i_inline = Inline::XATTR.bits();
@@ -167,7 +174,7 @@ fn divide_as_before(e: &Editor<'_, '_>, raw: &mut RawInode, parent: Ino, last: O
         for like in [e.img.sb.root, parent] {
             if let Some(block) = e.peek(like.nid())?
                 && let like = RawInode::of(&block)
-                && like.divide(plain(features)).is_ok()
+                && like.divide(without_deltas(features)).is_ok()
                 && let Some(extra) = like.extra()
             {
                 sizes = (extra.i_extra_isize, extra.i_inline_xattr_size);
@@ -177,14 +184,14 @@ fn divide_as_before(e: &Editor<'_, '_>, raw: &mut RawInode, parent: Ino, last: O
             (extra.i_extra_isize, extra.i_inline_xattr_size) = sizes;
         }
     }
-    let slots = |raw: &RawInode| raw.divide(plain(features)).map_or(0, |d| d.direct_slots());
+    let slots = |raw: &RawInode| raw.divide(without_deltas(features)).map_or(0, |d| d.direct_slots());
     if last.is_some_and(|last| u32::from(last) >= slots(raw)) {
         raw.i_inline &= !Inline::XATTR.bits();
     }
     Ok(())
 }
 
-/// True if the hashes in a directory's blocks are those of folded names.
+/// True if the hashes in a directory's blocks match folded names.
 fn folds(e: &Editor<'_, '_>, ino: Ino, blocks: &[(u16, BlockAddr)]) -> Result<bool, FsckError> {
     if !e.img.sb.features.contains(Features::CASEFOLD) {
         return Ok(false);

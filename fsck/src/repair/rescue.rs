@@ -1,7 +1,7 @@
-//! Which blocks can be found again that a damaged pointer no longer leads to?
+//! Which blocks can be found although their pointer is damaged?
 //!
-//! Blocks name their owners: nodes in their footers, data blocks in the summaries. A checksum shows
-//! which bit of an inode was flipped.
+//! Blocks record their owners: nodes in their footers, data blocks in the summaries. A checksum reveals a flipped
+//! bit of an inode.
 
 use std::collections::BTreeMap;
 
@@ -17,21 +17,21 @@ use crate::report::Slot;
 use crate::tables::class;
 use crate::walk::Walked;
 
-/// A node nothing leads to.
+/// An unreachable node.
 struct Node {
     /// The lower half of the footer's checkpoint version; the upper half is a checksum.
     version: u32,
     addr: BlockAddr,
-    /// Its place in the file, as its footer has it.
+    /// Its position in the file according to its footer.
     offset: u32,
 }
 
-/// Blocks that the SIT marks valid and that the walk did not reach: nodes by their footers, data by their summaries.
+/// Blocks that are valid in the SIT but unreached by the walk: nodes by footer, data by summary.
 #[derive(Default)]
 pub struct Unreached {
     nodes: BTreeMap<(Nid, Ino), Node>,
     data: BTreeMap<(Nid, u16), BlockAddr>,
-    /// Inodes by the directory and the name they record.
+    /// Inodes by their recorded directory and name.
     names: BTreeMap<(Ino, Vec<u8>), (Ino, u8)>,
 }
 
@@ -40,7 +40,7 @@ impl Unreached {
     pub fn search(img: &Image<'_>, walked: &Walked) -> Result<Self, FsckError> {
         let mut out = Unreached::default();
         for (&seg, entry) in &img.sit {
-            let reached = walked.reached.of(seg);
+            let reached = walked.reached.segment(seg);
             if entry.map == reached {
                 continue;
             }
@@ -82,7 +82,7 @@ impl Unreached {
         Ok(())
     }
 
-    /// True if an unreached node or data block names this inode as its owner.
+    /// True if the owner of an unreached node or data block is this inode.
     pub fn has_any_of(&self, ino: Ino) -> bool {
         let node = self.nodes.keys().any(|(nid, owner)| *owner == ino && *nid != ino.nid());
         node || self.data.range((ino.nid(), 0)..=(ino.nid(), u16::MAX)).next().is_some()
@@ -93,9 +93,9 @@ impl Unreached {
         self.names.range((dir, Vec::new())..).next().is_some_and(|((parent, _), _)| *parent == dir)
     }
 
-    /// Takes the unreached blocks whose summaries name slots of this inode itself, where the SIT's counts are right.
+    /// Takes the unreached blocks whose summaries have slots of this inode itself, if the SIT's counts are right.
     pub fn blocks_of(&mut self, img: &Image<'_>, ino: Ino) -> Vec<(u16, BlockAddr)> {
-        let right = |addr: BlockAddr| img.sb.locate(addr).is_some_and(|(seg, _)| bears_out(img, seg));
+        let right = |addr: BlockAddr| img.sb.locate(addr).is_some_and(|(seg, _)| has_right_count(img, seg));
         let of = self.data.range((ino.nid(), 0)..=(ino.nid(), u16::MAX));
         let blocks: Vec<_> = of.map(|((_, slot), addr)| (*slot, *addr)).filter(|(_, addr)| right(*addr)).collect();
         for (slot, _) in &blocks {
@@ -104,18 +104,18 @@ impl Unreached {
         blocks
     }
 
-    /// Unreached nodes of this inode: place in the file, as their footers have it, and address.
+    /// Unreached nodes of this inode: position in the file according to the footer, and address.
     pub fn nodes_of(&self, ino: Ino) -> impl Iterator<Item = (u32, BlockAddr)> + '_ {
         self.nodes.iter().filter(move |((_, owner), _)| *owner == ino).map(|(_, node)| (node.offset, node.addr))
     }
 
-    /// An unreached block that is this node.
+    /// Takes an unreached block with this node.
     pub fn node(&mut self, nid: Nid, ino: Ino) -> Option<BlockAddr> {
         self.nodes.remove(&(nid, ino)).map(|node| node.addr)
     }
 
-    /// Nodes that SIT and summaries have and the NAT has not: the NAT gives their number no block, or one that the SIT
-    /// calls free.
+    /// Nodes in SIT and summaries that the NAT lacks: the NAT has no block for their number, or one that is free in
+    /// the SIT.
     pub fn unknown_to_nat(&self, img: &Image<'_>) -> Result<Vec<(Nid, Ino, BlockAddr)>, FsckError> {
         let mut out = Vec::new();
         for ((nid, ino), node) in &self.nodes {
@@ -124,11 +124,11 @@ impl Unreached {
                 continue;
             };
             let summary_agrees = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
-            if summary_agrees && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
+            if summary_agrees && has_right_count(img, seg) && !img.marked(img.nat(*nid)?.addr) {
                 out.push((*nid, *ino, node.addr));
             }
         }
-        // A block the NAT has under another number is that number's, whatever its footer says.
+        // A block that the NAT has under another number belongs to that number, whatever its footer.
         if !out.is_empty() {
             for n in 0..img.sb.nat_blocks() {
                 let known: Vec<_> = img.nat_live(n)?.into_iter().map(|(_, entry)| entry.addr).collect();
@@ -138,7 +138,7 @@ impl Unreached {
         Ok(out)
     }
 
-    /// The unreached node of an inode with this footer offset that the NAT still knows.
+    /// The unreached node of an inode with this footer offset, if it is still in the NAT.
     pub fn node_at(&self, img: &Image<'_>, ino: Ino, offset: u32) -> Result<Option<Nid>, FsckError> {
         for ((nid, _), node) in self.nodes.iter().filter(|((_, owner), _)| *owner == ino) {
             if node.offset == offset && img.nat(*nid)?.addr == node.addr {
@@ -148,35 +148,35 @@ impl Unreached {
         Ok(None)
     }
 
-    /// The unreached inode that records this name, and its dentry type.
+    /// Takes the unreached inode that records this name, with its dentry type.
     pub fn inode_named(&mut self, dir: Ino, name: &[u8]) -> Option<(Ino, u8)> {
         self.names.remove(&(dir, name.to_vec()))
     }
 
-    /// True if an unreached block says it is what this slot led to.
+    /// True if the summary of an unreached block has this slot.
     pub fn has_data(&self, nid: Nid, slot: u16) -> bool {
         self.data.contains_key(&(nid, slot))
     }
 
-    /// Every unreached data block with the slot it says it belongs to.
+    /// Every unreached data block with its slot.
     pub fn all_data(&self) -> impl Iterator<Item = (Nid, u16, BlockAddr)> + '_ {
         self.data.iter().map(|((nid, slot), addr)| (*nid, *slot, *addr))
     }
 
-    /// An unreached data block of this slot.
+    /// Takes an unreached data block of this slot.
     pub fn data(&mut self, at: Slot) -> Option<BlockAddr> {
         self.data.remove(&(at.nid, u16::try_from(at.index).ok()?))
     }
 }
 
-/// True if the count in a segment's SIT entry is the number of its bits. If not, a bit may have flipped: an unreached
-/// block of such a segment may be free.
-pub fn bears_out(img: &Image<'_>, seg: SegNo) -> bool {
+/// True if the count in a segment's SIT entry matches its bits. If not, a bit may have flipped: an unreached block
+/// of such a segment may be free.
+pub fn has_right_count(img: &Image<'_>, seg: SegNo) -> bool {
     let entry = img.segment(seg);
     u32::from(entry.valid) == bits::count(&entry.map)
 }
 
-/// The inode block as it was before one bit flipped, if its checksum proves that.
+/// The inode block before one flipped bit, if its checksum proves that.
 pub fn unflip(img: &Image<'_>, block: &Block) -> Option<Box<Block>> {
     let mut trial = Box::new(*block);
     for i in 0..trial.len() {
@@ -193,7 +193,7 @@ pub fn unflip(img: &Image<'_>, block: &Block) -> Option<Box<Block>> {
     None
 }
 
-/// Where the pointer to a node belongs, by the node's footer offset.
+/// The place of the pointer to a node, by the node's footer offset.
 pub enum Home {
     /// `i_xattr_nid`.
     Xattr,
@@ -203,7 +203,7 @@ pub enum Home {
     Node { of: u32, index: u32 },
 }
 
-/// The home of the node at a footer offset; `None` for offsets no node below an inode has.
+/// The home of the node at a footer offset; `None` if no node below an inode has this offset.
 pub fn home(offset: u32) -> Option<Home> {
     let per = node::NIDS_PER_BLOCK + 1;
     let double = 3 + 2 * per;

@@ -1,4 +1,4 @@
-//! Which field of an inode must be what was counted or seen?
+//! Sets fields of an inode to their counted values.
 
 use format::inode::{Inline, RawInode};
 use format::{BLOCK, dentry};
@@ -9,7 +9,7 @@ use crate::report::FindingKind as K;
 
 type Done = Result<(), RepairError>;
 
-/// Sets sums to what was counted.
+/// Sets totals to the counted values.
 pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
     match *kind {
         K::BlocksWrong { ino, counted, .. } => e.inode(ino, |raw| raw.i_blocks = counted.into())?,

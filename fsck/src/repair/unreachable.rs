@@ -1,7 +1,7 @@
 //! Where does an unreachable node belong?
 //!
-//! An index or xattr node goes back to the place that its footer names, an inode to the name that it
-//! records, or to lost+found. A node without a place is dropped.
+//! An index or xattr node is reattached at the place in its footer; an inode under its recorded name, or in
+//! lost+found. A node without a place is dropped.
 
 use format::dentry;
 use format::inode::{Advise, Inline, RawInode};
@@ -18,7 +18,7 @@ use crate::xattr;
 
 type Done = Result<(), RepairError>;
 
-/// Puts a node that nothing leads to back in its place, or drops it.
+/// Reattaches an unreachable node at its place, or drops it.
 pub fn reattach(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -42,7 +42,7 @@ pub fn reattach(
         return reattach_inode(e, session, nid.as_ino(), &block);
     }
     if !e.walked.inodes.has(f.ino.0) {
-        // If its inode is unreachable too, the inode is put back first.
+        // If its inode is unreachable too, the inode is reattached first.
         let owner = e.entry(f.ino.nid())?;
         let alive = match e.peek(f.ino.nid())? {
             Some(b) => owner.addr != BlockAddr::NULL && node::footer(&b).ino == f.ino,
@@ -66,7 +66,7 @@ pub(super) fn drop(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino:
     Ok(())
 }
 
-/// Puts a node back where its footer says, if that place is empty and inside the file.
+/// Reattaches a node at the place in its footer, if that place is empty and inside the file.
 fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, FsckError> {
     let Some(inode) = e.peek(f.ino.nid())? else { return Ok(false) };
     let raw = RawInode::of(&inode);
@@ -106,13 +106,13 @@ fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, Fsck
             if has == 0 {
                 e.set_index(Slot { ino: f.ino, nid: holder, index }, f.nid)?;
             }
-            // If the node that holds the pointer is unreachable itself, this one comes back with it.
+            // If the node with the pointer is unreachable itself, this one comes back with it.
             Ok(has == 0 || has == f.nid.0 && !e.walked.nids.has(holder.0))
         }
     }
 }
 
-/// Where the pointer to the node at a footer offset of a file stands, but for extended attributes.
+/// The slot of the pointer to the node at a footer offset of a file, except for extended attributes.
 pub fn place(e: &Editor<'_, '_>, ino: Ino, offset: u32) -> Result<Option<Slot>, FsckError> {
     let Some(inode) = e.peek(ino.nid())? else { return Ok(None) };
     Ok(match home(offset) {
@@ -169,7 +169,7 @@ fn reattach_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block
         }
     }
     if e.is_below_unreachable(ino, parent)? {
-        // An unreachable directory leads here: it is put back first.
+        // An unreachable directory leads here and is reattached first.
         return Ok(());
     }
     e.adopt(ino, kind)?;
@@ -177,7 +177,7 @@ fn reattach_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block
     Ok(())
 }
 
-/// A directory's hash of a name that an inode records; `None` if its names are encrypted.
+/// A directory's hash of the name recorded in an inode; `None` if its names are encrypted.
 fn hash_of_plain(e: &Editor<'_, '_>, dir: Ino, name: &[u8]) -> Result<Option<u32>, FsckError> {
     let encrypted = |b: &Block| RawInode::of(b).advise().contains(Advise::ENCRYPT);
     match e.peek(dir.nid())? {
@@ -186,7 +186,7 @@ fn hash_of_plain(e: &Editor<'_, '_>, dir: Ino, name: &[u8]) -> Result<Option<u32
     }
 }
 
-/// True if an inode records another parent or name than this.
+/// True if an inode records another parent or name.
 fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<bool, FsckError> {
     Ok(e.peek(ino.nid())?.is_some_and(|b| {
         let raw = RawInode::of(&b);
@@ -195,14 +195,14 @@ fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<b
 }
 
 impl Editor<'_, '_> {
-    /// True if the parent an inode records is an unreachable directory that has an entry for it, and not
-    /// itself below this inode.
+    /// True if the recorded parent of an inode is an unreachable directory with an entry for it, and is not itself
+    /// below this inode.
     fn is_below_unreachable(&self, ino: Ino, parent: Ino) -> Result<bool, FsckError> {
         if self.walked.inodes.has(parent.0) || parent == ino {
             return Ok(false);
         }
         let mut above = parent;
-        // A ring of unreachable directories has no top: one of them must be taken.
+        // A ring of unreachable directories has no top, so one of them is chosen.
         for _ in 0..64 {
             if above == ino {
                 return Ok(false);

@@ -1,5 +1,5 @@
-//! A volume with two files that have delta nodes and a zone, and what a repair of it must leave.
-#![allow(dead_code)] // each test takes what it needs
+//! A volume with two files that have delta nodes and a zone, and what must remain after a repair of it.
+#![allow(dead_code)] // each test uses a part
 
 use std::sync::Arc;
 
@@ -23,21 +23,21 @@ pub fn page(file: u64, index: u32) -> Vec<u8> {
     out
 }
 
-/// Those, changed for the `n`-th time.
+/// The same contents, changed for the `n`-th time.
 pub fn changed(file: u64, index: u32, n: u8) -> Vec<u8> {
     let mut out = page(file, index);
     (0..40).for_each(|i| out[100 + 64 * i] ^= n);
     out
 }
 
-/// File blocks that files have, the last two below direct nodes.
+/// File blocks of the files, the last two below direct nodes.
 pub const BLOCKS: [u32; 8] = [0, 1, 2, 3, 4, 5, 1000, 3000];
 
 /// A volume with delta nodes: files `a` and `b` have three each.
 pub struct Fixture {
     pub dev: Memory,
     pub places: Places,
-    /// File `a` and its nodes, numbers 0, 1 and 5.
+    /// File `a` and its nodes with indices 0, 1 and 5.
     pub a: Ino,
     pub nids: Vec<Nid>,
     /// File `b` and its nodes.
@@ -45,7 +45,8 @@ pub struct Fixture {
     pub other: Vec<Nid>,
 }
 
-/// What `a` and `b` hold: block 0 and 3 no deltas, block 1 in the root, 2 in both others, of which number 1 is older.
+/// Contents of `a` and `b`: blocks 0 and 3 without deltas, block 1 in the root, block 2 in both others, of which
+/// index 1 is older.
 fn nodes(file: u64) -> [Node; 3] {
     [
         Node { number: 0, age: 1, pages: vec![(1, changed(file, 1, 1)), (1000, changed(file, 1000, 1))] },
@@ -54,7 +55,7 @@ fn nodes(file: u64) -> [Node; 3] {
     ]
 }
 
-/// What block `index` holds.
+/// Contents of block `index`.
 pub fn held(file: u64, index: u32) -> Vec<u8> {
     match index {
         1 | 4 | 1000 | 3000 => changed(file, index, 1),
@@ -91,7 +92,8 @@ impl Fixture {
         Fixture { dev, places, a, nids, b, other }
     }
 
-    /// Puts a delta of an address slot into the zone of `a`, as its page is `page`, or with a check that is wrong.
+    /// Inserts a delta of an address slot into the zone of `a`, so that its page becomes `page`, or with a wrong
+    /// check.
     pub fn put_in_zone(&self, slot: u32, page: &[u8], wrong: bool) {
         let base = block(&self.dev, self.places.base(&self.dev, self.a, slot).0.into());
         let mut payload = Vec::new();
@@ -102,16 +104,16 @@ impl Fixture {
             let check = format::delta::check(self.places.seed(), self.a, raw.i_generation.get(), slot, page);
             let check = check ^ u32::from(wrong);
             let d = raw.divide(self.places.sb.features).unwrap();
-            assert!(format::delta::put(raw, d, &format::delta::Entry { slot, codec, check, payload: &payload }));
+            assert!(format::delta::insert(raw, d, &format::delta::Entry { slot, codec, check, payload: &payload }));
         });
     }
 
-    /// Changes the inode of `a`, under a checksum that fits.
+    /// Changes the inode of `a` under a correct checksum.
     pub fn forge_inode(&self, change: impl FnOnce(&mut RawInode)) {
         self.places.edit(&self.dev, self.a.nid(), true, |b| change(RawInode::of_mut(b)));
     }
 
-    /// Changes a delta node of `a`, under a checksum that fits.
+    /// Changes a delta node of `a` under a correct checksum.
     pub fn forge(&self, k: usize, change: impl FnOnce(&mut format::Block)) {
         self.places.edit(&self.dev, self.nids[k], true, change);
     }
@@ -127,8 +129,8 @@ impl Fixture {
         assert!(!report.is_clean());
     }
 
-    /// Demands a repair that leaves nothing to find, and that gives up the deltas of these blocks of `a`, of all that
-    /// nobody knows if there is a `None`. Returns what else it did.
+    /// Demands a repair after which nothing is found, and which drops the deltas of these blocks of `a`; `None`
+    /// stands for unknown blocks. Returns its other actions.
     #[track_caller]
     pub fn repairs(&self, given_up: &[Option<u32>]) -> Vec<Action> {
         let done =
@@ -149,12 +151,12 @@ impl Fixture {
         assert!(report.is_clean(), "{report}");
         let again = fsck::repair(&self.dev, &fsck::Options::default()).unwrap();
         assert_eq!((again.actions.len(), again.checkpoints), (0, 0));
-        // The second judge knows no deltas: it looks at the tree without them.
+        // The second judge knows no deltas: it checks the tree without them.
         self.judged_without_deltas();
         rest
     }
 
-    /// `fsck.f2fs` finds nothing once the delta nodes are taken out.
+    /// `fsck.f2fs` finds nothing after the delta nodes are removed.
     fn judged_without_deltas(&self) {
         let dev = self.dev.fork();
         for ino in [self.a, self.b] {
@@ -174,7 +176,7 @@ impl Fixture {
         assert_fsck_clean(&image);
     }
 
-    /// The entries that count, by `fsck`'s own walk: what each file block holds.
+    /// Contents of each file block from the current entries, by `fsck`'s own walk.
     pub fn page_of(&self, ino: Ino, index: u32) -> Vec<u8> {
         let places = Places::of(&self.dev);
         let inode = places.node(&self.dev, ino.nid());
@@ -198,7 +200,8 @@ impl Fixture {
         page.to_vec()
     }
 
-    /// Demands that `a` holds this in these blocks, and in all others what it held; `b` too.
+    /// Demands that `a` has these contents in these blocks and its old ones in all others, and that `b` is
+    /// unchanged.
     #[track_caller]
     pub fn holds(&self, but: &[(u32, Vec<u8>)]) {
         for index in BLOCKS {
@@ -209,7 +212,7 @@ impl Fixture {
     }
 }
 
-/// Takes the delta nodes of a file out of an image, without its tables being told.
+/// Removes the delta nodes of a file from an image without updating its tables.
 fn strip(dev: &Memory, ino: Ino) {
     let places = Places::of(dev);
     places.edit(dev, ino.nid(), true, |b| format::delta::set_root(RawInode::of_mut(b), None));

@@ -1,5 +1,5 @@
-//! Images made by f2fs-tools, a hand that damages them, and the judge that must agree after a repair.
-#![allow(dead_code)] // each test takes what it needs
+//! Images made by f2fs-tools, functions that damage them, and the judge that must agree after a repair.
+#![allow(dead_code)] // each test uses a part
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ use fsck::{FindingKind, Repaired, Report};
 use judges::oracle::tools::{Mkfs, Sload, assert_fsck_clean};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Every feature mkfs.f2fs offers that changes inodes.
+/// All features of mkfs.f2fs that change inodes.
 pub const FEATURES: &[&str] = &[
     "extra_attr",
     "inode_checksum",
@@ -27,18 +27,18 @@ pub const FEATURES: &[&str] = &[
     "project_quota",
 ];
 
-/// An image in memory with its structures at hand.
+/// An image in memory with its decoded structures.
 pub struct Volume {
     pub dev: Memory,
     pub sb: SuperBlock,
     pub cp: Checkpoint,
-    /// First block of the pack that counts.
+    /// First block of the current pack.
     pub pack: BlockAddr,
 }
 
 static IMAGES: Mutex<BTreeMap<Vec<&'static str>, Memory>> = Mutex::new(BTreeMap::new());
 
-/// A filled volume; made once per feature set.
+/// A filled volume, created once per feature set.
 pub fn volume(features: &[&'static str]) -> Volume {
     let mut images = IMAGES.lock().unwrap_or_else(|e| e.into_inner());
     let dev = images.entry(features.to_vec()).or_insert_with(|| make(features)).fork();
@@ -56,8 +56,8 @@ fn make(features: &[&str]) -> Memory {
     Memory::load(&image).unwrap()
 }
 
-/// Names to damage: `many/` is a directory of several blocks, `big` has two direct nodes and an
-/// indirect one, `tiny` is inline data, `twice` and `again` are one inode, `link` a symbolic link.
+/// Files to damage: `many/` is a directory of several blocks, `big` has two direct nodes and an indirect one,
+/// `tiny` is inline data, `twice` and `again` are one inode, `link` is a symbolic link.
 fn fill_tree(at: &Path) {
     std::fs::create_dir_all(at.join("many")).unwrap();
     std::fs::create_dir_all(at.join("deep/er")).unwrap();
@@ -105,8 +105,8 @@ impl Volume {
         self.write(at, &block);
     }
 
-    /// Where the NAT block of a node number that counts lies, and the entry's index. The journal
-    /// must not have it.
+    /// Address of the current NAT block for a node number, and the index of the entry. The entry must not be in the
+    /// journal.
     pub fn nat_place(&self, nid: Nid) -> (BlockAddr, usize) {
         let (n, i) = nat::position(nid);
         (self.sb.nat_block(n, bits::msb_test(&self.cp.nat_bitmap, n as usize)), i)
@@ -137,11 +137,11 @@ impl Volume {
         sit::SitEntry::check(&sit::get(&self.read(at), (seg.0 % sit::SIT_ENTRIES) as usize)).unwrap()
     }
 
-    /// A node as it is.
+    /// A node as stored.
     pub fn node(&self, nid: Nid) -> Block {
         self.read(self.nat(nid).addr)
     }
-    /// Changes a node where it is; an inode's checksum is made to fit again.
+    /// Changes a node in place and updates an inode's checksum.
     pub fn edit_node(&self, nid: Nid, change: impl FnOnce(&mut Block)) {
         let at = self.nat(nid).addr;
         self.edit(at, |b| {
@@ -170,11 +170,11 @@ impl Volume {
             .filter(|(_, a)| a.is_real())
             .collect()
     }
-    /// The inode a name of the root leads to, or below: `many/file_number_7`.
+    /// The inode of a path from the root: `many/file_number_7`.
     pub fn ino(&self, path: &str) -> Ino {
         path.split('/').fold(self.sb.root, |dir, name| self.entry(dir, name).2)
     }
-    /// Where an entry stands: block, slot, inode.
+    /// Place of an entry: block, slot, inode.
     pub fn entry(&self, dir: Ino, name: &str) -> (BlockAddr, usize, Ino) {
         assert!(!RawInode::of(&self.node(dir.nid())).inline().contains(Inline::DENTRY));
         for (_, addr) in self.dir_blocks(dir) {
@@ -186,7 +186,7 @@ impl Volume {
         panic!("no {name} in directory {dir}");
     }
 
-    /// Changes the checkpoint's first 192 bytes, in head and tail, with a fitting checksum.
+    /// Changes the checkpoint's first 192 bytes, in head and tail, under a correct checksum.
     pub fn edit_cp(&self, change: impl FnOnce(&mut RawCheckpoint)) {
         self.edit_cp_block(|b| {
             let (mut raw, _) = RawCheckpoint::read_from_prefix(&b[..]).unwrap();
@@ -215,7 +215,7 @@ impl Volume {
             raw.store(b);
         });
     }
-    /// The summary entry of a block in the SSA (not of a log's segment).
+    /// Changes the summary entry of a block in the SSA (not in a log's segment).
     pub fn edit_ssa(&self, addr: BlockAddr, change: impl FnOnce(&mut summary::Summary)) {
         let (seg, off) = self.sb.locate(addr).unwrap();
         assert!(self.cp.logs.iter().all(|l| l.seg != seg), "block {addr} is in a log's segment");
@@ -225,7 +225,7 @@ impl Volume {
             summary::put(b, off.into(), s);
         });
     }
-    /// A segment nothing uses.
+    /// An unused segment.
     pub fn free_segment(&self) -> SegNo {
         (0..self.sb.main_segs)
             .rev()
@@ -238,7 +238,7 @@ impl Volume {
         fsck::check(&self.dev, &fsck::Options::default()).unwrap()
     }
 
-    /// Demands the finding, a repair after which neither we nor fsck.f2fs find anything.
+    /// Demands the finding, and a repair after which neither JouleFS nor fsck.f2fs finds anything.
     #[track_caller]
     pub fn finds_and_repairs(&self, what: impl Fn(&FindingKind) -> bool) -> Repaired {
         let report = self.finds(what);
@@ -252,7 +252,7 @@ impl Volume {
         assert!(report.findings.iter().any(|f| what(&f.kind)), "not found:\n{report}");
         report
     }
-    /// Demands a repair after which neither we nor fsck.f2fs find anything.
+    /// Demands a repair after which neither JouleFS nor fsck.f2fs finds anything.
     #[track_caller]
     pub fn repairs(&self) -> Repaired {
         let done =

@@ -353,7 +353,7 @@ mod tests {
         let start = fs.superblock().seg_start(SegNo(*seg)).0;
         let found = (0..u32::from(*next)).map(|n| {
             bench.device().read(Lba((start + n).into()), &mut block, Cause::UserData.tag()).unwrap();
-            Origin::of(&block)
+            Origin::of_block(&block)
         });
         let written = batch.iter().map(|b| Some(Origin { seed: 2, index: *b }));
         assert!(found.eq(written), "the log holds something else");

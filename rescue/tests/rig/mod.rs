@@ -1,5 +1,5 @@
-//! Volumes to ruin, and what is found in the ruins beside what an intact one gives.
-#![allow(dead_code)] // each test takes what it needs
+//! Volumes to ruin, and a comparison of recovered files with those of the intact volume.
+#![allow(dead_code)] // each test uses a part
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub fn clock() -> Arc<VirtualClock> {
 }
 
 pub fn mount(dev: Arc<Memory>) -> Arc<Volume> {
-    // What is freed stays on the device, as on one that knows no discard.
+    // Freed blocks keep their contents, as on a device without discard.
     Volume::mount(dev, clock(), MountOptions { discard: false, ..MountOptions::default() }).unwrap()
 }
 
@@ -27,7 +27,7 @@ pub fn mount_to_read(dev: Arc<Memory>) -> Arc<Volume> {
     Volume::mount(dev, clock(), MountOptions { read_only: true, ..MountOptions::default() }).unwrap()
 }
 
-/// A volume that `fill` filled, unmounted.
+/// An unmounted volume filled by `fill`.
 pub fn volume(mib: u64, options: &mkfs::Options, fill: impl FnOnce(&Volume)) -> Memory {
     let dev = Arc::new(Memory::new(mib * 256));
     mkfs::format(&*dev, &*clock(), options).unwrap();
@@ -71,7 +71,7 @@ pub fn wipe(dev: &Memory) {
     }
 }
 
-/// Changes every block of an inode, old versions too; its checksum is made to fit again.
+/// Changes every block of an inode, old versions included, and updates its checksum.
 pub fn each_version(dev: &Memory, ino: Ino, change: impl Fn(&mut Block)) {
     let sb = superblock(dev);
     let mut hit = 0;
@@ -94,10 +94,10 @@ pub fn search<'d>(dev: &'d dyn BlockDevice, options: &Options) -> Rescue<'d> {
     Rescue::search(dev, options, &mut Progress::new(&mut |_| true)).unwrap()
 }
 
-/// What a file is, as one would compare it: kind and mode, owner, number of a device, target or contents.
+/// A file for comparison: kind and mode, owner, device number, target or contents.
 pub type Listed = BTreeMap<String, (u16, (u32, u32), (u32, u32), Vec<u8>)>;
 
-/// What a mounted volume holds.
+/// The files of a mounted volume.
 pub fn held(vol: &Volume) -> Listed {
     fn below(vol: &Volume, dir: vfs::Ino, path: &str, out: &mut Listed) {
         let mut names = Vec::new();
@@ -132,7 +132,7 @@ pub fn held(vol: &Volume) -> Listed {
     out
 }
 
-/// What was found in the tree; every file must be proved.
+/// The recovered files in the tree; every file must be proved.
 pub fn found(rescue: &Rescue<'_>) -> Listed {
     fn below(rescue: &Rescue<'_>, dir: Ino, path: &str, out: &mut Listed) {
         let names = rescue.names(dir).unwrap();

@@ -1,10 +1,11 @@
-//! What stands beside a volume on another disk: the index, a copy of its metadata, and the stage, writes on their way to it.
+//! Files of a volume on another disk: the index, a copy of its metadata, and the stage, writes on their way to the
+//! volume.
 //!
-//! Both say of which volume they are, and for which superblocks of it they hold ([`Mark`]). Neither is part of the volume:
-//! without them it is whole. Layout and checks alone; when which is written is the writer's.
+//! Both record their volume and the superblocks for which they are valid ([`Mark`]). Neither is part of the volume,
+//! which is complete without them. This file has layout and checks only; the writer decides when to write.
 //!
-//! An index has two heads, by turns as the superblocks; a table with an entry for each block of the volume; and a copy of each
-//! block of metadata, at the place that the block has in the volume. What is no metadata is a hole in the file.
+//! An index has two heads, alternately like the superblocks; a table with an entry for each block of the volume;
+//! and a copy of each metadata block, at the same offset as in the volume. Other blocks are holes in the file.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -16,17 +17,17 @@ use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FormatError, Seq, check_seal, checks
 const INDEX: &str = "index";
 const STAGE: &str = "stage";
 const RECORD: &str = "stage record";
-/// What the head of an index begins with.
+/// Magic of the head of an index.
 pub const INDEX_MAGIC: [u8; 8] = *b"ScherlIX";
-/// What a stage begins with.
+/// Magic of a stage.
 pub const STAGE_MAGIC: [u8; 8] = *b"ScherlST";
 const RECORD_MAGIC: [u8; 8] = *b"ScherlRE";
 const VERSION: u32 = 1;
 const CRC_AT: usize = 12;
-/// Blocks of a record's contents at most.
+/// Most blocks in a record.
 pub const RECORD_MAX: u32 = 1024;
 
-/// Which superblock: nothing else of this volume was ever written that is the same in all of it.
+/// Identifies a superblock: no other superblock of the volume agrees in all fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawMark {
@@ -36,13 +37,13 @@ pub struct RawMark {
     pub seq: U64,
     /// Its epoch.
     pub epoch: U32,
-    /// When the mount that wrote it began.
+    /// Start time of the mount that wrote it.
     pub begun: RawTime,
     /// Its checksum.
     pub crc: U32,
 }
 
-/// Head of an index, blocks 0 and 1 by turns.
+/// Head of an index, alternately in blocks 0 and 1.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawIndexHead {
@@ -50,29 +51,29 @@ pub struct RawIndexHead {
     pub magic: [u8; 8],
     /// 1.
     pub version: U32,
-    /// Of the block with this field as zero.
+    /// Over the block, with this field as zero.
     pub crc: U32,
     /// The volume.
     pub uuid: [u8; 16],
     /// Blocks of the volume.
     pub blocks: U64,
-    /// Which of the lives of this file: entries of others do not count.
+    /// Current life of the file: entries of other lives are invalid.
     pub life: U64,
-    /// For which superblock the index holds.
+    /// The superblock for which the index is valid.
     pub mark: RawMark,
-    /// Numbers of inodes below this one were looked through for what the index does not have.
+    /// All inodes below this number were scanned.
     pub filled: U64,
     /// Zero.
     pub spare: [u8; 4004],
 }
 
-/// What the index has of a block of the volume.
+/// Entry of the index for a block of the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawIndexEntry {
-    /// In which life of the file it was made; 0: there is no copy.
+    /// Life of the file in which it was made; 0: there is no copy.
     pub life: U64,
-    /// Of the block's place (8 bytes) and its copy.
+    /// Over the block's address (8 bytes) and its copy.
     pub crc: U32,
     /// Zero.
     pub spare: U32,
@@ -86,13 +87,13 @@ pub struct RawStageHead {
     pub magic: [u8; 8],
     /// 1.
     pub version: U32,
-    /// Of the block with this field as zero.
+    /// Over the block, with this field as zero.
     pub crc: U32,
     /// The volume.
     pub uuid: [u8; 16],
-    /// Which of the lives of this file: records of others do not count.
+    /// Current life of the file: records of other lives are invalid.
     pub life: U64,
-    /// Behind which superblock the records belong.
+    /// The superblock behind which the records belong.
     pub mark: RawMark,
     /// Zero.
     pub spare: [u8; 4020],
@@ -106,13 +107,13 @@ pub struct RawStageRecord {
     pub magic: [u8; 8],
     /// Blocks that follow.
     pub blocks: U32,
-    /// Of this block with this field as zero.
+    /// Over this block, with this field as zero.
     pub crc: U32,
     /// The life of the file.
     pub life: U64,
-    /// Which record, from 0.
+    /// Number of the record, from 0.
     pub number: U64,
-    /// Where the blocks belong.
+    /// Address of the blocks.
     pub addr: U64,
     /// Checksum of the blocks.
     pub contents: U32,
@@ -129,7 +130,7 @@ const _: () = assert!(ENTRIES == 256);
 /// Blocks of heads in an index.
 pub const HEADS: u64 = 2;
 
-/// Which superblock.
+/// Identifies a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
     /// Its checkpoint.
@@ -138,15 +139,15 @@ pub struct Mark {
     pub seq: Seq,
     /// Its epoch.
     pub epoch: u32,
-    /// When the mount that wrote it began.
+    /// Start time of the mount that wrote it.
     pub begun: Time,
     /// Its checksum.
     pub crc: u32,
 }
 
 impl Mark {
-    /// That of a superblock.
-    pub fn of(sb: &Superblock) -> Self {
+    /// The mark of a superblock.
+    pub fn of_superblock(sb: &Superblock) -> Self {
         let block = sb.write();
         let crc = checksum(&[&block[..]]);
         Mark { checkpoint: sb.checkpoint, seq: sb.seq, epoch: sb.epoch.count, begun: sb.begun, crc }
@@ -173,15 +174,15 @@ impl Mark {
     }
 }
 
-/// Where everything is in an index of a volume of so many blocks.
+/// Layout of an index for a volume of a given size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     blocks: u64,
 }
 
 impl Layout {
-    /// Of a volume of so many blocks; `None`: no volume has so many.
-    pub fn of(blocks: u64) -> Option<Self> {
+    /// Layout for a volume of `blocks` blocks; `None` if no volume has this size.
+    pub fn for_volume(blocks: u64) -> Option<Self> {
         (blocks <= BLOCKS_MAX).then_some(Layout { blocks })
     }
     /// Blocks of the volume.
@@ -195,17 +196,17 @@ impl Layout {
     pub fn size(self) -> u64 {
         self.copies() + self.blocks
     }
-    /// The block of the table with the entry of a block, and which entry of it.
+    /// The table block and the index in it of a block's entry.
     pub fn entry(self, at: Addr) -> (u64, usize) {
         (HEADS + at.0 / ENTRIES, (at.0 % ENTRIES) as usize)
     }
-    /// Where the copy of a block is.
+    /// Place of the copy of a block.
     pub fn copy(self, at: Addr) -> u64 {
         self.copies() + at.0
     }
 }
 
-/// What the head of an index says.
+/// Head of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexHead {
     /// The volume.
@@ -214,14 +215,14 @@ pub struct IndexHead {
     pub blocks: u64,
     /// The life of the file.
     pub life: u64,
-    /// The superblock for which the index holds.
+    /// The superblock for which the index is valid.
     pub mark: Mark,
-    /// Inodes below this number were looked through.
+    /// All inodes below this number were scanned.
     pub filled: u64,
 }
 
 impl IndexHead {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let raw = RawIndexHead::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: INDEX })?;
         head(block, raw.magic, INDEX_MAGIC, raw.version.get(), INDEX)?;
@@ -241,7 +242,7 @@ impl IndexHead {
         })
     }
 
-    /// To a block.
+    /// Encodes a block.
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawIndexHead::new_zeroed();
         (raw.magic, raw.version, raw.uuid) = (INDEX_MAGIC, VERSION.into(), self.uuid);
@@ -250,7 +251,7 @@ impl IndexHead {
         sealed_block(raw.as_bytes())
     }
 
-    /// The block of the index that it is written to.
+    /// The block of the index for this head.
     pub fn place(&self) -> u64 {
         self.mark.checkpoint % HEADS
     }
@@ -279,19 +280,20 @@ pub(crate) fn sealed_block(bytes: &[u8]) -> Box<Block> {
     block
 }
 
-/// The checksum of a copy.
+/// Checksum of a copy.
 pub fn copy_crc(at: Addr, copy: &[u8]) -> u32 {
     checksum(&[&at.0.to_le_bytes(), copy])
 }
 
-/// Entry `n` (below [`ENTRIES`]; beyond, none) of a block of the table: the checksum of the copy, if there is one of this life.
+/// Entry `n` of a table block (`None` at or past [`ENTRIES`]): the checksum of the copy, if there is one of this
+/// life.
 pub fn entry(table: &Block, n: usize, life: u64) -> Option<u32> {
     let size = size_of::<RawIndexEntry>();
     let raw = RawIndexEntry::ref_from_bytes(table.get(n * size..(n + 1) * size)?).ok()?;
     (life != 0 && raw.life.get() == life).then(|| raw.crc.get())
 }
 
-/// Puts an entry; `None`: there is no copy. Beyond [`ENTRIES`] nothing is put.
+/// Sets an entry; `None` for no copy. Does nothing at or past [`ENTRIES`].
 pub fn put_entry(table: &mut Block, n: usize, life: u64, crc: Option<u32>) {
     let size = size_of::<RawIndexEntry>();
     let raw = match crc {
@@ -303,7 +305,7 @@ pub fn put_entry(table: &mut Block, n: usize, life: u64, crc: Option<u32>) {
     }
 }
 
-/// What the head of a stage says.
+/// Head of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageHead {
     /// The volume.
@@ -315,14 +317,14 @@ pub struct StageHead {
 }
 
 impl StageHead {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let raw = RawStageHead::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: STAGE })?;
         head(block, raw.magic, STAGE_MAGIC, raw.version.get(), STAGE)?;
         Ok(StageHead { uuid: raw.uuid, life: raw.life.get(), mark: Mark::read(&raw.mark) })
     }
 
-    /// To a block.
+    /// Encodes a block.
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawStageHead::new_zeroed();
         (raw.magic, raw.version, raw.uuid) = (STAGE_MAGIC, VERSION.into(), self.uuid);
@@ -331,23 +333,23 @@ impl StageHead {
     }
 }
 
-/// What the head of a record says.
+/// Head of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageRecord {
     /// The life of the file.
     pub life: u64,
-    /// Which record.
+    /// Its number.
     pub number: u64,
-    /// Where the blocks belong.
+    /// Address of the blocks.
     pub addr: Addr,
-    /// How many follow, 1 to [`RECORD_MAX`].
+    /// Number of following blocks, 1 to [`RECORD_MAX`].
     pub blocks: u32,
     /// Their checksum.
     pub contents: u32,
 }
 
 impl StageRecord {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let raw = RawStageRecord::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: RECORD })?;
         head(block, raw.magic, RECORD_MAGIC, VERSION, RECORD)?;
@@ -368,7 +370,7 @@ impl StageRecord {
         })
     }
 
-    /// To a block.
+    /// Encodes a block.
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawStageRecord::new_zeroed();
         (raw.magic, raw.blocks, raw.life) = (RECORD_MAGIC, self.blocks.into(), self.life.into());
@@ -417,10 +419,10 @@ mod tests {
 
     #[test]
     fn everything_has_its_own_place() {
-        let layout = Layout::of(1000).unwrap();
+        let layout = Layout::for_volume(1000).unwrap();
         assert_eq!(layout.entry(Addr(0)), (2, 0));
         assert_eq!(layout.entry(Addr(999)), (5, 231));
         assert_eq!((layout.copy(Addr(0)), layout.copy(Addr(999)), layout.size()), (6, 1005, 1006));
-        assert_eq!(Layout::of(BLOCKS_MAX + 1), None);
+        assert_eq!(Layout::for_volume(BLOCKS_MAX + 1), None);
     }
 }

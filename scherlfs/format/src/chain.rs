@@ -1,6 +1,6 @@
-//! Blocks of the log that are no inodes: where it goes on, and which inodes are gone.
+//! Log blocks other than inodes: paths, lists of deleted inodes, continuations and index blocks.
 //!
-//! Both begin with the header that inode blocks begin with, so that a reader who follows the log sees what comes next.
+//! All begin with the same header as inode blocks, so that a reader of the log recognizes the next block.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut};
@@ -9,18 +9,18 @@ use crate::extent::{Extent, RawExtent};
 use crate::superblock::path_run;
 use crate::{BLOCK, Block, COUNT_MAX, Epoch, FormatError, Ino, Run, Seq, check_seal, seal};
 
-/// The kinds of blocks that the log is made of.
+/// Kinds of log blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// An inode; what was written with it follows.
+    /// An inode; its other blocks follow.
     Inode,
-    /// More of an inode's extents.
+    /// Further extents of an inode.
     Continuation,
-    /// Where the continuations of an inode are.
+    /// Addresses of an inode's continuations.
     Index,
-    /// Where the log goes on.
+    /// The next runs of the log.
     Path,
-    /// Inodes that are gone.
+    /// Deleted inodes.
     Gone,
 }
 
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// How every block of the log begins.
+/// Header of every log block.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawHeader {
@@ -55,17 +55,18 @@ pub struct RawHeader {
     pub crc: U32,
     /// The mount that wrote it.
     pub epoch: U32,
-    /// How often its transaction had failed to be written before.
+    /// Number of earlier failed attempts to write its transaction.
     pub attempt: u8,
     /// The mark of the mount, see [`Epoch`].
     pub mark: [u8; 3],
     /// Its transaction.
     pub seq: U64,
-    /// The inode; 0 of a path and a list.
+    /// The inode; 0 for a path and a list.
     pub ino: U32,
-    /// Which of the transaction's pieces it is, from 0; of a continuation: which of its inode's, when it was written.
+    /// Index of the piece in the transaction, from 0. For a continuation: its index in the inode when it was
+    /// written.
     pub piece: U16,
-    /// How many pieces the transaction has; of a continuation: how many the inode had.
+    /// Number of pieces in the transaction. For a continuation: the inode's number of continuations.
     pub pieces: U16,
 }
 
@@ -73,22 +74,23 @@ pub struct RawHeader {
 pub const HEADER: usize = size_of::<RawHeader>();
 const _: () = assert!(HEADER == 32);
 
-/// What a header says.
+/// A decoded header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The kind of block.
     pub kind: Kind,
     /// The mount that wrote it.
     pub epoch: Epoch,
-    /// How often its transaction had failed to be written before: pieces of two attempts make no transaction.
+    /// Number of earlier failed attempts to write its transaction: pieces of different attempts do not form a
+    /// transaction.
     pub attempt: u8,
     /// Its transaction.
     pub seq: Seq,
     /// The inode.
     pub ino: Ino,
-    /// Which piece of the transaction, or which continuation of the inode.
+    /// Index of the piece in the transaction, or of the continuation in the inode.
     pub piece: u16,
-    /// Of how many.
+    /// Total number of these.
     pub pieces: u16,
 }
 
@@ -97,7 +99,7 @@ fn mark([a, b, c]: [u8; 3]) -> u32 {
 }
 
 impl Header {
-    /// From a block of the log, whose checksum must hold.
+    /// Decodes a log block and checks its checksum.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let none = FormatError::Magic { what: "block of the log" };
         let (raw, _) = RawHeader::ref_from_prefix(block).map_err(|_| none)?;
@@ -122,13 +124,13 @@ impl Header {
         })
     }
 
-    /// A header of the wanted kind.
+    /// Decodes a header of the given kind.
     pub fn expect(block: &Block, kind: Kind) -> Result<Self, FormatError> {
         let header = Self::read(block)?;
         if header.kind == kind { Ok(header) } else { Err(FormatError::Magic { what: kind.what() }) }
     }
 
-    /// Puts it at the beginning of a block, and the block's checksum into it: the rest must be there.
+    /// Writes it at the beginning of a block, with the block's checksum: the rest must be complete.
     pub fn write(&self, block: &mut Block) {
         let [m0, m1, m2, _] = self.epoch.mark.to_le_bytes();
         let raw = RawHeader {
@@ -147,23 +149,23 @@ impl Header {
     }
 }
 
-/// The most runs of a path block, and the most extents of a continuation.
+/// Most runs in a path block, and most extents in a continuation.
 pub const RUNS_MAX: usize = (BLOCK - HEADER - 4) / crate::extent::EXTENT_BYTES;
 const _: () = assert!(RUNS_MAX == 338);
-/// The most numbers of a list of inodes that are gone.
+/// Most numbers in a list of deleted inodes.
 pub const GONE_MAX: usize = (BLOCK - HEADER - 4) / 4;
 
 /// A list of runs or extents on disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawRuns {
-    /// How every block of the log begins.
+    /// Header of every log block.
     pub header: [u8; HEADER],
-    /// Entries that count.
+    /// Number of valid entries.
     pub count: U32,
     /// The entries.
     pub runs: [RawExtent; RUNS_MAX],
-    /// Of a continuation: the lower half of the number of the file's block with which it begins. Else zero.
+    /// For a continuation: the lower half of the number of its first file block. Otherwise zero.
     pub first: U32,
 }
 
@@ -171,9 +173,9 @@ pub struct RawRuns {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawGone {
-    /// How every block of the log begins.
+    /// Header of every log block.
     pub header: [u8; HEADER],
-    /// Entries that count.
+    /// Number of valid entries.
     pub count: U32,
     /// The entries.
     pub inodes: [U32; GONE_MAX],
@@ -198,43 +200,43 @@ fn put_runs(header: &Header, first: u32, runs: impl ExactSizeIterator<Item = Raw
     block
 }
 
-/// The runs of a path block, where the log goes on behind it, or of an index block.
+/// The runs of a path block, where the log continues behind it, or of an index block.
 pub fn read_runs(block: &Block, kind: Kind) -> Result<Vec<Run>, FormatError> {
     runs_of(block, kind)?.iter().map(|r| path_run(r, kind.what())).collect()
 }
 
-/// A path block or an index block of at most [`RUNS_MAX`] runs.
+/// Encodes a path block or an index block with at most [`RUNS_MAX`] runs.
 pub fn write_runs(header: &Header, runs: &[Run]) -> Box<Block> {
     put_runs(header, 0, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }.raw()))
 }
 
-/// What a continuation says.
+/// A decoded continuation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continuation {
-    /// The lower half of the number of the file's block with which it begins.
+    /// Lower half of the number of its first file block.
     pub first: u32,
-    /// More of the inode's extents.
+    /// Further extents of the inode.
     pub extents: Vec<Extent>,
 }
 
-/// A continuation.
+/// Decodes a continuation.
 pub fn read_continuation(block: &Block) -> Result<Continuation, FormatError> {
     let extents = runs_of(block, Kind::Continuation)?.iter().map(Extent::try_from).collect::<Result<_, _>>()?;
     let [.., a, b, c, d] = *block;
     Ok(Continuation { first: u32::from_le_bytes([a, b, c, d]), extents })
 }
 
-/// A continuation of at most [`RUNS_MAX`] extents, of which the first begins with this block of the file.
+/// Encodes a continuation with at most [`RUNS_MAX`] extents, whose first file block is `first`.
 pub fn write_continuation(header: &Header, first: u64, extents: &[Extent]) -> Box<Block> {
     put_runs(header, first as u32, extents.iter().map(|e| e.raw()))
 }
 
-/// The same of extents that are as on disk already.
+/// The same for extents that are already in on-disk form.
 pub fn write_raw_continuation(header: &Header, first: u64, extents: &[RawExtent]) -> Box<Block> {
     put_runs(header, first as u32, extents.iter().copied())
 }
 
-/// The inodes of a list.
+/// Decodes a list of inodes.
 pub fn read_gone(block: &Block) -> Result<Vec<Ino>, FormatError> {
     Header::expect(block, Kind::Gone)?;
     let what = Kind::Gone.what();
@@ -245,7 +247,7 @@ pub fn read_gone(block: &Block) -> Result<Vec<Ino>, FormatError> {
     Ok(all.iter().map(|i| Ino(i.get())).collect())
 }
 
-/// A list of at most [`GONE_MAX`] inodes.
+/// Encodes a list of at most [`GONE_MAX`] inodes.
 pub fn write_gone(header: &Header, inodes: &[Ino]) -> Box<Block> {
     let mut raw = RawGone::new_zeroed();
     raw.count = (inodes.len().min(GONE_MAX) as u32).into();

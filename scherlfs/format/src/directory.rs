@@ -1,9 +1,9 @@
-//! A block of a directory: entries as ext2's, and a checksum at the end.
+//! Directory blocks: entries in ext2's format, and a checksum at the end.
 //!
-//! An entry is the number of an inode, its own length, the length of its name, a type, and the name, and begins at a
-//! multiple of four. The entries of a block fill it: the room behind a name belongs to the entry before it, and an entry of inode 0 is
-//! room alone. The last 12 bytes look like such an entry to who knows only ext2, and hold the checksum, which covers
-//! the directory's number and the block's place in it.
+//! An entry is an inode number, its own length, the length of its name, a type, and the name, and begins at a
+//! multiple of four. The entries fill the block: room behind a name belongs to the entry before it, and an entry
+//! with inode 0 is only room. The last 12 bytes look like such an entry to ext2 code, and hold the checksum, which
+//! covers the directory's number and the block's index in it.
 
 use crate::{BLOCK, Block, FormatError, Ino, checksum};
 
@@ -15,22 +15,23 @@ pub const ENTRIES: usize = BLOCK - TAIL;
 const TAIL: usize = 12;
 const TAIL_TYPE: u8 = 0xDE;
 
-/// An entry: what it leads to, where it stands.
+/// A decoded entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Where it begins in the block.
+    /// Its offset in the block.
     pub at: usize,
-    /// Its length with the room behind it.
+    /// Its length, including the room behind it.
     pub length: usize,
-    /// Where it leads; 0: it is room alone.
+    /// Its inode; 0 if it is only room.
     pub ino: Ino,
-    /// What it leads to, in ext2's numbers: 1 regular, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 symlink.
+    /// Kind of the inode, in ext2's numbers: 1 regular, 2 directory, 3 character device, 4 block device, 5 fifo, 6
+    /// socket, 7 symlink.
     pub kind: u8,
     /// The name.
     pub name: &'a [u8],
 }
 
-/// Bytes of an entry with a name of this length and no room.
+/// Bytes of an entry with a name of this length, without room.
 pub fn least(name: usize) -> usize {
     (HEAD + name).next_multiple_of(4)
 }
@@ -51,19 +52,19 @@ fn entry(block: &Block, at: usize) -> Option<Entry<'_>> {
     Some(Entry { at, length, ino, kind: head[7], name: &block[at + HEAD..at + HEAD + name] })
 }
 
-/// Whether a block ends as those of directories do: a hint, for nothing is checked.
+/// True if a block ends like a directory block; a hint only, nothing is checked.
 pub fn looks_sealed(block: &Block) -> bool {
     block[ENTRIES..ENTRIES + 8] == tail_head()
 }
 
-/// A block whose entries were checked.
+/// A block with checked entries.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'a> {
     block: &'a Block,
 }
 
 impl<'a> Entries<'a> {
-    /// Block `index` of directory `ino`: the checksum holds, and entries fill it.
+    /// Checks block `index` of directory `ino`: the checksum, and that entries fill it.
     pub fn read(block: &'a Block, ino: Ino, index: u64) -> Result<Self, FormatError> {
         let tail = &block[ENTRIES..];
         let stored = u32::from_le_bytes([tail[8], tail[9], tail[10], tail[11]]);
@@ -83,9 +84,9 @@ impl<'a> Entries<'a> {
         Ok(Entries { block })
     }
 
-    /// Those of a block that was read before, and was changed since by this module's functions alone: nothing is
-    /// checked, and entries end where they make no sense.
-    pub fn made(block: &'a Block) -> Self {
+    /// Entries of a block that was checked earlier and was since changed only by this module: nothing is checked,
+    /// and iteration stops at an invalid entry.
+    pub fn unchecked(block: &'a Block) -> Self {
         Entries { block }
     }
 
@@ -94,7 +95,7 @@ impl<'a> Entries<'a> {
         self.all().filter(|e| e.ino != Ino(0))
     }
 
-    /// All entries, those that are room alone as well.
+    /// All entries, including those that are only room.
     pub fn all(self) -> impl Iterator<Item = Entry<'a>> {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -113,7 +114,7 @@ fn sum(block: &Block, ino: Ino, index: u64) -> u32 {
     checksum(&[&ino.0.to_le_bytes(), &index.to_le_bytes(), &block[..BLOCK - 4]])
 }
 
-/// Gives a block its end and its checksum.
+/// Writes a block's tail and checksum.
 pub fn seal(block: &mut Block, ino: Ino, index: u64) {
     block[ENTRIES..ENTRIES + 8].copy_from_slice(&tail_head());
     let crc = sum(block, ino, index);
@@ -123,11 +124,11 @@ pub fn seal(block: &mut Block, ino: Ino, index: u64) {
 /// A block without names.
 pub fn empty() -> Box<Block> {
     let mut block = Box::new([0; BLOCK]);
-    put(&mut block, 0, ENTRIES, Ino(0), 0, b"");
+    write_entry(&mut block, 0, ENTRIES, Ino(0), 0, b"");
     block
 }
 
-fn put(block: &mut Block, at: usize, length: usize, ino: Ino, kind: u8, name: &[u8]) {
+fn write_entry(block: &mut Block, at: usize, length: usize, ino: Ino, kind: u8, name: &[u8]) {
     block[at..at + 4].copy_from_slice(&ino.0.to_le_bytes());
     block[at + 4..at + 6].copy_from_slice(&(length as u16).to_le_bytes());
     block[at + 6] = name.len() as u8;
@@ -135,13 +136,13 @@ fn put(block: &mut Block, at: usize, length: usize, ino: Ino, kind: u8, name: &[
     block[at + HEAD..at + HEAD + name.len()].copy_from_slice(name);
 }
 
-/// The most bytes that a new entry could have.
+/// Largest entry that could be added.
 pub fn largest_room(entries: Entries<'_>) -> usize {
     entries.all().map(|e| if e.ino == Ino(0) { e.length } else { e.length - least(e.name.len()) }).max().unwrap_or(0)
 }
 
-/// Adds an entry where there is room for it, and says where it begins; `None` if there is none. The block must have been
-/// read. The name must have 1 to 255 bytes.
+/// Adds an entry if there is room, and returns its offset; otherwise `None`. The block must have been checked. The
+/// name must have 1 to 255 bytes.
 pub fn insert(block: &mut Block, ino: Ino, kind: u8, name: &[u8]) -> Option<usize> {
     let need = least(name.len());
     let place = Entries { block }.all().find_map(|e| {
@@ -152,11 +153,11 @@ pub fn insert(block: &mut Block, ino: Ino, kind: u8, name: &[u8]) -> Option<usiz
     if used > 0 {
         block[at + 4..at + 6].copy_from_slice(&(used as u16).to_le_bytes());
     }
-    put(block, at + used, length - used, ino, kind, name);
+    write_entry(block, at + used, length - used, ino, kind, name);
     Some(at + used)
 }
 
-/// Removes the entry that begins at `at`: its room goes to the entry before it, or stays as room. False if none
+/// Removes the entry at offset `at`: its room goes to the entry before it, or remains as room. False if no entry
 /// begins there.
 pub fn remove(block: &mut Block, at: usize) -> bool {
     let mut before: Option<(usize, usize)> = None;
@@ -173,12 +174,12 @@ pub fn remove(block: &mut Block, at: usize) -> bool {
         Some((length, Some((before, its)))) => {
             block[before + 4..before + 6].copy_from_slice(&((its + length) as u16).to_le_bytes());
         }
-        Some((length, None)) => put(block, at, length, Ino(0), 0, b""),
+        Some((length, None)) => write_entry(block, at, length, Ino(0), 0, b""),
     }
     true
 }
 
-/// Makes the entry that begins at `at` lead elsewhere.
+/// Points the entry at offset `at` at another inode.
 pub fn redirect(block: &mut Block, at: usize, ino: Ino, kind: u8) {
     if entry(block, at).is_some_and(|e| e.ino != Ino(0)) {
         block[at..at + 4].copy_from_slice(&ino.0.to_le_bytes());
@@ -205,7 +206,7 @@ mod tests {
         let full = names(&block);
         assert_eq!(full.len(), n as usize - 8);
         assert!(full.len() > 240, "{}", full.len());
-        // Every second goes, then what is beside a hole.
+        // First every second entry, then those next to a hole.
         for round in [0, 1] {
             let places: Vec<_> = Entries::read(&block, Ino(2), 5).unwrap().named().map(|e| e.at).collect();
             places.iter().skip(round).step_by(2).for_each(|at| assert!(remove(&mut block, *at)));

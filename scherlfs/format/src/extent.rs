@@ -1,18 +1,18 @@
-//! Where a file's blocks lie: runs of 12 bytes, one after the other. The place in the file is implicit, as in Scherl 2004,
-//! section 5.4.
+//! Extents: the places of a file's blocks in consecutive entries of 12 bytes. Positions in the file are implicit,
+//! as in Scherl 2004, section 5.4.
 
 use zerocopy::byteorder::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
 use crate::{Addr, BLOCKS_MAX, FIRST, FormatError};
 
-/// On disk.
+/// On-disk form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawExtent {
-    /// The first block, 48 bits; of a hole the upper bits of its length.
+    /// The first block, 48 bits; for a hole the upper bits of its length.
     pub start: [u8; 6],
-    /// Blocks; of a hole the lower 32 bits.
+    /// Number of blocks; for a hole its lower 32 bits.
     pub blocks: U32,
     /// 0 stored, 1 hole, 2 reserved.
     pub kind: U16,
@@ -22,24 +22,24 @@ pub struct RawExtent {
 pub const EXTENT_BYTES: usize = size_of::<RawExtent>();
 const _: () = assert!(EXTENT_BYTES == 12);
 
-/// What a part of a file is.
+/// A part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Extent {
-    /// Blocks at neighbouring places.
+    /// Blocks at consecutive addresses.
     Stored {
         /// The first.
         start: Addr,
-        /// How many.
+        /// Their number.
         blocks: u32,
     },
-    /// Nothing is stored; it reads as zeroes.
+    /// A hole, which reads as zeroes.
     Hole {
-        /// How long, below 2^52.
+        /// Its length, below 2^52.
         blocks: u64,
     },
-    /// Room that was promised to the file; it reads as zeroes. It has no place: a log knows none before it writes.
+    /// Room reserved for the file, which reads as zeroes. It has no address: a log assigns one only when it writes.
     Reserved {
-        /// How long.
+        /// Its length.
         blocks: u32,
     },
 }
@@ -48,7 +48,7 @@ pub enum Extent {
 pub const HOLE_MAX: u64 = 1 << 51;
 
 impl Extent {
-    /// How many blocks of the file it stands for.
+    /// Number of file blocks in it.
     pub fn blocks(self) -> u64 {
         match self {
             Extent::Stored { blocks, .. } | Extent::Reserved { blocks } => blocks.into(),
@@ -56,12 +56,12 @@ impl Extent {
         }
     }
 
-    /// To disk.
+    /// Encodes the on-disk form.
     #[inline]
     pub fn raw(self) -> RawExtent {
         let (start, blocks, kind) = match self {
             Extent::Stored { start, blocks } => (start.0, blocks, 0),
-            // Truncation keeps the lower half; the upper is beside it.
+            // Truncation keeps the lower half; the upper half is stored separately.
             Extent::Hole { blocks } => (blocks >> 32, blocks as u32, 1),
             Extent::Reserved { blocks } => (0, blocks, 2),
         };
@@ -72,7 +72,7 @@ impl Extent {
     }
 }
 
-/// 48 bits.
+/// Decodes 48 bits.
 pub(crate) fn u48(bytes: &[u8; 6]) -> u64 {
     let mut all = [0; 8];
     all[..6].copy_from_slice(bytes);
@@ -88,7 +88,7 @@ impl TryFrom<&RawExtent> for Extent {
             0 if blocks == 0 => Err(wrong("length", 0)),
             0 if start < FIRST || start + u64::from(blocks) > BLOCKS_MAX => Err(wrong("start", start)),
             0 => Ok(Extent::Stored { start: Addr(start), blocks }),
-            // Longer ones do not fit the shift below.
+            // Longer ones would overflow the shift below.
             1 if start > HOLE_MAX >> 32 => Err(wrong("length of a hole", start)),
             1 => match (start << 32) | u64::from(blocks) {
                 long @ 1..=HOLE_MAX => Ok(Extent::Hole { blocks: long }),

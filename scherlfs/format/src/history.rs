@@ -1,7 +1,7 @@
-//! The contents of the hidden file 5: which transactions can be undone, and which blocks are kept for that.
+//! Contents of hidden file 5: undoable transactions, and the blocks kept for them.
 //!
-//! 16 bytes (magic `SUND`, CRC-32 of all that follows them, number of transactions), then each transaction: a head of
-//! 32 bytes, its changes of 16 bytes, the runs that it replaced of 12 bytes.
+//! 16 bytes (magic `SUND`, CRC-32 of everything that follows, number of transactions), then for each transaction a
+//! head of 32 bytes, its changes of 16 bytes each, and its replaced runs of 12 bytes each.
 
 use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -14,7 +14,7 @@ use crate::{Addr, FormatError, Ino, Run, Seq, checksum};
 const WHAT: &str = "history";
 const MAGIC: u32 = u32::from_le_bytes(*b"SUND");
 
-/// How a transaction begins.
+/// Head of a transaction.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawPast {
@@ -22,9 +22,9 @@ pub struct RawPast {
     pub seq: U64,
     /// When it was written: seconds since 1970.
     pub secs: I64,
-    /// Changes that follow.
+    /// Number of changes that follow.
     pub changes: U32,
-    /// Runs behind them.
+    /// Number of runs after the changes.
     pub runs: U32,
     /// 1: blocks were moved, nothing else.
     pub flags: U32,
@@ -34,57 +34,57 @@ pub struct RawPast {
 const PAST: usize = size_of::<RawPast>();
 const _: () = assert!(PAST == 32);
 
-/// What a transaction did to an inode.
+/// Change of an inode by a transaction.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawChange {
-    /// Which.
+    /// The inode.
     pub ino: U32,
-    /// Where it was before, lower 32 bits; 0 with the upper ones: it was not.
+    /// Its old address, lower 32 bits; 0 with the upper bits: it did not exist.
     pub was: U32,
     /// The upper 16 bits.
     pub was_upper: U16,
-    /// Where it is since, upper 16 bits.
+    /// Its new address, upper 16 bits.
     pub is_upper: U16,
-    /// Lower 32 bits; 0 with the upper ones: it is gone.
+    /// The lower 32 bits; 0 with the upper bits: it was deleted.
     pub is: U32,
 }
 const CHANGE: usize = size_of::<RawChange>();
 const _: () = assert!(CHANGE == 16);
 
-/// What a transaction did to an inode.
+/// Change of an inode by a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The inode.
     pub ino: Ino,
-    /// Where it was before.
+    /// Its old address.
     pub was: Option<Addr>,
-    /// Where it is since.
+    /// Its new address.
     pub is: Option<Addr>,
 }
 
-/// A transaction that can be undone.
+/// An undoable transaction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Past {
     /// Its number.
     pub seq: Seq,
     /// When it was written, in seconds since 1970.
     pub secs: i64,
-    /// It moved blocks, to make room or to bring files together, and changed nothing else.
+    /// True if it only moved blocks, for cleaning or defragmentation.
     pub moved: bool,
-    /// What it changed.
+    /// Its changes.
     pub changes: Vec<Change>,
-    /// Blocks that it replaced, and that are kept.
+    /// Replaced blocks that are kept.
     pub runs: Vec<Run>,
 }
 
 impl Past {
-    /// Bytes in the list.
+    /// Its bytes in the list.
     pub fn bytes(&self) -> usize {
         PAST + self.changes.len() * CHANGE + self.runs.len() * EXTENT_BYTES
     }
 
-    /// The transaction was written again, with more: it began where it began before.
+    /// Merges a continuation of the transaction, whose old addresses stay.
     pub fn take_up(&mut self, more: Past) {
         self.secs = self.secs.max(more.secs);
         for change in more.changes {
@@ -98,7 +98,7 @@ impl Past {
     }
 }
 
-/// Bytes of a list of these.
+/// Bytes of a list of these transactions.
 pub fn bytes<'p>(all: impl IntoIterator<Item = &'p Past>) -> usize {
     HEAD + all.into_iter().map(Past::bytes).sum::<usize>()
 }
@@ -113,7 +113,7 @@ fn halves(at: Option<Addr>) -> (U32, U16) {
     ((at as u32).into(), ((at >> 32) as u16).into())
 }
 
-/// To the bytes of the hidden file.
+/// Encodes the hidden file.
 pub fn write<'p>(all: impl IntoIterator<Item = &'p Past>) -> Vec<u8> {
     let mut out = vec![0; HEAD];
     let mut count: u64 = 0;
@@ -146,10 +146,10 @@ pub fn write<'p>(all: impl IntoIterator<Item = &'p Past>) -> Vec<u8> {
     out
 }
 
-/// From the bytes of the hidden file. Transactions are in their order.
+/// Decodes the hidden file. Transactions are in order.
 ///
 /// # Errors
-/// What is not as a writer makes it.
+/// Anything that a writer does not produce.
 pub fn read(bytes: &[u8]) -> Result<Vec<Past>, FormatError> {
     let short = FormatError::Magic { what: WHAT };
     let word = |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).ok_or(short);
@@ -167,7 +167,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Past>, FormatError> {
     for _ in 0..count {
         let (head, more) = RawPast::ref_from_prefix(rest).map_err(|_| wrong("transactions", count))?;
         let (changes, runs) = (head.changes.get() as usize, head.runs.get() as usize);
-        // As numbers of 64 bits: 2^32 entries of 16 bytes are fewer.
+        // In 64 bits, which 2^32 entries of 16 bytes do not overflow.
         let (change_bytes, run_bytes) = (changes as u64 * CHANGE as u64, runs as u64 * EXTENT_BYTES as u64);
         if change_bytes + run_bytes > more.len() as u64 {
             return Err(wrong("changes", changes as u64));
@@ -227,7 +227,7 @@ mod tests {
         }
         assert!((0..found.len()).all(|cut| read(&found[..cut]).is_err()));
         assert!(read(&write([&all[1], &all[0]])).is_err(), "out of order");
-        // A checksum that holds over counts that do not.
+        // A valid checksum over invalid counts.
         for at in [8, HEAD + 16, HEAD + 20] {
             let mut forged = write(&all);
             forged[at] = forged[at].wrapping_add(200);

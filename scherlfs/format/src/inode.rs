@@ -1,7 +1,8 @@
-//! An inode: what a file is, where its blocks lie, its attributes, and the proof that it was written whole.
+//! Inode blocks: attributes of a file, places of its blocks, and a proof that it was completely written.
 //!
-//! 256 bytes, then 3,840 for extents, which grow from the front, and extended attributes, which grow from the back. Extents that find no
-//! room there stand in continuation blocks: the inode names up to [`RUNS`] of them, and of more the index blocks that name them.
+//! 256 bytes, then 3,840 for extents, which grow from the front, and extended attributes, which grow from the back.
+//! Further extents are in continuation blocks. The inode lists up to [`RUNS`] of these; if there are more, it lists
+//! index blocks, which list them.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute_mut};
@@ -12,64 +13,64 @@ pub use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FIRST, FormatError, Ino, Run};
 
 const WHAT: &str = "inode";
-/// Runs that an inode can name: of continuations, or, if there are more continuations than this, of index blocks.
+/// Runs in an inode: of continuations, or of index blocks if there are more continuations than this.
 pub const RUNS: usize = 6;
-/// Extents of a file at most.
+/// Most extents of a file.
 pub const EXTENTS_LIMIT: usize = RUNS * RUNS_MAX * RUNS_MAX;
 /// Bytes for extents and attributes.
 pub const AREA: usize = 3840;
 const AREA_AT: usize = BLOCK - AREA;
-/// Extents that fit where there are no attributes.
+/// Extents that fit without attributes.
 pub const EXTENTS_MAX: usize = AREA / EXTENT_BYTES;
 const _: () = assert!(EXTENTS_MAX == 320);
-/// The most bytes of attributes: extents may go elsewhere.
+/// Most bytes of attributes: extents may be elsewhere.
 pub const XATTRS_MAX: usize = AREA;
 
-/// On disk.
+/// On-disk form.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawInode {
-    /// How every block of the log begins.
+    /// Header of every log block.
     pub header: [u8; HEADER],
-    /// Blocks of the log beside it that belong to this piece: continuations, then contents. Where they stand, `form` says.
+    /// Number of other log blocks in this piece: continuations, then contents. `form` tells their place.
     pub follow: U32,
-    /// CRC-32 of their bytes.
+    /// CRC-32 over them.
     pub follow_crc: U32,
-    /// Distinguishes two lives of one number.
+    /// Distinguishes successive uses of one number.
     pub generation: U32,
-    /// Extents in all.
+    /// Total number of extents.
     pub extents: U32,
     /// Bytes of attributes at the end.
     pub xattr_bytes: U16,
-    /// Continuation blocks.
+    /// Number of continuation blocks.
     pub continuations: U16,
     /// Kind and permissions, as `st_mode`.
     pub mode: U16,
-    /// Where what belongs to it stands, see [`Form`].
+    /// Place of the piece's other blocks, see [`Form`].
     pub form: U16,
-    /// Where this inode was before; 0: nowhere.
+    /// Previous address of this inode; 0: none.
     pub previous: U64,
-    /// Names.
+    /// Number of names.
     pub nlink: U32,
     /// Owner.
     pub uid: U32,
     /// Group.
     pub gid: U32,
-    /// The directory it was made in or moved to; of a directory: the one above it.
+    /// The directory in which it was created or to which it was moved; for a directory, its parent.
     pub parent: U32,
-    /// Bytes.
+    /// Size in bytes.
     pub size: U64,
     /// Blocks stored or reserved, without its own.
     pub blocks: U64,
-    /// Last access, change of contents, change of anything, birth.
+    /// Times of access, content change, any change, creation.
     pub times: [RawTime; 4],
-    /// Of a device: major in the upper half, minor in the lower.
+    /// Device number: major in the upper half, minor in the lower.
     pub rdev: U64,
-    /// As `chattr` sets them.
+    /// Flags of `chattr`.
     pub flags: U32,
     /// The project.
     pub project: U32,
-    /// Where the continuations or the index blocks are.
+    /// Addresses of the continuations or the index blocks.
     pub runs: [RawExtent; RUNS],
     /// Zero.
     pub spare_b: [u8; 24],
@@ -79,14 +80,14 @@ pub struct RawInode {
 
 const _: () = assert!(size_of::<RawInode>() == BLOCK && size_of::<RawInode>() - AREA == AREA_AT && AREA_AT == 256);
 
-/// Everything of an inode but where its blocks are.
+/// Attributes of an inode without the places of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
-    /// Distinguishes two lives of one number.
+    /// Distinguishes successive uses of one number.
     pub generation: u32,
     /// Kind and permissions.
     pub mode: u16,
-    /// Names.
+    /// Number of names.
     pub nlink: u32,
     /// Owner.
     pub uid: u32,
@@ -94,38 +95,38 @@ pub struct Attributes {
     pub gid: u32,
     /// See [`RawInode::parent`].
     pub parent: Ino,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Blocks stored or reserved.
     pub blocks: u64,
-    /// Access, contents, anything, birth.
+    /// Times of access, content change, any change, creation.
     pub times: [Time; 4],
-    /// Of a device.
+    /// Device number.
     pub rdev: u64,
-    /// As `chattr` sets them.
+    /// Flags of `chattr`.
     pub flags: u32,
     /// The project.
     pub project: u32,
 }
 
-/// Where the blocks stand that belong to an inode's piece (Scherl 2004, Fig. 5.1).
+/// Place of the other blocks in an inode's piece (Scherl 2004, Fig. 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u16)]
 pub enum Form {
     /// Behind the inode.
     #[default]
     Behind = 0,
-    /// Before it: the inode is the last block.
+    /// Before the inode, which is the last block.
     Ahead = 1,
-    /// Two blocks are for the inode, and this is the first; the others stand behind the second.
+    /// Two blocks are for the inode, and it is in the first; the others follow the second.
     First = 2,
-    /// Two blocks are for the inode, and this is the second.
+    /// Two blocks are for the inode, and it is in the second.
     Second = 3,
 }
 
 impl Form {
-    /// From its number.
-    pub fn of(number: u16) -> Option<Self> {
+    /// Decodes its number.
+    pub fn from_number(number: u16) -> Option<Self> {
         [Form::Behind, Form::Ahead, Form::First, Form::Second].into_iter().find(|f| *f as u16 == number)
     }
 }
@@ -133,49 +134,49 @@ impl Form {
 /// A name and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
-/// An inode block.
+/// A decoded inode block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
-    /// Which transaction, which piece of it.
+    /// Its transaction and piece.
     pub header: Header,
-    /// Where the blocks stand that belong to it.
+    /// Place of the piece's other blocks.
     pub form: Form,
-    /// How many there are.
+    /// Their number.
     pub follow: u32,
     /// Their checksum.
     pub follow_crc: u32,
-    /// Where it was before.
+    /// Previous address.
     pub previous: Option<Addr>,
-    /// What it is.
+    /// Its attributes.
     pub attributes: Attributes,
-    /// Extended attributes, in the order of their names.
+    /// Extended attributes, ordered by name.
     pub xattrs: Vec<Xattr>,
     /// The first extents; the others are in continuations.
     pub extents: Vec<Extent>,
-    /// Extents in all.
+    /// Total number of extents.
     pub extents_in_all: u32,
-    /// Continuation blocks in all.
+    /// Total number of continuation blocks.
     pub continuations: usize,
-    /// Where they are; where there are index blocks, these.
+    /// Addresses of the continuations, or of the index blocks if there are any.
     pub runs: Vec<Run>,
 }
 
-/// Bytes that attributes take.
+/// Bytes of attributes.
 pub fn xattr_bytes(xattrs: &[Xattr]) -> usize {
     xattrs.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
 }
 
-/// Extents that fit into an inode beside attributes of so many bytes.
+/// Number of extents that fit next to `xattr_bytes` bytes of attributes.
 pub fn room(xattr_bytes: usize) -> usize {
     AREA.saturating_sub(xattr_bytes) / EXTENT_BYTES
 }
 
-/// Continuation blocks for so many extents beside attributes of so many bytes, where all are full.
+/// Number of full continuation blocks for `extents` extents next to `xattr_bytes` bytes of attributes.
 pub fn continuations(extents: usize, xattr_bytes: usize) -> usize {
     extents.saturating_sub(room(xattr_bytes)).div_ceil(RUNS_MAX)
 }
 
-/// Index blocks for so many continuations, each of which may stand alone.
+/// Number of index blocks for scattered continuations.
 pub fn indexes(continuations: usize) -> usize {
     if continuations > RUNS { continuations.div_ceil(RUNS_MAX) } else { 0 }
 }
@@ -197,7 +198,7 @@ fn read_xattrs(bytes: &[u8]) -> Option<Vec<Xattr>> {
 }
 
 impl Inode {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let header = Header::expect(block, Kind::Inode)?;
         let raw = RawInode::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: WHAT })?;
@@ -210,7 +211,7 @@ impl Inode {
         let xattrs = read_xattrs(area).ok_or(wrong("attributes", bytes as u64))?;
         let (all, blocks) = (raw.extents.get(), usize::from(raw.continuations.get()));
         let here = room(bytes).min(all as usize);
-        // Each of them lists something.
+        // Each of them lists at least one extent.
         if blocks < continuations(all as usize, bytes) || blocks > all as usize - here {
             return Err(wrong("continuations", blocks as u64));
         }
@@ -235,7 +236,7 @@ impl Inode {
         }
         Ok(Inode {
             header,
-            form: Form::of(raw.form.get()).ok_or(wrong("form", raw.form.get().into()))?,
+            form: Form::from_number(raw.form.get()).ok_or(wrong("form", raw.form.get().into()))?,
             follow: raw.follow.get(),
             follow_crc: raw.follow_crc.get(),
             previous: (previous != 0).then_some(Addr(previous)),
@@ -261,12 +262,12 @@ impl Inode {
         })
     }
 
-    /// To a block. `extents` are those of the inode that fit; attributes and runs must fit, too.
+    /// Encodes a block. `extents` are those that fit the inode; attributes and runs must fit, too.
     pub fn write(&self) -> Box<Block> {
         self.write_with(&self.extents.iter().map(|e| e.raw()).collect::<Vec<_>>())
     }
 
-    /// The same with these extents, which are as on disk already, instead of its own.
+    /// The same with these extents, already in on-disk form, instead of its own.
     pub fn write_with(&self, extents: &[RawExtent]) -> Box<Block> {
         let mut block = Box::new([0; BLOCK]);
         let raw: &mut RawInode = transmute_mut!(&mut *block);
@@ -319,7 +320,7 @@ mod tests {
     fn inode() -> Inode {
         let header = Header {
             kind: Kind::Inode,
-            epoch: Epoch::of(3, 8),
+            epoch: Epoch::new(3, 8),
             attempt: 1,
             seq: Seq(77),
             ino: Ino(9),

@@ -1,8 +1,9 @@
-//! A keep: contents of files that passed by, in a file on another disk.
+//! A keep: cached file contents in a file on another disk.
 //!
-//! As an index it says of which volume it is and for which superblock it holds ([`Mark`]), and is no part of the volume. It
-//! has so many slots of a block, whatever the size of the volume: two heads, by turns as the superblocks; a table with an
-//! entry for each slot; the slots. Layout and checks alone; what is kept is the writer's choice.
+//! Like an index it records its volume and the superblock for which it is valid ([`Mark`]), and is not part of the
+//! volume. Its number of one-block slots is independent of the size of the volume: two heads, alternately like the
+//! superblocks; a table with an entry for each slot; the slots. Layout and checks only; the writer chooses the
+//! contents.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,13 +12,13 @@ use crate::archive::{HEADS, Mark, RawMark, head, sealed_block};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FormatError, Ino};
 
 const KEEP: &str = "keep";
-/// What the head of a keep begins with.
+/// Magic of the head of a keep.
 pub const KEEP_MAGIC: [u8; 8] = *b"ScherlKP";
 const VERSION: u32 = 1;
-/// Slots of a keep at most: 8 TiB.
+/// Most slots of a keep: 8 TiB.
 pub const SLOTS_MAX: u64 = 1 << 31;
 
-/// Head of a keep, blocks 0 and 1 by turns.
+/// Head of a keep, alternately in blocks 0 and 1.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawKeepHead {
@@ -25,35 +26,35 @@ pub struct RawKeepHead {
     pub magic: [u8; 8],
     /// 1.
     pub version: U32,
-    /// Of the block with this field as zero.
+    /// Over the block, with this field as zero.
     pub crc: U32,
     /// The volume.
     pub uuid: [u8; 16],
     /// Blocks of the volume.
     pub blocks: U64,
-    /// Slots.
+    /// Number of slots.
     pub slots: U64,
-    /// Which of the lives of this file: entries of others do not count.
+    /// Current life of the file: entries of other lives are invalid.
     pub life: U64,
-    /// For which superblock it holds.
+    /// The superblock for which it is valid.
     pub mark: RawMark,
-    /// Numbers of inodes below this one were looked through for small files.
+    /// All inodes below this number were scanned for small files.
     pub filled: U64,
     /// Zero.
     pub spare: [u8; 3996],
 }
 
-/// What a slot has.
+/// Entry of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawKeepEntry {
-    /// In which life of the file it was filled; 0: it is empty.
+    /// Life of the file in which it was filled; 0: it is empty.
     pub life: U64,
-    /// The block of the volume that is in it.
+    /// The volume's block in it.
     pub addr: U64,
-    /// Of the block's place (8 bytes) and its copy.
+    /// Over the block's address (8 bytes) and its copy.
     pub crc: U32,
-    /// The file: those of one file leave together.
+    /// The file: blocks of one file are evicted together.
     pub ino: U32,
     /// Zero.
     pub spare: U64,
@@ -64,65 +65,65 @@ const _: () = assert!(size_of::<RawKeepHead>() == BLOCK);
 pub const ENTRIES: u64 = (BLOCK / size_of::<RawKeepEntry>()) as u64;
 const _: () = assert!(ENTRIES == 128);
 
-/// Where everything is in a keep of so many slots.
+/// Layout of a keep with a given number of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     slots: u64,
 }
 
 impl Layout {
-    /// Of so many slots; `None`: none, or too many.
-    pub fn of(slots: u64) -> Option<Self> {
+    /// Layout with `slots` slots; `None` for 0 or too many.
+    pub fn with_slots(slots: u64) -> Option<Self> {
         (1..=SLOTS_MAX).contains(&slots).then_some(Layout { slots })
     }
-    /// That fills a file of so many blocks best; `None`: it is too small for a slot.
+    /// The largest layout for a file of `blocks` blocks; `None` if it is too small for a slot.
     pub fn within(blocks: u64) -> Option<Self> {
         let left = blocks.checked_sub(HEADS)?;
-        // A block of the table and its slots are ENTRIES + 1 blocks; of a part of them one is the table's.
+        // A table block and its slots are ENTRIES + 1 blocks; in the remainder one block is the table's.
         let (whole, part) = (left / (ENTRIES + 1), left % (ENTRIES + 1));
-        Layout::of((whole * ENTRIES + part.saturating_sub(1)).min(SLOTS_MAX))
+        Layout::with_slots((whole * ENTRIES + part.saturating_sub(1)).min(SLOTS_MAX))
     }
-    /// Slots.
+    /// Number of slots.
     pub fn slots(self) -> u64 {
         self.slots
     }
-    /// Blocks of the table.
+    /// Number of table blocks.
     pub fn tables(self) -> u64 {
         self.slots.div_ceil(ENTRIES)
     }
-    /// Blocks of the file.
+    /// Size of the file in blocks.
     pub fn size(self) -> u64 {
         HEADS + self.tables() + self.slots
     }
-    /// The block of the file with a block of the table.
+    /// The file block of a table block.
     pub fn table(self, n: u64) -> u64 {
         HEADS + n
     }
-    /// The block of the file that a slot is.
+    /// The file block of a slot.
     pub fn slot(self, slot: u64) -> u64 {
         HEADS + self.tables() + slot
     }
 }
 
-/// What the head of a keep says.
+/// Head of a keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeepHead {
     /// The volume.
     pub uuid: [u8; 16],
     /// Its blocks.
     pub blocks: u64,
-    /// Slots of this file.
+    /// Number of slots.
     pub slots: u64,
     /// The life of the file.
     pub life: u64,
-    /// The superblock for which it holds.
+    /// The superblock for which it is valid.
     pub mark: Mark,
-    /// Inodes below this number were looked through for small files.
+    /// All inodes below this number were scanned for small files.
     pub filled: u64,
 }
 
 impl KeepHead {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let raw = RawKeepHead::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: KEEP })?;
         head(block, raw.magic, KEEP_MAGIC, raw.version.get(), KEEP)?;
@@ -133,7 +134,7 @@ impl KeepHead {
         if raw.blocks.get() > BLOCKS_MAX {
             return Err(wrong("blocks", raw.blocks.get()));
         }
-        if Layout::of(raw.slots.get()).is_none() {
+        if Layout::with_slots(raw.slots.get()).is_none() {
             return Err(wrong("slots", raw.slots.get()));
         }
         Ok(KeepHead {
@@ -146,7 +147,7 @@ impl KeepHead {
         })
     }
 
-    /// To a block.
+    /// Encodes a block.
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawKeepHead::new_zeroed();
         (raw.magic, raw.version, raw.uuid) = (KEEP_MAGIC, VERSION.into(), self.uuid);
@@ -155,24 +156,24 @@ impl KeepHead {
         sealed_block(raw.as_bytes())
     }
 
-    /// The block of the keep that it is written to.
+    /// The block of the keep for this head.
     pub fn place(&self) -> u64 {
         self.mark.checkpoint % HEADS
     }
 }
 
-/// What a slot has.
+/// Contents of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kept {
     /// The block of the volume.
     pub addr: Addr,
-    /// Of its place and its copy: [`crate::archive::copy_crc`].
+    /// Over its address and its copy: [`crate::archive::copy_crc`].
     pub crc: u32,
     /// The file.
     pub ino: Ino,
 }
 
-/// Entry `n` (below [`ENTRIES`]; beyond, none) of a block of the table, if it is of this life.
+/// Entry `n` of a table block (`None` at or past [`ENTRIES`]), if it is of this life.
 pub fn entry(table: &Block, n: usize, life: u64) -> Option<Kept> {
     let size = size_of::<RawKeepEntry>();
     let raw = RawKeepEntry::ref_from_bytes(table.get(n * size..(n + 1) * size)?).ok()?;
@@ -180,7 +181,7 @@ pub fn entry(table: &Block, n: usize, life: u64) -> Option<Kept> {
     (life != 0 && raw.life.get() == life).then_some(kept)
 }
 
-/// Puts an entry; `None`: the slot is empty. Beyond [`ENTRIES`] nothing is put.
+/// Sets an entry; `None` for an empty slot. Does nothing at or past [`ENTRIES`].
 pub fn put_entry(table: &mut Block, n: usize, life: u64, kept: Option<Kept>) {
     let size = size_of::<RawKeepEntry>();
     let raw = kept.map_or_else(RawKeepEntry::new_zeroed, |kept| RawKeepEntry {
@@ -230,7 +231,7 @@ mod tests {
         for blocks in 4..2000 {
             let layout = Layout::within(blocks).unwrap();
             assert!(layout.size() <= blocks, "{blocks}");
-            assert!(Layout::of(layout.slots() + 1).unwrap().size() > blocks, "{blocks}");
+            assert!(Layout::with_slots(layout.slots() + 1).unwrap().size() > blocks, "{blocks}");
             assert_eq!(layout.slot(layout.slots() - 1) + 1, layout.size());
             assert_eq!(layout.table(layout.tables()), layout.slot(0));
         }

@@ -1,11 +1,11 @@
-//! What do the bytes of a ScherlFS volume mean?
+//! The on-disk format of ScherlFS.
 //!
-//! A log for disks after Scherl 2004: data and inode of a file stand side by side, inodes list extents, and where each
-//! inode is stands in a file, the `.ifile`. Everything is little-endian and in blocks of 4 KiB; `docs/scherlfs-format.md`
-//! specifies it. Writer and checker share this crate and nothing else.
+//! A log for disks after Scherl 2004: data and inode of a file are adjacent, inodes list extents, and a file, the
+//! `.ifile`, holds the address of each inode. Everything is little-endian and in blocks of 4 KiB;
+//! `docs/scherlfs-format.md` specifies it. Writer and checker share this crate and nothing else.
 //!
-//! Pure: bytes to checked values and back. No panic on any bytes. Left out: I/O, allocation, and which of two copies of
-//! the superblock counts (each says its own number).
+//! Pure: converts bytes to checked values and back. No panic on any bytes. Left out: I/O, allocation, and which of
+//! two superblock copies is current (each has its number).
 #![forbid(unsafe_code)]
 
 pub mod archive;
@@ -26,24 +26,24 @@ use std::fmt;
 pub const BLOCK: usize = 4096;
 /// A block's bytes.
 pub type Block = [u8; BLOCK];
-/// Blocks 0 and 1 hold the superblock, by turns.
+/// Blocks 0 and 1 hold the superblock alternately.
 pub const FIRST: u64 = 2;
 /// Addresses have 48 bits.
 pub const BLOCKS_MAX: u64 = 1 << 48;
-/// The highest number of a transaction or a checkpoint: nobody comes so far, and one more is a number, too.
+/// Largest number of a transaction or a checkpoint: unreachable in practice, and the next number does not overflow.
 pub const COUNT_MAX: u64 = 1 << 62;
 /// The longest name.
 pub const NAME_MAX: usize = 255;
 
-/// The place of a block: its number from the start of the volume. 0 is no place.
+/// Address of a block: its number from the start of the volume. 0 is no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Addr(pub u64);
 
-/// The number of an inode. 0 is none.
+/// Inode number. 0 is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Ino(pub u32);
 
-/// The inode map, a regular file that everybody may read as `/.ifile`.
+/// The inode map, a world-readable regular file `/.ifile`.
 pub const IFILE: Ino = Ino(1);
 /// The root directory.
 pub const ROOT: Ino = Ino(2);
@@ -51,7 +51,7 @@ pub const ROOT: Ino = Ino(2);
 pub const FREE_LIST: Ino = Ino(3);
 /// The list of inodes in use without a name, hidden.
 pub const ORPHANS: Ino = Ino(4);
-/// The list of what can be undone, hidden.
+/// The list of undoable transactions, hidden.
 pub const HISTORY: Ino = Ino(5);
 /// The first number of a user's inode.
 pub const FIRST_INO: Ino = Ino(8);
@@ -68,17 +68,17 @@ impl fmt::Display for Ino {
     }
 }
 
-/// A run of neighbouring blocks.
+/// A run of consecutive blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Run {
     /// The first.
     pub start: Addr,
-    /// How many; over 0 but for "no run".
+    /// Their number; 0 only for "no run".
     pub blocks: u32,
 }
 
 impl Run {
-    /// The block behind the last.
+    /// The block after the last.
     pub fn end(self) -> Addr {
         Addr(self.start.0.saturating_add(self.blocks.into()))
     }
@@ -88,23 +88,23 @@ impl Run {
     }
 }
 
-/// Which of two events is later: numbers of transactions count up over a volume's life.
+/// Transaction number, which increases over a volume's life and orders events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
-/// What a mount that wrote signs its blocks of the log with. What an earlier one left in the log is none of a later one's, and what
-/// a user stores is nobody's: only who knows the volume's secret knows the mark.
+/// Signature of a mount in its log blocks. It excludes log remains of earlier mounts, and data of users, who do not
+/// know the volume's secret and so cannot compute the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Epoch {
-    /// Which mount.
+    /// Number of the mount.
     pub count: u32,
-    /// 24 bits that follow from the count and the secret; 0 on a volume without one.
+    /// 24 bits computed from the count and the secret; 0 on a volume without one.
     pub mark: u32,
 }
 
 impl Epoch {
     /// The epoch with this number on the volume with this secret.
-    pub fn of(count: u32, secret: u64) -> Self {
+    pub fn new(count: u32, secret: u64) -> Self {
         let mark = || {
             let mut key = [0; blake3::KEY_LEN];
             key[..8].copy_from_slice(&secret.to_le_bytes());
@@ -116,42 +116,42 @@ impl Epoch {
     }
 }
 
-/// Bytes that are not what they should be.
+/// Invalid bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Another magic number than the structure's.
+    /// The magic number is wrong.
     #[error("{what}: no magic number")]
     Magic {
         /// The structure.
         what: &'static str,
     },
-    /// The checksum is another.
+    /// The checksum is wrong.
     #[error("{what}: checksum is {stored:#010x}, contents have {computed:#010x}")]
     Checksum {
         /// The structure.
         what: &'static str,
-        /// What it says.
+        /// The stored value.
         stored: u32,
-        /// What its bytes give.
+        /// The computed value.
         computed: u32,
     },
-    /// A volume made by a later version, or with a feature that is not known here.
+    /// A volume of a later version, or with an unknown feature.
     #[error("superblock: {what} {value:#x} is not known")]
     Unknown {
-        /// "version" or the word of features.
+        /// "version" or the feature word.
         what: &'static str,
-        /// The version, or the features that are not known.
+        /// The version, or the unknown features.
         value: u64,
     },
-    /// A field has a value that no writer gives it.
+    /// A field with an invalid value.
     #[error("{what}: {field} is {value}")]
     Field {
         /// The structure.
         what: &'static str,
         /// The field.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: u64,
     },
 }
@@ -163,7 +163,7 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
-/// A checksum of bytes that come one after the other.
+/// A checksum computed incrementally.
 #[derive(Debug, Clone, Default)]
 pub struct Checksum(crc32fast::Hasher);
 
@@ -172,24 +172,24 @@ impl Checksum {
     pub fn add(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
-    /// What [`checksum`] is of all of them.
+    /// The [`checksum`] of all bytes.
     pub fn value(&self) -> u32 {
         self.0.clone().finalize()
     }
 }
 
-/// The checksum of a block in which it stands itself at `at`, counted as zeroes.
+/// Checksum of a block that stores it at `at`, counted as zeroes.
 fn sealed(block: &Block, at: usize) -> u32 {
     checksum(&[&block[..at], &[0; 4], &block[at + 4..]])
 }
 
-/// Puts a block's checksum at `at`.
+/// Stores a block's checksum at `at`.
 fn seal(block: &mut Block, at: usize) {
     let crc = sealed(block, at);
     block[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Whether the checksum at `at` is the block's.
+/// Checks a block's checksum at `at`.
 fn check_seal(block: &Block, at: usize, what: &'static str) -> Result<(), FormatError> {
     let stored = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
     let computed = sealed(block, at);

@@ -1,7 +1,7 @@
-//! The contents of the hidden files: free runs, and orphans.
+//! Contents of the hidden files with free runs and orphans.
 //!
-//! A list begins with 16 bytes: magic, CRC-32 of all that follows them, and the number of entries. Runs are in order of
-//! address, and none touches the next.
+//! A list begins with 16 bytes: magic, CRC-32 of everything that follows, and the number of entries. Runs are in
+//! address order, and do not touch.
 
 use crate::extent::{EXTENT_BYTES, Extent, RawExtent};
 use crate::superblock::path_run;
@@ -12,7 +12,7 @@ pub(crate) const HEAD: usize = 16;
 const FREE: u32 = u32::from_le_bytes(*b"SFRE");
 const ORPHANS: u32 = u32::from_le_bytes(*b"SORP");
 
-/// Bytes of a list of so many free runs.
+/// Bytes of a list of `runs` free runs.
 pub fn free_bytes(runs: usize) -> usize {
     HEAD + runs * EXTENT_BYTES
 }
@@ -40,7 +40,7 @@ fn list(magic: u32, count: u64, entries: &[u8]) -> Vec<u8> {
     [&magic.to_le_bytes()[..], &crc.to_le_bytes(), &count.to_le_bytes(), entries].concat()
 }
 
-/// The free runs of a list.
+/// Decodes a list of free runs.
 pub fn read_free(bytes: &[u8]) -> Result<Vec<Run>, FormatError> {
     let what = "free list";
     let all = entries(bytes, FREE, EXTENT_BYTES, what)?;
@@ -56,7 +56,7 @@ pub fn read_free(bytes: &[u8]) -> Result<Vec<Run>, FormatError> {
     Ok(runs)
 }
 
-/// A list of free runs.
+/// Encodes a list of free runs.
 pub fn write_free(runs: &[Run]) -> Vec<u8> {
     let all: Vec<u8> = runs
         .iter()
@@ -68,13 +68,13 @@ pub fn write_free(runs: &[Run]) -> Vec<u8> {
     list(FREE, runs.len() as u64, &all)
 }
 
-/// The orphans of a list.
+/// Decodes a list of orphans.
 pub fn read_orphans(bytes: &[u8]) -> Result<Vec<Ino>, FormatError> {
     let all = entries(bytes, ORPHANS, 4, "list of orphans")?;
     Ok(all.chunks_exact(4).map(|b| Ino(word(b, 0))).collect())
 }
 
-/// A list of orphans.
+/// Encodes a list of orphans.
 pub fn write_orphans(inodes: &[Ino]) -> Vec<u8> {
     let all: Vec<u8> = inodes.iter().flat_map(|i| i.0.to_le_bytes()).collect();
     list(ORPHANS, inodes.len() as u64, &all)

@@ -1,7 +1,7 @@
-//! The superblock: what the volume is, and where its last checkpoint left everything.
+//! The superblock: parameters of the volume, and the places in its last checkpoint.
 //!
-//! It stands in blocks 0 and 1. A checkpoint writes the one that does not hold the last, so that one of them is whole
-//! after any power cut; the one with the higher number counts.
+//! It is stored in blocks 0 and 1. A checkpoint writes the copy that does not hold the previous one, so that one
+//! copy is valid after any power cut; the one with the higher number is current.
 
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -11,20 +11,20 @@ use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, COUNT_MAX, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";
-/// What a superblock begins with.
+/// Magic of a superblock.
 pub const MAGIC: [u8; 8] = *b"ScherlFS";
 const VERSION: u32 = 1;
-/// The most runs of the log's path that stand in the superblock.
+/// Most runs of the log's path in the superblock.
 pub const PATH_MAX: usize = 128;
-/// Bytes of a label at most.
+/// Most bytes of a label.
 pub const LABEL_MAX: usize = 64;
 const CRC_AT: usize = 4092;
-/// Of the features that older programs may read but not write: blocks are kept that are neither free nor a file's.
+/// A feature in `read_only`: some blocks are kept that are neither free nor belong to a file.
 pub const KEEPS_HISTORY: u64 = 1;
 /// The smallest volume in blocks.
 pub const BLOCKS_MIN: u64 = 64;
 
-/// On disk.
+/// On-disk form.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawSuperblock {
@@ -34,7 +34,7 @@ pub struct RawSuperblock {
     pub version: U32,
     /// Logarithm of the size of a block: 12.
     pub block_log: u8,
-    /// Where inodes stand, see [`Placement`].
+    /// Placement of inodes, see [`Placement`].
     pub placement: u8,
     /// Zero.
     pub spare_a: [u8; 2],
@@ -42,17 +42,17 @@ pub struct RawSuperblock {
     pub compat: U64,
     /// Features that older programs may read but not write.
     pub read_only: U64,
-    /// Features that older programs do not understand.
+    /// Features that older programs must not mount.
     pub incompat: U64,
-    /// The volume's identity.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
-    /// Its name, UTF-8, filled with zeroes.
+    /// Its label, UTF-8, padded with zeroes.
     pub label: [u8; 64],
     /// Blocks of the volume.
     pub blocks: U64,
     /// Blocks of a segment, the unit of cleaning.
     pub segment_blocks: U32,
-    /// 1: unmounted; nothing follows in the log.
+    /// 1: unmounted; no log follows.
     pub flags: U32,
     /// Number of the checkpoint.
     pub checkpoint: U64,
@@ -62,66 +62,68 @@ pub struct RawSuperblock {
     pub epoch: U32,
     /// Zero.
     pub spare_f: U32,
-    /// Runs of the path that count.
+    /// Number of runs in the path.
     pub path_runs: U32,
     /// Zero.
     pub spare_b: U32,
-    /// Where the inode of the inode map is.
+    /// Address of the inode map's inode.
     pub ifile: U64,
-    /// Where the inode of the list of free blocks is.
+    /// Address of the free list's inode.
     pub free_list: U64,
-    /// Where the inode of the list of orphans is; 0: there are none.
+    /// Address of the orphan list's inode; 0: there are no orphans.
     pub orphans: U64,
     /// The oldest transaction whose blocks are all kept.
     pub undo_floor: U64,
     /// Free blocks.
     pub free: U64,
-    /// Inodes in use.
+    /// Number of used inodes.
     pub inodes: U64,
-    /// Blocks that files were promised and that are not stored.
+    /// Blocks reserved for files and not stored.
     pub promised: U64,
-    /// Where the inode of the list of what can be undone is; 0: there is none.
+    /// Address of the inode of the undo list; 0: there is none.
     pub history: U64,
-    /// When the mount that wrote it began.
+    /// Start time of the mount that wrote it.
     pub begun: RawTime,
     /// Zero.
     pub spare_c: [u8; 4],
-    /// Where the log goes on: the runs of free blocks that it fills next, in their order.
+    /// Where the log continues: the runs of free blocks that it fills next, in order.
     pub path: [RawExtent; PATH_MAX],
-    /// From which the marks of the log's blocks follow, see [`Epoch`]; 0: they have none. Nobody but who reads the volume may know it.
+    /// Secret for the marks of log blocks, see [`Epoch`]; 0: they have none. Only programs that may read the device
+    /// may know it.
     pub secret: U64,
     /// Zero.
     pub spare_d: [u8; 256],
-    /// A bit for each block of the inode map; set: it has no free place. A hint.
+    /// A bit for each block of the inode map, set if it has no free entry. A hint.
     pub full: [u8; 2040],
     /// Zero.
     pub spare_e: [u8; 4],
-    /// CRC-32 of the block with this field as zero.
+    /// CRC-32 of the block, with this field as zero.
     pub crc: U32,
 }
 
 const _: () = assert!(size_of::<RawSuperblock>() == BLOCK);
 
-/// Where the writer puts inodes (Scherl 2004, Fig. 5.1).
+/// Placement of inodes by the writer (Scherl 2004, Fig. 5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Placement {
-    /// Before the contents they are written with, appended.
+    /// Before their contents, appended.
     #[default]
     Before = 0,
-    /// Behind them. While a file is written on and nobody asked that it be durable, its next contents overwrite the inode.
+    /// Behind their contents. While a file is being written and need not be durable, its next contents overwrite
+    /// the inode.
     After = 1,
-    /// While a file is written on, in one of two blocks before its contents by turns.
+    /// While a file is being written, alternately in two blocks before its contents.
     InPlace = 2,
-    /// As [`Placement::InPlace`], and not with every call: when somebody asks for it, after a time, or with another inode.
+    /// Like [`Placement::InPlace`], but not with every call: at an fsync, after a time, or with another inode.
     Delayed = 3,
 }
 
 impl Placement {
-    /// All of them, in the order of the figure.
+    /// All placements, in the order of the figure.
     pub const ALL: [Placement; 4] = [Placement::Before, Placement::After, Placement::InPlace, Placement::Delayed];
 
-    /// As options have it.
+    /// The name in options.
     pub fn name(self) -> &'static str {
         match self {
             Placement::Before => "before",
@@ -131,30 +133,30 @@ impl Placement {
         }
     }
 
-    /// From its name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// Which names there are.
+    /// The known names.
     pub fn parse(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|p| p.name() == name);
         found.ok_or_else(|| "is before, after, in-place or delayed".to_owned())
     }
 }
 
-/// What a superblock says.
+/// A decoded superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// The volume's identity.
+    /// UUID of the volume.
     pub uuid: [u8; 16],
-    /// Its name.
+    /// Its label.
     pub label: String,
     /// Blocks of the volume.
     pub blocks: u64,
     /// Blocks of a segment.
     pub segment_blocks: u32,
-    /// Where inodes are put.
+    /// Placement of inodes.
     pub placement: Placement,
-    /// Nothing follows in the log.
+    /// True if no log follows.
     pub clean: bool,
     /// Number of the checkpoint.
     pub checkpoint: u64,
@@ -162,7 +164,7 @@ pub struct Superblock {
     pub seq: Seq,
     /// The mount that wrote it.
     pub epoch: Epoch,
-    /// From which marks follow; 0: there are none.
+    /// Secret for the marks; 0: there are none.
     pub secret: u64,
     /// The inode map's inode.
     pub ifile: Addr,
@@ -170,23 +172,23 @@ pub struct Superblock {
     pub free_list: Addr,
     /// The inode of the list of orphans, if there are any.
     pub orphans: Option<Addr>,
-    /// The inode of the list of what can be undone, if there is one.
+    /// The inode of the undo list, if there is one.
     pub history: Option<Addr>,
-    /// The oldest transaction that can be reached by undoing.
+    /// The oldest transaction that undo can reach.
     pub undo_floor: Seq,
     /// Free blocks.
     pub free: u64,
-    /// Inodes in use.
+    /// Number of used inodes.
     pub inodes: u64,
-    /// Blocks that files were promised.
+    /// Blocks reserved for files.
     pub promised: u64,
-    /// When the mount that wrote it began: two that wrote to copies of one volume are told apart by it.
+    /// Start time of the mount that wrote it, which distinguishes mounts of copies of one volume.
     pub begun: Time,
-    /// Where the log goes on.
+    /// Where the log continues.
     pub path: Vec<Run>,
 }
 
-/// A run of a path, as an extent that is stored.
+/// Decodes a run of a path, stored as an extent.
 pub(crate) fn path_run(raw: &RawExtent, what: &'static str) -> Result<Run, FormatError> {
     match Extent::try_from(raw)? {
         Extent::Stored { start, blocks } => Ok(Run { start, blocks }),
@@ -195,7 +197,7 @@ pub(crate) fn path_run(raw: &RawExtent, what: &'static str) -> Result<Run, Forma
 }
 
 impl Superblock {
-    /// From a block.
+    /// Decodes a block.
     pub fn read(block: &Block) -> Result<Self, FormatError> {
         let raw = RawSuperblock::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: WHAT })?;
         if raw.magic != MAGIC {
@@ -247,7 +249,7 @@ impl Superblock {
             clean: raw.flags.get() & 1 != 0,
             checkpoint: raw.checkpoint.get(),
             seq: Seq(raw.seq.get()),
-            epoch: Epoch::of(raw.epoch.get(), raw.secret.get()),
+            epoch: Epoch::new(raw.epoch.get(), raw.secret.get()),
             secret: raw.secret.get(),
             ifile: inside("ifile", raw.ifile.get())?,
             free_list: inside("free_list", raw.free_list.get())?,
@@ -268,19 +270,19 @@ impl Superblock {
         })
     }
 
-    /// The number of the checkpoint in a superblock whose checksum holds, whatever its other fields say. No power cut
-    /// leaves such a block with a field that cannot be.
+    /// The checkpoint number in a superblock with a valid checksum, even if other fields are invalid. A power cut
+    /// never leaves such a block with invalid fields.
     pub fn sealed_number(block: &Block) -> Option<u64> {
         let raw = RawSuperblock::ref_from_bytes(block).ok()?;
         (raw.magic == MAGIC && check_seal(block, CRC_AT, WHAT).is_ok()).then(|| raw.checkpoint.get())
     }
 
-    /// The block it is written into: the other than that of the checkpoint before.
+    /// The block for this superblock: not the one of the previous checkpoint.
     pub fn place(&self) -> Addr {
         Addr(self.checkpoint % 2)
     }
 
-    /// To a block. A label of over 64 bytes is cut; of a path of over [`PATH_MAX`] runs the rest is left out.
+    /// Encodes a block. Truncates a label over 64 bytes, and a path over [`PATH_MAX`] runs.
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawSuperblock::new_zeroed();
         raw.magic = MAGIC;

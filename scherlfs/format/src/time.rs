@@ -1,4 +1,4 @@
-//! A moment, as inodes and superblocks keep it.
+//! Times in inodes and superblocks.
 
 use zerocopy::byteorder::little_endian::{I64, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -1,4 +1,4 @@
-//! The drivers of the fuzzer, on bytes at random.
+//! The fuzzer's drivers on random bytes.
 
 use crate::drivers;
 
@@ -10,7 +10,7 @@ fn no_bytes_make_a_driver_panic() {
     for round in 0..4000 {
         let mut bytes = vec![0; rng.index(60)];
         rng.fill(&mut bytes);
-        // Places near the beginning, where fields are.
+        // Positions near the beginning, where fields are.
         if round % 2 == 0 {
             bytes.iter_mut().skip(1).step_by(3).for_each(|b| *b = 0);
         }

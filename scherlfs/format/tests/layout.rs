@@ -1,5 +1,6 @@
-//! The specification is what the code does: every field's offset and size in it is taken from the structures, every number from the
-//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test together layout::` writes it anew.
+//! The specification matches the code: the offset and size of every field are taken from the structures, and
+//! numbers from the constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test together layout::`
+//! regenerates it.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -27,7 +28,7 @@ fn bytes_of<T, F>(_: fn(&T) -> &F) -> usize {
     size_of::<F>()
 }
 
-/// A structure's fields with their places, all of them: one left out does not compile.
+/// A structure's fields with their offsets. A missing field does not compile.
 macro_rules! structure {
     ($title:literal, $raw:ident { $($field:ident: $meaning:literal),* $(,)? }) => {{
         let _every_field_is_named = |raw: &$raw| {
@@ -184,7 +185,7 @@ fn structures() -> Vec<Structure> {
     ]
 }
 
-/// What stands beside a volume.
+/// Structures of index, keep and stage.
 fn beside() -> Vec<Structure> {
     vec![
         structure!(

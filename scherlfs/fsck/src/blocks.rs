@@ -1,8 +1,9 @@
-//! Which blocks are claimed? A bit for each block of the volume, in chunks that exist where one is claimed.
+//! The set of claimed blocks: a bit for each block of the volume, in chunks that exist only where a block is
+//! claimed.
 
 use std::collections::BTreeMap;
 
-/// Bits of a chunk.
+/// Bits per chunk.
 const CHUNK: u64 = 1 << 15;
 
 /// A set of blocks.
@@ -13,7 +14,7 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    /// Claims a block; false if it was claimed.
+    /// Claims a block; false if it was already claimed.
     pub fn claim(&mut self, at: u64) -> bool {
         let chunk = self.chunks.entry(at / CHUNK).or_insert_with(|| Box::new([0; (CHUNK / 64) as usize]));
         let word = &mut chunk[(at % CHUNK / 64) as usize];
@@ -22,11 +23,11 @@ impl Claimed {
         self.count += u64::from(fresh);
         fresh
     }
-    /// Whether a block is claimed.
+    /// True if a block is claimed.
     pub fn has(&self, at: u64) -> bool {
         self.chunks.get(&(at / CHUNK)).is_some_and(|c| c[(at % CHUNK / 64) as usize] & (1 << (at % 64)) != 0)
     }
-    /// How many are.
+    /// Number of claimed blocks.
     pub fn count(&self) -> u64 {
         self.count
     }

@@ -1,46 +1,47 @@
-//! What can be wrong.
+//! Possible findings.
 
 use std::fmt;
 
 use scherlfs_format::{Addr, Ino};
 
-/// Of which state something is wrong.
+/// The state in which a fault was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// The last checkpoint.
     Checkpoint,
-    /// What the log behind it leads to.
+    /// The state after the log behind it.
     Log,
 }
 
-/// Something that is wrong.
+/// A fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // Fields are what their names say.
+#[allow(missing_docs)] // the names of the fields explain them
 #[non_exhaustive]
 pub enum Finding {
-    /// A copy of the superblock cannot be used.
+    /// A superblock copy is unusable.
     Superblock { at: Addr, why: String },
-    /// A hidden file or the inode map cannot be used.
+    /// A hidden file or the inode map is unusable.
     Hidden { ino: Ino, why: String },
-    /// An inode cannot be used.
+    /// An inode is unusable.
     Inode { ino: Ino, at: Addr, state: State, why: String },
     /// A block has a second owner.
     Twice { at: Addr, ino: Ino, state: State },
-    /// A block of the log behind the checkpoint: a mount would take it for the end of the log, or refuse the volume.
+    /// A damaged block of the log behind the checkpoint: a mount would take it for the end of the log, or refuse
+    /// the volume.
     Log { at: Addr, why: String },
-    /// A block that is somebody's is listed as free.
+    /// A used block is listed as free.
     FreeAndUsed { at: Addr },
-    /// Blocks that are nobody's are not listed as free.
+    /// Unused blocks are not listed as free.
     Lost { at: Addr, blocks: u64 },
-    /// A count disagrees with what it counts.
+    /// A stored count is wrong.
     Count { what: &'static str, stored: u64, counted: u64 },
-    /// A directory's block cannot be used.
+    /// A directory block is unusable.
     Directory { ino: Ino, block: u64, state: State, why: String },
-    /// A name leads nowhere, or to something else than it says.
+    /// A name leads to no inode, or to one of another kind.
     Name { dir: Ino, name: Vec<u8>, state: State, why: String },
-    /// A count of names is wrong.
+    /// A link count is wrong.
     Links { ino: Ino, stored: u32, counted: u32, state: State },
-    /// An inode with names is in no directory.
+    /// An inode with links is in no directory.
     Unreachable { ino: Ino, state: State },
 }
 

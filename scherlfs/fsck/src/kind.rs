@@ -1,24 +1,24 @@
-//! What kind of file is it, by its mode and by its entry in a directory?
+//! File kinds in modes and in directory entries.
 
 const MASK: u16 = 0o170_000;
-/// Of a directory.
+/// Kind bits of a directory.
 pub(crate) const DIRECTORY: u16 = 0o040_000;
-/// Of a regular file.
+/// Kind bits of a regular file.
 pub(crate) const REGULAR: u16 = 0o100_000;
-/// Of a symbolic link.
+/// Kind bits of a symbolic link.
 pub(crate) const SYMLINK: u16 = 0o120_000;
 
-/// The kind in a mode.
-pub(crate) fn of(mode: u16) -> u16 {
+/// The kind bits of a mode.
+pub(crate) fn of_mode(mode: u16) -> u16 {
     mode & MASK
 }
 
-/// Whether a file can have this mode.
+/// True if a mode is valid.
 pub(crate) fn lawful(mode: u16) -> bool {
-    (1..=7).any(|n| of_entry(n) == of(mode))
+    (1..=7).any(|n| of_entry(n) == of_mode(mode))
 }
 
-/// An entry's kind as a mode has it.
+/// The kind bits for an entry's kind.
 pub(crate) fn of_entry(kind: u8) -> u16 {
     match kind {
         1 => REGULAR,
@@ -31,7 +31,7 @@ pub(crate) fn of_entry(kind: u8) -> u16 {
     }
 }
 
-/// A mode's kind as an entry has it.
+/// The entry's kind for a mode.
 pub(crate) fn for_entry(mode: u16) -> u8 {
-    (1..=7).find(|n| of_entry(*n) == of(mode)).unwrap_or(1)
+    (1..=7).find(|n| of_entry(*n) == of_mode(mode)).unwrap_or(1)
 }

@@ -1,12 +1,12 @@
-//! Is this ScherlFS volume what it says it is?
+//! Checks a ScherlFS volume, and repairs it.
 //!
-//! A second reader: it shares structures with the first (`scherlfs_format`) and nothing else, and follows maps, extents, names and the log by
-//! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
-//! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
+//! A second reader: it shares only structures with the first (`scherlfs_format`), and follows maps, extents, names
+//! and the log with its own code. It checks two states: the checkpoint, in which every block must be free or have
+//! one owner, and the state after the log behind it. Damage is a finding, never an error. No panic on any bytes.
 //!
-//! [`repair()`] makes a volume in any state one in which nothing is found.
+//! [`repair()`] turns a volume in any state into one without findings.
 //!
-//! Left out: contents of files, which have no checksum of their own.
+//! Left out: file contents, which have no checksum of their own.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -26,39 +26,38 @@ use scherlfs_format::{Addr, BLOCK, Block, FIRST};
 pub use finding::{Finding, State};
 pub use repair::{Action, RepairError, Repaired, What, repair, seems};
 
-/// What was found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// What is wrong, in the order in which it was seen.
+    /// Faults in order of discovery.
     pub findings: Vec<Finding>,
-    /// What is no damage by itself: a copy of the superblock that a power cut may have torn, and that the next checkpoint
-    /// writes again.
+    /// Harmless faults: a superblock copy that a power cut may have torn, and that the next checkpoint rewrites.
     pub notes: Vec<Finding>,
-    /// Inodes in use.
+    /// Number of used inodes.
     pub inodes: u64,
-    /// Directories among them.
+    /// Number of directories.
     pub directories: u64,
-    /// Blocks in use.
+    /// Number of used blocks.
     pub used: u64,
-    /// Transactions behind the checkpoint.
+    /// Number of transactions behind the checkpoint.
     pub transactions: u64,
 }
 
 impl Report {
-    /// Nothing is wrong.
+    /// True if there are no findings.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
 }
 
-/// A device and the blocks of it that a volume has.
+/// A device, limited to the blocks of a volume.
 pub(crate) struct Disk<'d> {
     dev: &'d dyn BlockDevice,
     blocks: u64,
 }
 
 impl Disk<'_> {
-    /// A block; why not, if it cannot be read.
+    /// Reads a block, or returns why it is unreadable.
     fn read(&self, at: Addr) -> Result<Box<Block>, String> {
         if at.0 >= self.blocks {
             return Err("it is outside of the volume".into());
@@ -115,7 +114,7 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);
-            // What is in use now was in use at the checkpoint, or the log went over it.
+            // Every block in use now was in use at the checkpoint, or was written by the log.
             let both = |at: &u64| free.has(*at) && last.used.has(*at) && !taken.has(*at);
             let both = (FIRST..disk.blocks).find(both).map(Addr);
             report
@@ -129,8 +128,8 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     report
 }
 
-/// The superblock that counts. A copy that is damaged is a note, two are a finding, and so are two of different volumes, and
-/// a newer copy whose checksum holds: no power cut leaves that.
+/// The current superblock. One damaged copy is a note. Two damaged copies are a finding, and so are copies of
+/// different volumes, and a damaged newer copy with a valid checksum, which no power cut leaves.
 fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> {
     let Report { findings, notes, .. } = report;
     let disk = Disk { dev, blocks: dev.blocks() };

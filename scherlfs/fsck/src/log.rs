@@ -1,7 +1,7 @@
-//! What follows the checkpoint in the log: read once more, by other code than the writer's.
+//! A second reader of the log behind the checkpoint, independent of the writer's code.
 //!
-//! First all blocks along the path are listed, path blocks told from others by where they stand; then transactions are
-//! cut out of the list, each whole or none.
+//! First it lists all blocks along the path, recognizing path blocks by position; then it divides the list into
+//! complete transactions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -18,23 +18,23 @@ use crate::kind::{self, DIRECTORY};
 use crate::map::Map;
 use crate::{Disk, unflip};
 
-/// What was found behind the checkpoint.
+/// Contents of the log behind the checkpoint.
 #[derive(Default)]
 pub(crate) struct Log {
     pub transactions: u64,
-    /// Inodes that were written: where, which life, whether they have a name.
+    /// Written inodes: address, generation, and whether they have a name.
     written: BTreeMap<Ino, (Addr, u16, bool)>,
     gone: BTreeSet<Ino>,
-    /// Every inode that was written, also those that were written again later: a mount reads them all. With each, how many
-    /// of `blocks` the log had taken when its transaction was whole.
+    /// Every written inode, including versions that were rewritten later, since a mount reads them all. Each has
+    /// the number of `blocks` in the log when its transaction was complete.
     pub inodes: Vec<(Ino, Addr, usize)>,
-    /// Every block that it took, in order.
+    /// Every block of the log, in order.
     pub blocks: Vec<Addr>,
-    /// Of these, in which a bit flipped: a mount takes them for the end of the log.
+    /// Those with a flipped bit: a mount takes them for the end of the log.
     pub flipped: Vec<Addr>,
 }
 
-/// A checkpoint at the end of a log, which no superblock says.
+/// A checkpoint at the end of a log without a superblock.
 pub(crate) struct Unsaid {
     pub seq: Seq,
     pub epoch: Epoch,
@@ -42,7 +42,7 @@ pub(crate) struct Unsaid {
     pub free_list: Addr,
     pub orphans: Option<Addr>,
     pub history: Option<Addr>,
-    /// Where the log goes on behind it.
+    /// Where the log continues behind it.
     pub head: Option<Addr>,
 }
 
@@ -60,7 +60,7 @@ impl Walk<'_, '_> {
 
     fn step(&mut self) -> Option<Addr> {
         if self.taken.len() as u64 >= self.disk.blocks {
-            // A path that leads round in a circle.
+            // The path is a circle.
             return None;
         }
         let first = self.ahead.pop_front()?;
@@ -71,7 +71,7 @@ impl Walk<'_, '_> {
         Some(first.start)
     }
 
-    /// The next block that is none of the path's own.
+    /// The next block that is not a path block.
     fn next(&mut self, sb: &Superblock, seq: Seq) -> Option<(Addr, Box<Block>)> {
         while self.left() == 1 {
             let at = self.step()?;
@@ -91,8 +91,8 @@ impl Walk<'_, '_> {
         Some((at, self.disk.read(at).ok()?))
     }
 
-    /// A block that is right, or was before one of its bits flipped. That is damage: what a power cut leaves of a write is
-    /// right or wrong by whole sectors.
+    /// A block that is valid, or was before one bit flipped. The latter is damage: a power cut leaves whole sectors
+    /// right or wrong.
     fn whole(&mut self, at: Addr, block: Box<Block>, right: impl Fn(&Block) -> bool) -> Option<Box<Block>> {
         if right(&block) {
             return Some(block);
@@ -102,7 +102,7 @@ impl Walk<'_, '_> {
         Some(block)
     }
 
-    /// Whether what follows an inode is right, or was before bits of its structures flipped.
+    /// True if the blocks after an inode are valid, or were before bits of their structures flipped.
     fn follows(&mut self, inode: &raw::Inode, mut parts: Vec<(Addr, Box<Block>)>) -> bool {
         let right = |parts: &[(Addr, Box<Block>)]| {
             let all: Vec<&[u8]> = parts.iter().map(|(_, b)| &b[..]).collect();
@@ -114,7 +114,7 @@ impl Walk<'_, '_> {
         let mut index = FxHashMap::default();
         let mut from = 0u64;
         for e in &inode.extents {
-            if let (Extent::Stored { start, .. }, DIRECTORY) = (e, kind::of(inode.attributes.mode)) {
+            if let (Extent::Stored { start, .. }, DIRECTORY) = (e, kind::of_mode(inode.attributes.mode)) {
                 index.extend((0..e.blocks()).map(|n| (Addr(start.0 + n), from + n)));
             }
             from = from.saturating_add(e.blocks());
@@ -138,17 +138,17 @@ impl Walk<'_, '_> {
     }
 }
 
-/// One transaction.
+/// A transaction.
 struct Pieces {
     attempt: u8,
     inodes: Vec<(Ino, Addr, u16, bool)>,
     gone: Vec<Ino>,
 }
 
-/// Contents before an inode at most, in blocks.
+/// Most blocks of contents before an inode.
 const AHEAD: usize = 1024;
 
-/// What stands at the beginning of a transaction: an inode that is not the first block, and its contents before it.
+/// Beginning of a transaction whose inode is not the first block: the inode, and the contents before it.
 type Opening = (Addr, Box<Block>, Vec<(Addr, Box<Block>)>);
 
 /// An inode behind its contents.
@@ -161,7 +161,7 @@ fn behind_contents(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option
             let h = inode.header;
             ((h.epoch, h.seq, h.piece) == (sb.epoch, seq, 0) && inode.form == Form::Ahead).then_some(inode)
         };
-        // Contents have no checksum of their own by which a flipped bit in an inode could be told from them.
+        // Contents have no checksum, so they cannot be distinguished from an inode with a flipped bit.
         if inode(&block).is_some_and(|i| i.follow as usize == contents.len()) {
             return Some((at, block, contents));
         }
@@ -170,7 +170,7 @@ fn behind_contents(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option
     None
 }
 
-/// A transaction of which the first piece has this form; `checkpoint`: it is one.
+/// A transaction whose first piece has this form; `checkpoint`: whether it is one.
 fn in_form(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool, form: Form) -> Option<Pieces> {
     let mut out = Pieces { attempt: 0, inodes: Vec::new(), gone: Vec::new() };
     let mut first: Option<Header> = None;
@@ -221,7 +221,7 @@ fn in_form(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool,
     }
 }
 
-/// One transaction, in whichever form; of several attempts the last that is whole. None: the walk stands where it stood.
+/// A transaction in any form; of several attempts the last complete one. `None`: the position is unchanged.
 fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool) -> Option<Pieces> {
     let (ahead, taken, flipped) = (walk.ahead.clone(), walk.taken.len(), walk.flipped.len());
     let mut best: Option<(Pieces, VecDeque<Run>, Vec<Addr>, Vec<Addr>)> = None;
@@ -247,7 +247,7 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: b
     Some(found)
 }
 
-/// Follows the log; says where it stands behind it.
+/// Follows the log; also returns the position behind it.
 fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
     let mut log = Log::default();
     let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect(), taken: Vec::new(), flipped: Vec::new() };
@@ -277,7 +277,7 @@ pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
     walk(disk, sb).0
 }
 
-/// The checkpoint that ends the log, if it ends with one.
+/// The checkpoint at the end of the log, if there is one.
 pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
     let (log, mut walk) = walk(disk, sb);
     let seq = Seq(sb.seq.0.checked_add(log.transactions)?.checked_add(1)?);
@@ -294,15 +294,15 @@ pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
     })
 }
 
-/// The mount that wrote what follows, if it is another than the superblock says, and none before that of the checkpoint: no
-/// mount leaves out a whole transaction that it finds, so the superblock lies, or one that was newer is lost. What an
-/// earlier mount left behind a transaction that a power cut took is lawful.
+/// The mount that wrote the following log, if it differs from the superblock's and is not earlier than the
+/// checkpoint's. No mount skips a complete transaction, so the superblock is wrong, or a newer one was lost.
+/// Remains of an earlier mount behind a transaction lost in a power cut are valid.
 pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let first = sb.path.first()?;
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
     let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
     let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
-    let ours = header.epoch == Epoch::of(header.epoch.count, sb.secret);
+    let ours = header.epoch == Epoch::new(header.epoch.count, sb.secret);
     let other = next && ours && header.epoch != sb.epoch && header.epoch >= map.epoch;
     let whole = || {
         let said = follow(disk, sb).transactions;
@@ -312,13 +312,13 @@ pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
 }
 
 impl Log {
-    /// The map as the log leaves it.
+    /// The map after the log.
     pub fn apply(self, mut map: Map) -> Map {
         self.apply_to(&mut map.places, &mut map.orphans);
         map
     }
 
-    /// Places of inodes, and inodes without names, as the log leaves them.
+    /// Addresses of inodes, and inodes without names, after the log.
     pub fn apply_to(self, places: &mut BTreeMap<Ino, (Addr, u16)>, orphans: &mut BTreeSet<Ino>) {
         for ino in self.gone {
             places.remove(&ino);

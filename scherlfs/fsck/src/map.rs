@@ -1,4 +1,4 @@
-//! Where inodes are, and what one is made of.
+//! Places of inodes, and inodes with all their blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The place of a block of its contents, if it is stored.
+    /// The address of a block of its contents, if it is stored.
     pub fn place(&self, block: u64) -> Option<Addr> {
         let mut from = 0;
         for e in &self.extents {
@@ -46,7 +46,7 @@ impl Node {
     }
 }
 
-/// Whether a continuation was written by an earlier version of its inode.
+/// True if a continuation was written by an earlier version of its inode.
 pub(crate) fn earlier(continuation: &Header, inode: &Header) -> bool {
     continuation.epoch.count < inode.epoch.count || continuation.seq < inode.seq
 }
@@ -65,7 +65,7 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
         let block = disk.read(at)?;
         let h = Header::expect(&block, kind).map_err(|e| format!("block {at}: {e}"))?;
         let mine = (h.ino, h.seq, h.epoch) == (ino, inode.header.seq, inode.header.epoch);
-        // What an earlier version of the inode wrote: which part it was then, says nothing.
+        // Written by an earlier version of the inode, whose numbering does not matter.
         if kind == Kind::Continuation && h.ino == ino && earlier(&h, &inode.header) {
             return Ok(block);
         }
@@ -118,13 +118,13 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
     Ok(node)
 }
 
-/// Whether an inode's mode, its size and its extents go together.
+/// Checks that an inode's mode, size and extents are consistent.
 fn shape(node: &Node) -> Result<(), String> {
     let a = &node.inode.attributes;
     let all = node.extents.iter().try_fold(0, |sum, e| Some(sum + e.blocks()).filter(|s| *s <= HOLE_MAX));
     let size_blocks = a.size / BLOCK as u64;
     let whole = a.size.is_multiple_of(BLOCK as u64) && a.blocks == size_blocks;
-    match kind::of(a.mode) {
+    match kind::of_mode(a.mode) {
         _ if all.is_none() => Err("its extents are longer than a file can be".into()),
         _ if !kind::lawful(a.mode) => Err(format!("its mode is {:#o}", a.mode)),
         _ if a.size > i64::MAX as u64 => Err(format!("it has {} bytes", a.size)),
@@ -136,14 +136,14 @@ fn shape(node: &Node) -> Result<(), String> {
     }
 }
 
-/// Where every inode is, in one state.
+/// The place of every inode in one state.
 pub(crate) struct Map {
     pub places: BTreeMap<Ino, (Addr, u16)>,
     pub orphans: BTreeSet<Ino>,
     /// Blocks of the hidden files, claimed before all others.
     pub hidden: Vec<(Ino, Addr)>,
     pub free: Vec<Run>,
-    /// What can be undone: blocks that are kept for it are neither free nor a file's.
+    /// Undoable transactions: the blocks kept for them are neither free nor in a file.
     pub past: Vec<Past>,
 }
 
@@ -164,7 +164,7 @@ fn bytes(disk: &Disk<'_>, node: &Node) -> Result<Vec<u8>, String> {
 }
 
 impl Map {
-    /// That of the checkpoint; none if it cannot be read.
+    /// The map of the checkpoint; `None` if it is unreadable.
     pub fn of_checkpoint(disk: &Disk<'_>, sb: &Superblock, findings: &mut Vec<Finding>) -> Option<Map> {
         let mut map = Map {
             places: BTreeMap::new(),

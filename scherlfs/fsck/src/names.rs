@@ -1,4 +1,4 @@
-//! Names and what they lead to.
+//! Checks names and their targets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{Disk, kind};
 /// The name of the inode map.
 const IFILE_NAME: &[u8] = b".ifile";
 
-/// Follows all names from the root on; says how many directories there are.
+/// Follows all names from the root; returns the number of directories.
 pub(crate) fn judge(
     disk: &Disk<'_>,
     map: &Map,
@@ -26,7 +26,7 @@ pub(crate) fn judge(
     let mut reached = FxHashSet::from_iter([ROOT]);
     let mut directories = 0;
     let mut mapped = false;
-    if nodes.get(&ROOT).is_none_or(|n| kind::of(n.inode.attributes.mode) != kind::DIRECTORY) {
+    if nodes.get(&ROOT).is_none_or(|n| kind::of_mode(n.inode.attributes.mode) != kind::DIRECTORY) {
         findings.push(Finding::Unreachable { ino: ROOT, state });
         return 0;
     }
@@ -79,7 +79,7 @@ pub(crate) fn judge(
                     findings.push(wrong(format!("it leads to inode {}, which does not exist", e.ino)));
                     continue;
                 };
-                let mode = kind::of(child.inode.attributes.mode);
+                let mode = kind::of_mode(child.inode.attributes.mode);
                 if mode != kind::of_entry(e.kind) {
                     findings.push(wrong(format!("it says another kind than inode {}", e.ino)));
                 }

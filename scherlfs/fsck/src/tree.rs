@@ -1,4 +1,4 @@
-//! Does every block of a state have one owner, and does the state say of itself what it has?
+//! Does every block of a state have one owner, and do the state's counts match?
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::finding::{Finding, State};
 use crate::map::{Map, node};
 use crate::{Disk, names};
 
-/// What a state has.
+/// Contents of a state.
 pub(crate) struct Seen {
     pub used: Claimed,
     pub inodes: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Seen {
     promised: u64,
 }
 
-/// Looks at every inode and every name of a state.
+/// Checks every inode and every name of a state.
 pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, findings: &mut Vec<Finding>) -> Seen {
     let mut seen = Seen { used: Claimed::default(), inodes: 0, directories: 0, promised: 0 };
     let claim = |used: &mut Claimed, ino, at: Addr, findings: &mut Vec<Finding>| {
@@ -30,7 +30,7 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     for &(ino, at) in &map.hidden {
         claim(&mut seen.used, ino, at, findings);
     }
-    // What the log behind the checkpoint undid has blocks again that were kept.
+    // Transactions undone by the log behind the checkpoint own kept blocks again.
     if state == State::Checkpoint {
         judge_past(disk, sb, map, &mut seen.used, findings);
     }
@@ -69,7 +69,7 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
                 findings.push(Finding::Count { what, stored, counted });
             }
         };
-        // The inode map's own inode counts as one.
+        // The inode map's own inode counts too.
         count("inodes in use", sb.inodes, seen.inodes + 1);
         count("blocks promised", sb.promised, seen.promised);
         count("free blocks", sb.free, map.free.iter().map(|r| u64::from(r.blocks)).sum());
@@ -77,7 +77,7 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     seen
 }
 
-/// What can be undone is there: its blocks are nobody else's, and each inode is where it was.
+/// Checks undoable transactions: their blocks have no other owner, and each inode is at its recorded address.
 fn judge_past(disk: &Disk<'_>, sb: &Superblock, map: &Map, used: &mut Claimed, findings: &mut Vec<Finding>) {
     let wrong = |why| Finding::Hidden { ino: HISTORY, why };
     for at in map.past.iter().flat_map(|p| &p.runs).flat_map(|r| r.addrs()) {
@@ -98,7 +98,7 @@ fn judge_past(disk: &Disk<'_>, sb: &Superblock, map: &Map, used: &mut Claimed, f
     }
 }
 
-/// Every block is in use or free, and none is both; says which are free.
+/// Checks that every block is either used or free; returns the free ones.
 pub(crate) fn judge_free(
     disk: &Disk<'_>,
     sb: &Superblock,
@@ -131,7 +131,7 @@ pub(crate) fn judge_free(
         break;
     }
     let mut lost: Option<(u64, u64)> = None;
-    // Blocks that a volume of over 16 TiB leaves out between two free runs are nobody's.
+    // Blocks that a volume of over 16 TiB leaves out between two free runs have no owner.
     let apart = |at: u64| (at - FIRST + 1).is_multiple_of(1 << 32);
     for at in (FIRST..disk.blocks).chain([disk.blocks]) {
         let gone = at < disk.blocks && !free.has(at) && !seen.used.has(at) && !apart(at);

@@ -1,15 +1,15 @@
-//! Which one bit was flipped?
+//! Finds a flipped bit by a checksum.
 //!
-//! A CRC-32 is linear: what a flipped bit changes in it depends on how far the bit is from the end of the message, and no two
-//! bits of a block change it alike. So the difference between the checksum that stands in a block and the one that its bytes
-//! give names the bit, if it was one. Of noise, one block in 130,000 looks like that; who asks must look at the fields then, too.
+//! A CRC-32 is linear: the effect of a flipped bit depends on its distance from the end of the message, and is
+//! different for all bits of a block. So the difference between the stored and the computed checksum identifies the
+//! bit, if only one flipped. One random block in 130,000 matches by chance, so callers must also check the fields.
 
 use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 use scherlfs_format::{BLOCK, Block, Ino, checksum};
 
-/// What a flipped bit changes in the checksum: by that, its distance in bytes from the end of the message, and the bit.
+/// Maps a checksum difference to the distance in bytes from the end of the message, and the bit.
 fn table() -> &'static FxHashMap<u32, (usize, u8)> {
     static TABLE: OnceLock<FxHashMap<u32, (usize, u8)>> = OnceLock::new();
     TABLE.get_or_init(|| {
@@ -27,8 +27,8 @@ fn table() -> &'static FxHashMap<u32, (usize, u8)> {
     })
 }
 
-/// The block with one bit turned back, if that makes its checksum right: `stored` is the checksum's place, and the message
-/// of which `computed` is the checksum ends before `end`.
+/// The block with one bit restored, if that makes its checksum valid. `stored` is the position of the checksum, and
+/// the message with checksum `computed` ends before `end`.
 fn turn_back(block: &Block, stored: usize, computed: u32, end: usize) -> Option<Box<Block>> {
     let found = u32::from_le_bytes([block[stored], block[stored + 1], block[stored + 2], block[stored + 3]]);
     let change = found ^ computed;
@@ -36,7 +36,7 @@ fn turn_back(block: &Block, stored: usize, computed: u32, end: usize) -> Option<
         return None;
     }
     let (byte, bit) = match change.count_ones() {
-        // The checksum itself.
+        // In the checksum itself.
         1 => (stored + (change.trailing_zeros() / 8) as usize, (change.trailing_zeros() % 8) as u8),
         _ => {
             let &(distance, bit) = table().get(&change)?;
@@ -53,17 +53,17 @@ fn sealed(block: &Block, at: usize) -> Option<Box<Block>> {
     turn_back(block, at, computed, BLOCK)
 }
 
-/// A block of the log before one bit of it flipped.
+/// A log block before one bit flipped.
 pub(crate) fn of_log(block: &Block) -> Option<Box<Block>> {
     sealed(block, 4)
 }
 
-/// A superblock before one bit of it flipped.
+/// A superblock before one bit flipped.
 pub(crate) fn of_superblock(block: &Block) -> Option<Box<Block>> {
     sealed(block, BLOCK - 4)
 }
 
-/// Block `index` of a directory before one bit of it flipped.
+/// Block `index` of a directory before one bit flipped.
 pub(crate) fn of_directory(block: &Block, ino: Ino, index: u64) -> Option<Box<Block>> {
     let computed = checksum(&[&ino.0.to_le_bytes(), &index.to_le_bytes(), &block[..BLOCK - 4]]);
     turn_back(block, BLOCK - 4, computed, BLOCK - 4)
@@ -81,7 +81,7 @@ mod tests {
     fn every_flipped_bit_is_turned_back_and_two_are_not_taken_for_one() {
         let header = Header {
             kind: Kind::Gone,
-            epoch: Epoch::of(3, 8),
+            epoch: Epoch::new(3, 8),
             attempt: 1,
             seq: Seq(77),
             ino: Ino(0),

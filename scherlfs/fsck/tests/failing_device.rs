@@ -1,5 +1,5 @@
-//! Every read, write and flush of a course fails once: the call says so or does without, nothing panics, the volume is whole
-//! afterwards, and what was durable is there.
+//! Every read, write and flush of a run fails once: the call reports it or copes, nothing panics, the volume has no
+//! findings afterwards, and durable data exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,17 +13,17 @@ const ME: Caller = Caller { uid: 0, gid: 0 };
 
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What was asked for. A call that failed may have been done all the same: then there are two states that may be.
+/// Performed calls. A failed call may have had its effect, so there may be two possible states.
 struct Course {
-    /// What may be there now.
+    /// Possible present states.
     now: BTreeSet<Contents>,
-    /// What may be found after a cut: every state since the last sync that returned.
+    /// Possible states after a power cut: every state since the last completed sync.
     since: BTreeSet<Contents>,
     errors: usize,
 }
 
 impl Course {
-    /// A call came to this; `change` is what it does to contents.
+    /// Records the result of a call; `change` is its effect on the contents.
     fn call<T>(&mut self, answer: vfs::Result<T>, change: impl Fn(&mut Contents)) -> Option<T> {
         let changed = |c: &Contents| {
             let mut c = c.clone();
@@ -40,7 +40,7 @@ impl Course {
             Err(e) => {
                 assert!(lawful(&e), "{e:?}");
                 self.errors += 1;
-                // A volume that takes no more changes did nothing.
+                // A volume that rejects changes did nothing.
                 if !e.to_string().contains("until it is mounted again") {
                     self.now.extend(after);
                 }
@@ -56,12 +56,12 @@ fn new() -> NewNode {
     NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() }
 }
 
-/// An error of a device, or one that follows from it: nothing else may be told.
+/// True for a device error or one that follows from it: no other is permitted.
 fn lawful(e: &Error) -> bool {
     matches!(e, Error::Device(_))
 }
 
-fn made() -> Memory {
+fn formatted() -> Memory {
     let (dev, clock) = (Arc::new(Memory::new(512)), Arc::new(VirtualClock::default()));
     scherlfs::make::format(dev.clone(), &*clock, &scherlfs::make::Options::default()).unwrap();
     let volume = Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap();
@@ -77,7 +77,7 @@ fn begun() -> Contents {
     (0..6u8).map(|n| (vec![b'a' + n], vec![n; 7000])).collect()
 }
 
-/// Does things until the end, whatever fails; remembers what was told.
+/// Performs calls to the end, whatever fails; records their results.
 fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course {
     let begun = BTreeSet::from([begun()]);
     let mut course = Course { now: begun.clone(), since: begun, errors: 0 };
@@ -93,7 +93,7 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
     let mut name = vec![b'a'];
     let nothing = |_: &mut Contents| ();
     for step in 0..60u8 {
-        // Where a file that is written on is a case of its own, it is one half of the time.
+        // If rewriting the same file is a special case, use it half of the time.
         if options.placement.is_none() || rng.below(2) == 0 {
             name = vec![b'a' + rng.below(9) as u8];
         }
@@ -112,7 +112,7 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
                 let data = vec![step; long];
                 let written = volume.write(entry.attr.ino, at as u64, &data, WriteFlags::empty());
                 course.call(written, |c| {
-                    // Of a name that may not be there nothing is written.
+                    // A name that may not exist is not written to.
                     let Some(bytes) = c.get_mut(&name) else { return };
                     bytes.resize(bytes.len().max(at + long), 0);
                     bytes[at..at + long].fill(step);
@@ -133,7 +133,7 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
         }
     }
     match seed % 2 {
-        // The power goes before anything else is written.
+        // The power fails before any further write.
         1 => std::mem::forget(volume),
         _ => _ = course.call(volume.unmount(), nothing),
     }
@@ -156,8 +156,8 @@ fn contents(dev: &Arc<Memory>) -> Contents {
 }
 
 #[test]
-fn every_request_that_fails_once_is_told_and_loses_nothing() {
-    let image = made();
+fn every_request_that_fails_once_is_reported_and_loses_nothing() {
+    let image = formatted();
     let (mut failed, mut told) = (0, 0);
     let call =
         MountOptions { sync: Sync::Call, dir_cache: 0, ifile_cache: 1, inode_cache: 2, ..MountOptions::default() };

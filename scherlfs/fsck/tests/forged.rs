@@ -1,15 +1,15 @@
-//! Fields that lie under checksums that hold: after a repair the volume is whole, and files that were not touched are as they were.
+//! Forged fields under valid checksums: a repair leaves no findings, and untouched files are unchanged.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rig::{SHAPES, Truth, block, judge, look, put, volume};
+use crate::rig::{SHAPES, Truth, block, judge, look, volume, write_block};
 use device::{BLOCK, BlockDevice, Rng};
 use joulefs_scherlfs_fsck as fsck;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Block, checksum};
 
-/// The fields of a structure: where each begins, and its bytes.
+/// Fields of a structure: offset and length of each.
 type Fields = &'static [(usize, usize)];
 
 const SUPERBLOCK: Fields = &[
@@ -34,7 +34,7 @@ const SUPERBLOCK: Fields = &[
     (258, 2),
     (260, 6),
 ];
-/// Where a superblock has the number of its checkpoint.
+/// Offset of the checkpoint number in a superblock.
 const NUMBER_AT: usize = 136;
 const HEADER: Fields = &[(8, 4), (12, 4), (16, 8), (24, 4), (28, 2), (30, 2)];
 const INODE: Fields = &[
@@ -74,7 +74,7 @@ fn seal(block: &mut Block, at: usize) {
     block[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Which structure a block is: its fields, and how its checksum is made right.
+/// Structure of a block: its fields, and how to correct its checksum.
 enum Shape {
     Sealed(Vec<Fields>, usize),
     Directory,
@@ -90,7 +90,7 @@ fn shape(block: &Block) -> Option<Shape> {
     })
 }
 
-/// What a field is set to.
+/// Values for a field.
 fn lies(old: u64, bytes: usize, blocks: u64, rng: &mut Rng) -> Vec<u64> {
     let most = if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
     let mut all =
@@ -136,18 +136,18 @@ fn a_field_that_lies_costs_no_other_file() {
                         }
                     }
                     let image = made.dev.fork();
-                    put(&image, at, &forged);
+                    write_block(&image, at, &forged);
                     let place = format!("{of:?}, block {at}, field at {from}: {value:#x}, not {old:#x}");
                     let mut touched = made.touched(at);
-                    // Whose block is claimed by who lies may have to give it up to him.
+                    // Files whose blocks are claimed by a forged inode may lose them to it.
                     touched.extend(claimed(&forged));
                     if let Ok(inode) = scherlfs_format::inode::Inode::read(&forged) {
-                        // So may be the one that he says he is.
+                        // So may the file whose number it has.
                         let is = made.truth.get(&inode.header.ino.0.into());
                         touched.extend(is.iter().flat_map(|k| &k.blocks));
                     }
                     if at < 2 && (from == 160 || from >= 248) {
-                        // The path is what leads to the log: without it nobody knows that there is one.
+                        // The path leads to the log: without it the log cannot be found.
                         touched.extend(&made.log);
                     }
                     tried += 1;
@@ -158,11 +158,11 @@ fn a_field_that_lies_costs_no_other_file() {
         }
     }
     println!("{tried} lies, of which {found} were found");
-    // The others are lawful values, such as times, or end the log as a power cut would.
+    // The others are valid values, such as times, or end the log like a power cut.
     assert!(tried > 300 && found * 5 > tried, "{tried} lies, {found} found");
 }
 
-/// Blocks that an inode or a continuation says are its contents.
+/// Blocks that an inode or a continuation claims as contents.
 fn claimed(block: &Block) -> BTreeSet<u64> {
     use scherlfs_format::extent::Extent;
     let inode = scherlfs_format::inode::Inode::read(block).map(|i| i.extents);
@@ -175,7 +175,7 @@ fn claimed(block: &Block) -> BTreeSet<u64> {
     all.into_iter().flat_map(of).collect()
 }
 
-/// The directory of a block, and its place in that: those for which its checksum holds.
+/// The directory of a block, and its index there, according to its checksum.
 fn owner(block: &Block) -> Option<(u32, u64)> {
     let stored = &block[BLOCK - 4..];
     let all = (2..200u32).flat_map(|ino| (0..8u64).map(move |n| (ino, n)));
@@ -183,8 +183,8 @@ fn owner(block: &Block) -> Option<(u32, u64)> {
         .find(|(ino, n)| checksum(&[&ino.to_le_bytes(), &n.to_le_bytes(), &block[..BLOCK - 4]]).to_le_bytes() == stored)
 }
 
-/// Of two superblocks whose checksums hold the newer one counts, whatever its other fields say: the state before it is no
-/// substitute.
+/// Of two superblocks with valid checksums the newer one is current, whatever its other fields contain: the
+/// previous state is no substitute.
 #[test]
 fn a_newest_superblock_whose_checksum_holds_is_never_passed_over_in_silence() {
     let mut refused = 0;
@@ -208,7 +208,7 @@ fn a_newest_superblock_whose_checksum_holds_is_never_passed_over_in_silence() {
                     continue;
                 }
                 let image = Arc::new(made.dev.fork());
-                put(&image, newest, &forged);
+                write_block(&image, newest, &forged);
                 let place = format!("{of:?}, field at {from}: {value:#x}, not {old:#x}");
                 assert!(look(&image).is_err(), "{place}: mounted");
                 assert!(!fsck::check(&*image).is_clean(), "{place}: clean");

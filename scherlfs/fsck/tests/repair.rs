@@ -1,8 +1,8 @@
-//! A damaged volume becomes one that the checker and the mount find whole, and nothing that can be read is lost.
+//! A repaired volume passes checker and mount, and no readable data is lost.
 
 use std::collections::BTreeSet;
 
-use crate::rig::{self, SHAPES, block, judge, put, volume};
+use crate::rig::{self, SHAPES, block, judge, volume, write_block};
 use device::{BLOCK, BlockDevice, Rng};
 
 fn deep() -> bool {
@@ -16,7 +16,7 @@ fn a_torn_superblock_is_written_from_the_other() {
         let dev = &made.dev;
         for at in [0, 1] {
             let image = dev.fork();
-            put(&image, at, &[0x55; BLOCK]);
+            write_block(&image, at, &[0x55; BLOCK]);
             let done = judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, superblock {at}"));
             assert!(!done.is_empty());
         }
@@ -35,7 +35,7 @@ fn a_damaged_block_of_the_inode_map_is_made_again() {
         for &at in &map {
             for fill in [0u8, 0xff, 0x11] {
                 let image = dev.fork();
-                put(&image, at, &[fill; BLOCK]);
+                write_block(&image, at, &[fill; BLOCK]);
                 judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, map block {at} of {fill:#x}"));
             }
         }
@@ -74,7 +74,7 @@ fn noise_in_any_one_block_costs_no_other_file() {
             if rng.below(3) > 0 {
                 rng.fill(&mut noise);
             }
-            put(&image, at, &noise);
+            write_block(&image, at, &noise);
             judge(&image, &made.truth, &made.touched(at), &format!("{shape:?}, block {at}"));
         }
     }
@@ -103,7 +103,7 @@ fn a_flipped_bit_of_metadata_costs_nothing() {
                 let image = dev.fork();
                 let mut block = right.clone();
                 block[byte] ^= bit;
-                put(&image, at, &block);
+                write_block(&image, at, &block);
                 judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, block {at}, byte {byte}, bit {bit}"));
             }
         }
@@ -120,10 +120,10 @@ fn blocks_that_changed_places_cost_only_their_files() {
         for _ in 0..if deep() { 2000 } else { 60 } {
             let (a, b) = (used[rng.index(used.len())], used[rng.index(used.len())]);
             let image = dev.fork();
-            put(&image, a, &block(dev, b));
+            write_block(&image, a, &block(dev, b));
             // Exchanged, or only copied.
             if rng.below(2) == 0 {
-                put(&image, b, &block(dev, a));
+                write_block(&image, b, &block(dev, a));
             }
             let touched = made.touched(a).union(&made.touched(b)).copied().collect();
             judge(&image, &made.truth, &touched, &format!("{shape:?}, blocks {a} and {b}"));
@@ -146,7 +146,7 @@ fn noise_in_many_blocks_costs_only_their_files() {
                     rng.fill(&mut noise);
                 }
                 touched.extend(made.touched(at));
-                put(&image, at, &noise);
+                write_block(&image, at, &noise);
             }
             judge(&image, &made.truth, &touched, &format!("{shape:?}, round {round}"));
         }
@@ -160,13 +160,13 @@ fn a_volume_without_superblocks_is_found_again_in_its_log() {
         let mut rng = Rng::new(14);
         for round in 0..20 {
             let image = made.dev.fork();
-            put(&image, 0, &[0; BLOCK]);
-            put(&image, 1, &[0xff; BLOCK]);
+            write_block(&image, 0, &[0; BLOCK]);
+            write_block(&image, 1, &[0xff; BLOCK]);
             let mut touched = BTreeSet::new();
             if round > 0 {
-                // And something else.
+                // And another fault.
                 let at = 2 + rng.below(made.dev.blocks() - 2);
-                put(&image, at, &[0x22; BLOCK]);
+                write_block(&image, at, &[0x22; BLOCK]);
                 touched.extend(made.touched(at));
             }
             assert!(joulefs_scherlfs_fsck::seems(&image));
@@ -177,13 +177,13 @@ fn a_volume_without_superblocks_is_found_again_in_its_log() {
 
 #[test]
 fn a_volume_that_was_cut_off_has_what_lay_before() {
-    // A log leaves no room before its head: of what was cut there, nothing is free.
+    // A log leaves no room before its head: of the part cut off there, nothing is free.
     let (mut done, mut full) = (0, 0);
     for shape in SHAPES {
         let made = volume(shape, 15);
         for blocks in [200, 300, 500, 700, 900, 1000, 1023] {
             let image = device::Memory::new(blocks);
-            (0..blocks).for_each(|at| put(&image, at, &block(&made.dev, at)));
+            (0..blocks).for_each(|at| write_block(&image, at, &block(&made.dev, at)));
             let mut touched: BTreeSet<u64> = (blocks..made.dev.blocks()).collect();
             if touched.iter().any(|at| made.log.contains(at)) {
                 touched.extend(&made.log);
@@ -200,12 +200,12 @@ fn a_volume_that_was_cut_off_has_what_lay_before() {
     assert!(done >= 8, "{done} were repaired, {full} are full");
 }
 
-/// Every block that is left is in use: there is none to write the repaired volume to, and nothing is written.
+/// Every remaining block is in use: there is no room to write the repaired volume, so nothing is written.
 #[test]
 fn a_full_volume_that_cannot_be_repaired_is_left_as_it_is() {
     let made = volume(rig::SHAPES[0], 15);
     let image = device::Memory::new(64);
-    (0..64).for_each(|at| put(&image, at, &block(&made.dev, at)));
+    (0..64).for_each(|at| write_block(&image, at, &block(&made.dev, at)));
     let before = rig::image(&image);
     let e = joulefs_scherlfs_fsck::repair(&image, &|_, _| {}).unwrap_err();
     assert!(matches!(e, joulefs_scherlfs_fsck::RepairError::NoSpace), "{e}");

@@ -1,9 +1,9 @@
-//! A repair that is cut off can be done again, and comes to the same.
+//! An interrupted repair can be repeated, with the same result.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rig::{SHAPES, look, put, volume, whole};
+use crate::rig::{SHAPES, look, volume, whole, write_block};
 use device::{BLOCK, BlockDevice, Loss, PowerCut, Rng};
 use joulefs_scherlfs_fsck as fsck;
 
@@ -17,11 +17,11 @@ fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {
             let image = made.dev.fork();
             let mut touched = BTreeSet::new();
             for _ in 0..1 + rng.below(4) {
-                // Superblocks as well.
+                // Including superblocks.
                 let at = if rng.below(4) == 0 { rng.below(2) } else { rng.below(made.dev.blocks()) };
                 let mut noise = [0; BLOCK];
                 rng.fill(&mut noise);
-                put(&image, at, &noise);
+                write_block(&image, at, &noise);
                 touched.extend(made.touched(at));
             }
             if fsck::check(&image).is_clean() {

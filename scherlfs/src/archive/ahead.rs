@@ -1,11 +1,11 @@
-//! Whose rest is read while the disk is awake?
+//! Which files are read ahead while the disk is awake?
 //!
-//! Who reads the beginning of a file that is not kept will read the rest, minutes later, and would keep the disk awake for as
-//! long. So the device notes where somebody had to read contents from the disk, and a tick reads on from there into the keep,
-//! a step at a time ([`crate::read_ahead`]), and then the disk can sleep.
-//! Only who begins at the beginning, or goes on where he was, is read ahead for: a database is not.
+//! A program that reads the beginning of a file that is not kept will read the rest minutes later, and would keep
+//! the disk awake for that time. So the device records where contents had to be read from the disk, and a tick
+//! continues from there into the keep, a step at a time ([`crate::read_ahead`]); then the disk can sleep. Only
+//! readers that begin at the start, or continue where they were, trigger read-ahead: a database does not.
 //!
-//! The plan is a pure function ([`rest`]). Left out: files that nobody reads; those are [`crate::fill`]'s matter.
+//! The plan is a pure function ([`rest`]). Left out: files that no program reads, which [`crate::fill`] handles.
 
 use std::collections::VecDeque;
 
@@ -15,37 +15,37 @@ use scherlfs_format::{Addr, Ino, Run};
 use super::wakes::{Why, is_because};
 use crate::extents::Extents;
 
-/// Files that wait to be read on. Where more are read at once, the oldest is given up.
+/// Most files waiting for read-ahead; beyond that, the oldest is dropped.
 const FILES: usize = 64;
 
-/// Where somebody read from the disk, and how much of the file may still be read.
+/// Where contents were read from the disk, and how much of the file may still be read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct From {
     pub ino: Ino,
     pub first: Addr,
     pub last: Addr,
-    /// It went on where the read before it had ended.
+    /// True if the read continued where the previous one ended.
     pub goes_on: bool,
-    /// Blocks; `None`: as many as the keep takes of a file.
+    /// Remaining blocks; `None`: up to the keep's limit per file.
     pub left: Option<u64>,
 }
 
 #[derive(Default)]
 struct Inner {
     todo: VecDeque<From>,
-    /// The blocks behind the last reads.
+    /// Ends of the last reads.
     ends: VecDeque<(Ino, u64)>,
 }
 
-/// Files that are read on.
+/// Files with read-ahead.
 #[derive(Default)]
 pub(crate) struct Ahead(Mutex<Inner>);
 
 impl Ahead {
-    /// Somebody read this run of a file from the disk.
+    /// Records that this run of a file was read from the disk.
     pub fn note(&self, ino: Ino, run: Run) {
         if is_because(Why::Waiting) {
-            // It is read here.
+            // Read-ahead of this file has reached this place.
             return;
         }
         let mut inner = self.0.lock();
@@ -63,12 +63,12 @@ impl Ahead {
         }
     }
 
-    /// The next.
+    /// Takes the next file.
     pub fn take(&self) -> Option<From> {
         self.0.lock().todo.pop_front()
     }
 
-    /// Goes on with it later, unless somebody reads from somewhere else meanwhile.
+    /// Puts a file back for later, unless another place of it was read meanwhile.
     pub fn back(&self, from: From) {
         let mut inner = self.0.lock();
         if !inner.todo.iter().any(|other| other.ino == from.ino) {
@@ -76,28 +76,28 @@ impl Ahead {
         }
     }
 
-    /// Whether nothing is to be read on.
+    /// True if no file waits.
     pub fn is_empty(&self) -> bool {
         self.0.lock().todo.is_empty()
     }
 
-    /// Nothing is read on.
+    /// Drops all files.
     pub fn clear(&self) {
         self.0.lock().todo.clear();
     }
 }
 
-/// Which block of a file stands there.
+/// The file block at an address.
 pub(crate) fn block_at(extents: &Extents, at: Addr) -> Option<u64> {
     let here = extents.stored(0).find(|(_, start, blocks)| (start.0..start.0 + blocks).contains(&at.0));
     here.map(|(from, start, _)| from + (at.0 - start.0))
 }
 
-/// What follows a block in its file: the next run of it, at most `most` blocks. `None`: nothing follows, or the file has the
-/// block no more.
+/// The run of a file after a block, at most `most` blocks. `None` at the end of the file, or if the file no longer
+/// has the block.
 pub(crate) fn rest(extents: &Extents, at: Addr, most: u32) -> Option<Run> {
     let (_, start, blocks) = extents.stored(block_at(extents, at)? + 1).next()?;
-    // OK to cut: at most `most`.
+    // OK to truncate: at most `most`.
     let blocks = blocks.min(most.into()) as u32;
     (blocks > 0).then_some(Run { start, blocks })
 }

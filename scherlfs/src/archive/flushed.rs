@@ -1,4 +1,4 @@
-//! Is all that was written to the disk durable? Writes may go on while a flush is under way, which says nothing of them.
+//! Are all writes to the disk durable? A flush does not cover writes that end while it is under way.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -7,28 +7,28 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub(super) struct Flushed {
     begun: AtomicU64,
     ended: AtomicU64,
-    /// How many had ended before the last flush that succeeded began.
+    /// Number of writes that had ended when the last successful flush began.
     durable: AtomicU64,
 }
 
 impl Flushed {
-    /// Does a write.
+    /// Performs a write.
     pub fn write<T>(&self, work: impl FnOnce() -> T) -> T {
         self.begun.fetch_add(1, SeqCst);
         let out = work();
         self.ended.fetch_add(1, SeqCst);
         out
     }
-    /// Does a flush.
+    /// Performs a flush.
     pub fn flush<E>(&self, work: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let ended = self.ended.load(SeqCst);
         work()?;
         self.durable.fetch_max(ended, SeqCst);
         Ok(())
     }
-    /// Whether something may not be durable.
+    /// True if some write may not be durable.
     pub fn is_behind(&self) -> bool {
-        // Read first: what ends in between is counted as not durable.
+        // Read first, so that writes that end in between count as not durable.
         let durable = self.durable.load(SeqCst);
         self.begun.load(SeqCst) != durable
     }

@@ -1,20 +1,21 @@
-//! The volume's metadata on another disk: which block is there, and is it what the archive has?
+//! A copy of the volume's metadata on another disk: which blocks does it have, and do they match the archive?
 //!
-//! A copy counts if its entry in the table is of this life of the file and has its checksum. Four rules make sure that a copy
-//! that counts is what the archive has, whatever a power cut leaves of either disk:
+//! A copy is valid if its table entry has the current life of the file and the right checksum. Four rules ensure
+//! that a valid copy matches the archive, whatever a power cut leaves of either disk:
 //!
-//! 1. The head names the superblocks for which the index holds: a superblock is named, durably and after all copies made
-//!    before it, before the archive gets it. An archive whose superblock is not named was written by somebody else, and the
-//!    index begins a new life.
-//! 2. What was written to the archive is forgotten here or put here. Where that is lost in a power cut, the block was written
-//!    behind the superblock that the archive still has: it is part of the log, which recovery reads from the archive and puts
-//!    right here; or it is behind the log's end, where every block is free and will be written before anybody reads it.
-//! 3. What is read from the archive is put here as it was read. Whoever reads holds the volume's lock, and so does whoever
-//!    writes, so that nothing is put that was overwritten meanwhile.
-//! 4. After an error of the index's disk nobody asks it or tells it anything until the next mount. The head does not name a
-//!    superblock that comes later, so that rule 1 or 2 holds for what it missed.
+//! 1. The head lists the superblocks for which the index is valid. A superblock is listed, durably and after all
+//! earlier copies, before the archive receives it. An archive with an unlisted superblock was written without the
+//! index, and the index begins a new life.
+//! 2. A block written to the archive is dropped or updated here. If a power cut loses that, the block was written
+//! behind the archive's current superblock: either it is part of the log, which recovery reads from the archive and
+//! corrects here; or it is behind the end of the log, where every block is free and will be written before it is
+//! read.
+//! 3. A block read from the archive is stored here unchanged. Readers and writers hold the volume's lock, so a
+//! block that was overwritten meanwhile is never stored.
+//! 4. After an error of the index's disk the index is disabled until the next mount. Its head does not list later
+//! superblocks, so that rule 1 or 2 covers what it missed.
 //!
-//! Memory: [`TABLES`] blocks of the table. Everything else is read where it is.
+//! Memory: [`TABLES`] blocks of the table. Everything else is read from the index's disk.
 
 use std::sync::Arc;
 
@@ -26,9 +27,9 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, BLOCK, Block, Run};
 use vfs::{Error, Result};
 
-/// Blocks of the table kept in memory: 4 MiB, entries for 1 GiB of the volume.
+/// Table blocks kept in memory: 4 MiB, entries for 1 GiB of the volume.
 const TABLES: usize = 1024;
-/// Inodes are all looked through.
+/// All inodes were scanned.
 pub(crate) const ALL: u64 = u64::MAX;
 
 struct Table {
@@ -42,7 +43,7 @@ struct Inner {
     filled: u64,
     mark: Option<Mark>,
     tables: FxHashMap<u64, Table>,
-    /// Why nobody asks it any more.
+    /// Why it is disabled.
     off: Option<String>,
     hits: u64,
     misses: u64,
@@ -56,19 +57,19 @@ pub(crate) struct Index {
     inner: Mutex<Inner>,
 }
 
-/// How an index was found.
+/// State of an index at mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It holds for this volume as it is.
+    /// Valid for this volume.
     Whole,
     /// There was none.
     New,
-    /// It holds for something else, or is damaged; it begins anew.
+    /// Damaged, or for another volume; it begins a new life.
     Refused(&'static str),
 }
 
-/// Counters and state, as they are told.
-pub(crate) struct Told {
+/// Counters and state for reports.
+pub(crate) struct Counters {
     pub hits: u64,
     pub misses: u64,
     pub filled: u64,
@@ -81,23 +82,23 @@ fn lba(at: u64) -> Lba {
     Lba(at)
 }
 
-/// Blocks that the file of an index has, for a volume of so many.
+/// Blocks of an index file for a volume of `volume_blocks` blocks.
 ///
 /// # Errors
-/// No volume has so many.
+/// No volume has this size.
 pub fn index_blocks(volume_blocks: u64) -> Result<u64> {
-    Layout::of(volume_blocks).map(Layout::size).ok_or(Error::Invalid("no volume has so many blocks"))
+    Layout::for_volume(volume_blocks).map(Layout::size).ok_or(Error::Invalid("no volume has so many blocks"))
 }
 
 impl Index {
-    /// Looks at what the file holds. `life` is a number for a new life, greater than any before.
+    /// Opens the index file. `life` is a number for a new life, greater than any before.
     ///
     /// # Errors
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
-        let layout = Layout::of(sb.blocks).filter(|layout| layout.size() <= dev.blocks());
+        let layout = Layout::for_volume(sb.blocks).filter(|layout| layout.size() <= dev.blocks());
         let layout = layout.ok_or(Error::Invalid("the index is too small for this volume"))?;
-        let mark = Mark::of(sb);
+        let mark = Mark::of_superblock(sb);
         let mut heads = Vec::new();
         let mut empty = true;
         for at in 0..HEADS {
@@ -131,10 +132,10 @@ impl Index {
         Ok((index, found))
     }
 
-    /// A new life: no entry counts.
+    /// Begins a new life: all entries become invalid.
     fn begin(&self, mark: Mark) {
         self.ask(|inner| {
-            // Advice alone: entries of other lives do not count, whether they are there or not.
+            // Only a hint: entries of other lives are invalid even if they remain.
             self.dev.discard(Lba(HEADS), self.dev.blocks() - HEADS, Tag::default())?;
             let head = self.head(inner, mark);
             self.dev.write(lba(head.place()), &head.write()[..], Tag::default())?;
@@ -147,7 +148,7 @@ impl Index {
         IndexHead { uuid: self.uuid, blocks: self.layout.volume(), life: inner.life, mark, filled: inner.filled }
     }
 
-    /// Does something with the index, if it may still be asked.
+    /// Calls `work` with the index unless it is disabled.
     fn ask<T>(&self, work: impl FnOnce(&mut Inner) -> Done<T>) -> Option<T> {
         let mut inner = self.inner.lock();
         if inner.off.is_some() {
@@ -164,13 +165,13 @@ impl Index {
         }
     }
 
-    /// From now on nobody asks it: it said what the volume does not.
+    /// Disables the index because it contradicted the volume.
     pub fn distrust(&self, why: &str) {
         self.ask(|inner| {
             log::warn!("the index contradicts the volume; the next mount rebuilds it: {why}");
             inner.off = Some(why.to_owned());
             inner.tables.clear();
-            // A head that is not there names no superblock.
+            // Without a head no superblock is listed.
             (0..HEADS).try_for_each(|at| self.dev.write(lba(at), &[0; BLOCK], Tag::default()))?;
             self.dev.flush(Tag::default())
         });
@@ -218,7 +219,7 @@ impl Index {
         at.0.checked_add(blocks).is_some_and(|end| end <= self.layout.volume())
     }
 
-    /// Whole blocks from `at` on, if it has them all. `counts`: it should, so that what it does not have is counted.
+    /// Reads whole blocks from `at` on, if it has all of them. With `counts`, missing blocks are counted.
     pub fn read(&self, at: Addr, buf: &mut [u8], counts: bool) -> bool {
         let blocks = (buf.len() / BLOCK) as u64;
         if !self.inside(at, blocks) {
@@ -243,8 +244,8 @@ impl Index {
         all
     }
 
-    /// These blocks are what the archive has.
-    pub fn put(&self, at: Addr, data: &[u8]) {
+    /// Stores blocks of the archive.
+    pub fn insert(&self, at: Addr, data: &[u8]) {
         if !self.inside(at, (data.len() / BLOCK) as u64) {
             return;
         }
@@ -257,7 +258,7 @@ impl Index {
         });
     }
 
-    /// The archive has something else there, or nobody needs it.
+    /// Drops blocks that changed in the archive or are not needed.
     pub fn forget(&self, run: Run) {
         if !self.inside(run.start, run.blocks.into()) {
             return;
@@ -273,7 +274,7 @@ impl Index {
         });
     }
 
-    /// A superblock is about to be written to the archive: the index holds for it from now on, too.
+    /// Lists a superblock that is about to be written to the archive.
     pub fn name(&self, mark: Mark) {
         self.ask(|inner| {
             self.write_tables(inner)?;
@@ -286,13 +287,13 @@ impl Index {
         });
     }
 
-    /// The number of the first inode that was not looked through; [`ALL`]: there is none.
+    /// The first inode that was not scanned; [`ALL`] if all were.
     pub fn filled(&self) -> u64 {
         let inner = self.inner.lock();
         if inner.off.is_some() { ALL } else { inner.filled }
     }
 
-    /// Inodes below a number were looked through.
+    /// Records that all inodes below a number were scanned.
     pub fn fill(&self, below: u64) {
         let done = self.ask(|inner| {
             inner.filled = below;
@@ -303,8 +304,8 @@ impl Index {
         }
     }
 
-    /// Says durably how far it was filled: in the place of the head for the superblock before this one, which the archive has
-    /// no more.
+    /// Saves the progress of the scan durably, in place of the head for the previous superblock, which the archive
+    /// no longer has.
     pub fn save(&self) {
         self.ask(|inner| {
             let Some(mark) = inner.mark else { return Ok(()) };
@@ -316,9 +317,9 @@ impl Index {
         });
     }
 
-    /// Counters and state.
-    pub fn told(&self) -> Told {
+    /// Counters and state for reports.
+    pub fn counters(&self) -> Counters {
         let inner = self.inner.lock();
-        Told { hits: inner.hits, misses: inner.misses, filled: inner.filled, off: inner.off.clone() }
+        Counters { hits: inner.hits, misses: inner.misses, filled: inner.filled, off: inner.off.clone() }
     }
 }

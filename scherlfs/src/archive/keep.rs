@@ -1,13 +1,13 @@
-//! Contents that passed by, on another disk: which block is there, and is it what the archive has?
+//! A cache of file contents on another disk: which blocks does it have, and do they match the archive?
 //!
-//! What makes a copy count is what makes one of the index count, by the same four rules ([`super::index`]): it has its checksum
-//! with its place, is of this life of the file, and the head names the superblock that the archive has, durably and after all
-//! entries made before it. What was written to the archive is forgotten here, or replaced by what was written; where a
-//! power cut takes that back, recovery reads the block and it is forgotten again. Two slots that say they have the same
-//! block are both forgotten: one of them was let go, and the power cut took that back.
+//! An entry is valid under the same four rules as in the index ([`super::index`]): it has the right checksum, which
+//! includes the address, and the current life of the file, and the head lists the archive's superblock durably and
+//! after all earlier entries. A block written to the archive is dropped here, or replaced by the new data; if a
+//! power cut undoes that, recovery reads the block and drops it again. If two slots claim the same block, both are
+//! dropped: one of them was released before a power cut undid that.
 //!
-//! Which file leaves for another: [`super::worth`]. No file has more than half of all slots; who reads on in a larger one finds
-//! there what is next. All entries are in memory: some 100 bytes a slot, 25 MiB for 1 GiB.
+//! [`super::worth`] chooses the file to evict. No file has more than half of all slots; a reader that continues in
+//! a larger file finds its next blocks. All entries are in memory: some 100 bytes per slot, 25 MiB for 1 GiB.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::worth::Files;
 
 type Done<T> = std::result::Result<T, device::DeviceError>;
 
-/// A slot's block, and by which number its file knows it.
+/// A slot's block, and its number within the file.
 #[derive(Clone, Copy)]
 struct Held {
     kept: Kept,
@@ -39,12 +39,12 @@ struct Inner {
     filled: u64,
     slots: Vec<Option<Held>>,
     places: FxHashMap<u64, u32>,
-    /// Slots that are empty.
+    /// Empty slots.
     empty: Vec<u32>,
     files: Files,
-    /// Blocks of the table that say something else than the disk's.
+    /// Table blocks that differ from the disk.
     dirty: BTreeSet<u64>,
-    /// Why nobody asks it any more.
+    /// Why it is disabled.
     off: Option<String>,
     hits: u64,
     misses: u64,
@@ -59,17 +59,17 @@ pub(crate) struct Keep {
     inner: Mutex<Inner>,
 }
 
-/// How a block comes into the keep.
+/// How a block enters the keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comes {
-    /// Somebody reads it: others make room.
+    /// Read by a program: evicts other files.
     Read,
-    /// It was written, and who is worth less makes room.
+    /// Written: evicts only files of less worth.
     Written,
 }
 
-/// Counters and state, as they are told.
-pub(crate) struct Told {
+/// Counters and state for reports.
+pub(crate) struct Counters {
     pub hits: u64,
     pub misses: u64,
     pub blocks: u64,
@@ -78,12 +78,14 @@ pub(crate) struct Told {
     pub off: Option<String>,
 }
 
-/// Blocks that the file of a keep has, for so many blocks of contents.
+/// Blocks of a keep file for `contents` blocks of contents.
 ///
 /// # Errors
-/// None, or more than a keep may have.
+/// 0, or more than the largest keep.
 pub fn keep_blocks(contents: u64) -> Result<u64> {
-    Layout::of(contents).map(Layout::size).ok_or(Error::Invalid("a keep has a block at least, and 8 TiB at most"))
+    Layout::with_slots(contents)
+        .map(Layout::size)
+        .ok_or(Error::Invalid("a keep has a block at least, and 8 TiB at most"))
 }
 
 impl Inner {
@@ -112,7 +114,7 @@ impl Inner {
         }
     }
 
-    /// An empty slot for a block of a file; `None`: there is no room for it.
+    /// Finds an empty slot for a block of a file; `None` if there is no room for it.
     fn room(&mut self, ino: u32, how: Comes) -> Option<u32> {
         if self.files.blocks(ino) >= self.slots.len().div_ceil(2) {
             let first = self.files.first(ino).filter(|_| how == Comes::Read)?;
@@ -127,13 +129,13 @@ impl Inner {
 }
 
 impl Keep {
-    /// Looks at what the file holds. `life` is a number for a new life, greater than any before.
+    /// Opens the keep file. `life` is a number for a new life, greater than any before.
     ///
     /// # Errors
     /// The file is too small, or its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<(Self, Found)> {
         let layout = Layout::within(dev.blocks()).ok_or(Error::Invalid("the keep is too small"))?;
-        let mark = Mark::of(sb);
+        let mark = Mark::of_superblock(sb);
         let (mut heads, mut empty) = (Vec::new(), true);
         for at in 0..HEADS {
             let mut block = [0; BLOCK];
@@ -179,7 +181,7 @@ impl Keep {
         });
         {
             let mut inner = keep.inner.lock();
-            // OK to cut: a keep has at most 2^31 slots.
+            // OK to truncate: a keep has at most 2^31 slots.
             inner.empty = (0..slots as u32).rev().filter(|slot| inner.slots[*slot as usize].is_none()).collect();
         }
         Ok((keep, found))
@@ -206,13 +208,13 @@ impl Keep {
         inner.dirty.clear();
         for at in twice {
             inner.forget(at);
-            // Both slots' entries have to go from the disk, too.
+            // The entries of both slots must be removed from the disk, too.
             inner.dirty.extend(0..self.layout.tables());
         }
         Ok(())
     }
 
-    /// A new life: no entry counts.
+    /// Begins a new life: all entries become invalid.
     fn begin(&self, inner: &mut Inner) -> Done<()> {
         let head = self.head(inner, inner.mark);
         self.dev.write(Lba(head.place()), &head.write()[..], Tag::default())?;
@@ -225,7 +227,7 @@ impl Keep {
         KeepHead { uuid: self.uuid, blocks: self.volume, slots, life: inner.life, mark, filled }
     }
 
-    /// Does something with the keep, if it may still be asked.
+    /// Calls `work` with the keep unless it is disabled.
     fn ask<T>(&self, work: impl FnOnce(&mut Inner) -> Done<T>) -> Option<T> {
         let mut inner = self.inner.lock();
         if inner.off.is_some() {
@@ -253,7 +255,7 @@ impl Keep {
         Ok(())
     }
 
-    /// Whole blocks of a file from `at` on, if it has them all.
+    /// Reads whole blocks of a file from `at` on, if it has all of them.
     pub fn read(&self, at: Addr, buf: &mut [u8], ino: Ino) -> bool {
         let blocks = (buf.len() / BLOCK) as u64;
         let all = self.ask(|inner| {
@@ -277,8 +279,8 @@ impl Keep {
         all == Some(true)
     }
 
-    /// These blocks of a file are what the archive has.
-    pub fn put(&self, at: Addr, data: &[u8], ino: Ino, how: Comes) {
+    /// Stores blocks of a file.
+    pub fn insert(&self, at: Addr, data: &[u8], ino: Ino, how: Comes) {
         self.ask(|inner| {
             for (at, block) in (at.0..).map(Addr).zip(data.chunks_exact(BLOCK)) {
                 let kept = Kept { addr: at, crc: copy_crc(at, block), ino };
@@ -295,7 +297,7 @@ impl Keep {
         });
     }
 
-    /// The archive has something else there, or nobody needs it.
+    /// Drops blocks that changed in the archive or are not needed.
     pub fn forget(&self, run: Run) {
         self.ask(|inner| {
             run.addrs().for_each(|at| inner.forget(at));
@@ -303,24 +305,24 @@ impl Keep {
         });
     }
 
-    /// Whether all of these blocks are there.
+    /// True if it has all of these blocks.
     pub fn has_all(&self, run: Run) -> bool {
         let inner = self.inner.lock();
         run.addrs().all(|at| inner.places.contains_key(&at.0))
     }
 
-    /// Blocks of one file that it takes at most.
+    /// Most blocks of one file.
     pub fn most(&self) -> u64 {
         self.layout.slots().div_ceil(2)
     }
 
-    /// Whether this many blocks find room without making others leave.
+    /// True if `blocks` blocks fit without evicting files.
     pub fn has_room(&self, blocks: u64) -> bool {
         let inner = self.inner.lock();
         inner.off.is_none() && inner.empty.len() as u64 >= blocks
     }
 
-    /// A superblock is about to be written to the archive: the keep holds for it from now on, too.
+    /// Lists a superblock that is about to be written to the archive.
     pub fn name(&self, mark: Mark) {
         self.ask(|inner| {
             self.write_tables(inner)?;
@@ -333,13 +335,13 @@ impl Keep {
         });
     }
 
-    /// The number of the first inode that was not looked through for small files.
+    /// The first inode that was not scanned for small files.
     pub fn filled(&self) -> u64 {
         let inner = self.inner.lock();
         if inner.off.is_some() { super::index::ALL } else { inner.filled }
     }
 
-    /// Inodes below a number were looked through.
+    /// Records that all inodes below a number were scanned.
     pub fn fill(&self, below: u64) {
         self.inner.lock().filled = below;
         if below == super::index::ALL {
@@ -347,7 +349,8 @@ impl Keep {
         }
     }
 
-    /// Says durably what it has, in the place of the head for the superblock before this one, which the archive has no more.
+    /// Saves its entries durably, in place of the head for the previous superblock, which the archive no longer
+    /// has.
     pub fn save(&self) {
         self.ask(|inner| {
             self.write_tables(inner)?;
@@ -358,11 +361,11 @@ impl Keep {
         });
     }
 
-    /// Counters and state.
-    pub fn told(&self) -> Told {
+    /// Counters and state for reports.
+    pub fn counters(&self) -> Counters {
         let inner = self.inner.lock();
         let (blocks, slots) = (inner.places.len() as u64, self.layout.slots());
-        Told {
+        Counters {
             hits: inner.hits,
             misses: inner.misses,
             blocks,

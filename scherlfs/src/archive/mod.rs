@@ -1,12 +1,12 @@
-//! A volume whose disk sleeps: what stands between it and the disk.
+//! A volume whose disk sleeps: the layer between the volume and the disk.
 //!
-//! [`Archive`] is the volume's device. It answers what the index has ([`index`]) and contents that passed by before ([`keep`],
-//! [`worth`]), keeps fsyncs on the stage ([`stage`]), notes whose rest is to be read ahead ([`ahead`]), and counts who woke the
-//! disk ([`wakes`]). The volume tells it which of the blocks that it writes are metadata, and when what it
-//! writes may be staged. What is not there is passed by.
+//! [`Archive`] is the volume's device. It answers reads from the index ([`index`]) and from cached contents
+//! ([`keep`], [`worth`]), stores fsyncs on the stage ([`stage`]), plans read-ahead ([`ahead`]), and counts what
+//! woke the disk ([`wakes`]). The volume tells it which written blocks are metadata, and when writes may be staged.
+//! All other requests are passed to the disk.
 //!
-//! Left out: when the volume writes ([`crate::volume`]), and which file on which disk this is, which is whoever mounts'
-//! matter.
+//! Left out: when the volume writes ([`crate::volume`]), and which files on which disks are used, which the
+//! mounting program decides.
 
 pub(crate) mod ahead;
 mod flushed;
@@ -40,18 +40,18 @@ use stage::Stage;
 pub use wakes::ProgramOf;
 use wakes::Wakes;
 
-/// What stands beside a volume on other disks, and how long its own sleeps.
+/// Devices that accompany a volume, and when its own disk sleeps.
 #[derive(Clone, Default)]
 pub struct Beside {
-    /// Its metadata, of [`index_blocks`] blocks.
+    /// Its metadata, in [`index_blocks`] blocks.
     pub index: Option<Arc<dyn BlockDevice>>,
-    /// Contents that passed by, of [`keep_blocks`] blocks.
+    /// Cached contents, in [`keep_blocks`] blocks.
     pub keep: Option<Arc<dyn BlockDevice>>,
     /// Fsyncs that wait for the next burst.
     pub stage: Option<Arc<dyn BlockDevice>>,
-    /// The disk sleeps after so long without a request: nothing is written because time passed.
+    /// Time without a request after which the disk sleeps: then time alone causes no writes.
     pub sleep: Option<Duration>,
-    /// Finds the name of a process that woke it.
+    /// Finds the name of a process that woke the disk.
     pub program_of: Option<ProgramOf>,
 }
 
@@ -64,51 +64,52 @@ impl fmt::Debug for Beside {
 }
 
 impl Beside {
-    /// Nothing.
+    /// True if there are no such devices.
     pub fn is_empty(&self) -> bool {
         self.index.is_none() && self.keep.is_none() && self.stage.is_none() && self.sleep.is_none()
     }
 }
 
-/// The disk of a volume, and what stands beside it.
+/// The disk of a volume with its accompanying devices.
 pub(crate) struct Archive {
     disk: Arc<dyn BlockDevice>,
     pub index: Option<Index>,
-    /// Contents.
+    /// Cached contents.
     pub contents: Option<Keep>,
-    /// Whose rest is to be read while the disk is awake.
+    /// Files to read ahead while the disk is awake.
     pub ahead: Ahead,
     stage: Option<Stage>,
     pub wakes: Option<Wakes>,
-    /// What whoever mounts should be told.
+    /// A warning for the mounting program.
     pub warning: Option<String>,
-    /// Index and keep are not asked while something is read again.
+    /// True while index and keep are bypassed to read again.
     bypassed: AtomicBool,
-    /// Log goes to the stage.
+    /// True while the log goes to the stage.
     staging: AtomicBool,
-    /// Behind which superblock what is staged belongs.
+    /// The superblock behind which staged blocks belong.
     mark: Mutex<Option<Mark>>,
-    /// The disk got something that no flush made durable.
+    /// Tracks writes to the disk that are not flushed.
     flushed: Flushed,
-    /// The stage's disk failed: it is not used until the next mount.
+    /// True if the stage's disk failed: it is not used until the next mount.
     stage_off: AtomicBool,
 }
 
-/// Blocks of metadata, which the index should have.
+/// True for causes of metadata, which the index should have.
 fn is_metadata(cause: u8) -> bool {
     [Cause::Inode, Cause::Directory, Cause::InodeMap].iter().any(|c| *c as u8 == cause)
 }
 
-/// Whether a block of the log looks like metadata. What only looks so is kept to no harm.
+/// True if a block of the log looks like metadata. A false positive does no harm.
 fn looks_kept(block: &Block) -> bool {
     Header::read(block).is_ok() || directory::looks_sealed(block)
 }
 
 impl Archive {
-    /// A volume's disk with what stands beside it.
+    /// Opens a volume's disk with its accompanying devices.
     ///
     /// # Errors
-    /// The index is too small; the stage holds what does not belong to this volume as it is; a disk fails.
+    /// The index is too small; the stage holds data that does not fit the volume's current state; a disk
+    /// fails.
     pub fn open(
         disk: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -157,7 +158,7 @@ impl Archive {
         Ok((archive, sb))
     }
 
-    /// Does something without asking the index or the keep.
+    /// Calls `work` without index and keep.
     pub fn without_index<T>(&self, work: impl FnOnce() -> T) -> T {
         self.bypassed.store(true, Relaxed);
         let out = work();
@@ -165,7 +166,7 @@ impl Archive {
         out
     }
 
-    /// Does something, and again without the index if what was read contradicts the volume; see [`State::doubting`].
+    /// Calls `work`, and again without the index if the data read contradicts the volume; see [`State::doubting`].
     ///
     /// [`State::doubting`]: crate::volume::State::doubting
     pub fn doubted<T>(archive: Option<&Archive>, work: impl Fn() -> Result<T>) -> Result<T> {
@@ -182,32 +183,32 @@ impl Archive {
         second
     }
 
-    /// A block that was written is metadata.
+    /// Stores a written metadata block.
     pub fn keep(&self, at: Addr, block: &Block) {
         if let Some(index) = &self.index {
-            index.put(at, block);
+            index.insert(at, block);
         }
         if let Some(keep) = &self.contents {
             keep.forget(Run { start: at, blocks: 1 });
         }
     }
 
-    /// A superblock is about to be written.
+    /// To be called before a superblock is written.
     ///
     /// # Errors
-    /// What is staged belongs before it, and cannot be written.
+    /// Staged data belongs before it, and cannot be written.
     pub fn before(&self, sb: &Superblock) -> Result<()> {
         self.drain().map_err(Error::device)?;
         if let Some(index) = &self.index {
-            index.name(Mark::of(sb));
+            index.name(Mark::of_superblock(sb));
         }
         if let Some(keep) = &self.contents {
-            keep.name(Mark::of(sb));
+            keep.name(Mark::of_superblock(sb));
         }
         Ok(())
     }
 
-    /// Nothing follows: what index and keep know is kept.
+    /// Saves index and keep at unmount.
     pub fn close(&self) {
         if let Some(index) = &self.index {
             index.save();
@@ -217,7 +218,7 @@ impl Archive {
         }
     }
 
-    /// Blocks that are free.
+    /// Drops blocks that became free.
     pub fn freed(&self, runs: impl Iterator<Item = Run>) {
         runs.for_each(|run| self.forget(run));
     }
@@ -231,22 +232,22 @@ impl Archive {
         }
     }
 
-    /// Whether fsyncs may be staged.
+    /// True if fsyncs may be staged.
     pub fn stages(&self) -> bool {
         self.stage.is_some() && !self.stage_off.load(Relaxed)
     }
 
-    /// Does `work`, which writes log behind superblock `sb`, and makes it durable on the stage. False: something of it went to
-    /// the disk, which has to be flushed.
+    /// Calls `work`, which writes log behind superblock `sb`, and makes it durable on the stage. False if some of
+    /// it went to the disk, which must be flushed.
     pub fn staged<T>(&self, sb: &Superblock, work: impl FnOnce() -> Result<T>) -> Result<bool> {
         let Some(stage) = self.stage.as_ref().filter(|_| self.stages()) else {
             return work().map(|_| false);
         };
         if self.flushed.is_behind() {
-            // The log before this has to be as durable.
+            // The preceding log must be durable, too.
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
         }
-        *self.mark.lock() = Some(Mark::of(sb));
+        *self.mark.lock() = Some(Mark::of_superblock(sb));
         self.staging.store(true, Relaxed);
         let out = work();
         self.staging.store(false, Relaxed);
@@ -266,7 +267,7 @@ impl Archive {
         self.stage_off.store(true, Relaxed);
     }
 
-    /// Writes what is staged to the disk, durably.
+    /// Writes all staged data durably to the disk.
     fn drain(&self) -> device::Result<()> {
         let Some(stage) = self.stage.as_ref().filter(|stage| !stage.is_empty()) else { return Ok(()) };
         let tag = Tag { cause: Cause::Log as u8, owner: 0 };
@@ -281,10 +282,10 @@ impl Archive {
         Ok(())
     }
 
-    /// Makes what the disk got durable, while it is awake.
+    /// Flushes the disk while it is awake.
     ///
     /// # Errors
-    /// The disk's.
+    /// Those of the disk.
     pub fn flush_while_awake(&self) -> Result<()> {
         if self.flushed.is_behind() && self.is_awake() {
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
@@ -292,7 +293,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether something is staged.
+    /// True if data is staged.
     pub fn has_staged(&self) -> bool {
         self.stage.as_ref().is_some_and(|stage| !stage.is_empty())
     }
@@ -316,7 +317,7 @@ impl Archive {
         }
     }
 
-    /// Before blocks are written to the disk.
+    /// Prepares for a write to the disk.
     fn writes(&self, at: Lba, bytes: usize, tag: Tag) -> device::Result<()> {
         self.drain()?;
         self.overwritten(at, bytes);
@@ -325,27 +326,27 @@ impl Archive {
     }
 
     fn overwritten(&self, at: Lba, bytes: usize) {
-        // OK to cut: a request has less than 2^32 blocks.
+        // OK to truncate: a request has less than 2^32 blocks.
         self.forget(Run { start: Addr(at.0), blocks: (bytes / BLOCK) as u32 });
     }
 
-    /// Log was written: what is contents of it is kept.
+    /// Caches contents among written log blocks.
     fn passes_by(&self, at: Lba, data: &[u8], owners: &[u64]) {
         let Some(keep) = &self.contents else { return };
         for ((at, block), owner) in (at.0..).map(Addr).zip(data.as_chunks::<BLOCK>().0).zip(owners) {
             let ino = Ino(u32::try_from(*owner).unwrap_or_default());
             if ino >= FIRST_INO && !looks_kept(block) {
-                keep.put(at, block, ino, Comes::Written);
+                keep.insert(at, block, ino, Comes::Written);
             }
         }
     }
 
-    /// Whether the disk may be asked for what nobody waits for.
+    /// True if background requests may be sent to the disk.
     pub fn is_awake(&self) -> bool {
         self.wakes.as_ref().is_none_or(|wakes| wakes.is_awake())
     }
 
-    /// Reads what the stage has of it, and the rest from the disk.
+    /// Reads staged blocks from the stage, the rest from the disk.
     fn read_below(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
         let stage = self.stage.as_ref().filter(|stage| !stage.is_empty());
         let blocks = (buf.len() / BLOCK) as u64;
@@ -357,28 +358,29 @@ impl Archive {
         stage.map_or(Ok(()), |stage| stage.overlay(Addr(at.0), buf))
     }
 
-    /// What it counted.
+    /// Its counters.
     pub fn report(&self, owner: impl Fn(u64) -> Option<String>) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         if let Some(index) = &self.index {
-            let told = index.told();
-            let state = match (&told.off, told.filled) {
+            let counters = index.counters();
+            let state = match (&counters.off, counters.filled) {
                 (Some(why), _) => format!("off: {why}"),
                 (None, ALL) => "whole".to_owned(),
                 (None, filled) => format!("filled up to inode {filled}"),
             };
             rows.push(("index".to_owned(), state));
-            rows.push(("index_blocks_answered".to_owned(), told.hits.to_string()));
-            rows.push(("index_blocks_missed".to_owned(), told.misses.to_string()));
+            rows.push(("index_blocks_answered".to_owned(), counters.hits.to_string()));
+            rows.push(("index_blocks_missed".to_owned(), counters.misses.to_string()));
         }
         if let Some(keep) = &self.contents {
-            let told = keep.told();
-            let state =
-                told.off.map_or(format!("{} of {} blocks", told.blocks, told.slots), |why| format!("off: {why}"));
+            let counters = keep.counters();
+            let state = counters
+                .off
+                .map_or(format!("{} of {} blocks", counters.blocks, counters.slots), |why| format!("off: {why}"));
             rows.push(("keep".to_owned(), state));
-            rows.push(("keep_files".to_owned(), told.files.to_string()));
-            rows.push(("keep_blocks_answered".to_owned(), told.hits.to_string()));
-            rows.push(("keep_blocks_missed".to_owned(), told.misses.to_string()));
+            rows.push(("keep_files".to_owned(), counters.files.to_string()));
+            rows.push(("keep_blocks_answered".to_owned(), counters.hits.to_string()));
+            rows.push(("keep_blocks_missed".to_owned(), counters.misses.to_string()));
         }
         if let Some(stage) = &self.stage {
             rows.push(("staged_blocks".to_owned(), stage.blocks().to_string()));
@@ -406,7 +408,7 @@ impl BlockDevice for Archive {
         let (metadata, recovery) = (is_metadata(tag.cause), tag.cause == Cause::Recovery as u8);
         let contents = tag.cause == Cause::Contents as u8;
         let (place, ino) = (Addr(at.0), Ino(u32::try_from(tag.owner).unwrap_or_default()));
-        // A symlink's block is read as contents, and is there.
+        // A symlink's block is read as contents, and is in the index.
         let asked = metadata || (contents && buf.len() == BLOCK);
         if let Some(index) = self.index.as_ref().filter(|_| asked)
             && index.read(place, buf, metadata)
@@ -421,21 +423,21 @@ impl BlockDevice for Archive {
         self.read_below(at, buf, tag)?;
         if let Some(index) = &self.index {
             if metadata {
-                index.put(place, buf);
+                index.insert(place, buf);
             } else if recovery {
                 for (at, block) in (at.0..).map(Addr).zip(buf.as_chunks::<BLOCK>().0) {
                     match looks_kept(block) {
-                        true => index.put(at, block),
+                        true => index.insert(at, block),
                         false => index.forget(Run { start: at, blocks: 1 }),
                     }
                 }
             }
         }
         if let Some(keep) = &self.contents {
-            // OK to cut: a request has less than 2^32 blocks.
+            // OK to truncate: a request has less than 2^32 blocks.
             let run = Run { start: place, blocks: (buf.len() / BLOCK) as u32 };
             if contents {
-                keep.put(place, buf, ino, Comes::Read);
+                keep.insert(place, buf, ino, Comes::Read);
                 self.ahead.note(ino, run);
             } else if recovery {
                 keep.forget(run);
@@ -466,7 +468,7 @@ impl BlockDevice for Archive {
                 Ok(false) => {}
                 Err(e) => self.give_up_stage(&e),
             }
-            // What follows belongs behind it on the disk, too.
+            // Later writes belong behind this on the disk, too.
             self.staging.store(false, Relaxed);
         }
         self.writes(at, data.len(), Tag { cause, owner: owners.last().copied().unwrap_or_default() })?;
@@ -477,7 +479,7 @@ impl BlockDevice for Archive {
         Ok(())
     }
 
-    /// What is staged is written before: after a flush the disk alone has everything.
+    /// Writes staged data first: after a flush the disk alone is complete.
     fn flush(&self, tag: Tag) -> device::Result<()> {
         self.drain()?;
         self.flush_disk(tag)

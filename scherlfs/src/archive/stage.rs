@@ -1,12 +1,12 @@
-//! Transactions that are durable on another disk and on their way to the archive.
+//! Transactions that are durable on another disk before they reach the archive.
 //!
-//! A record is a run of blocks of the log with the place where they belong. Only the log is staged, never a checkpoint, and
-//! always from where the archive's log ends: what the archive has durably and what the stage has together are one log.
-//! The records belong behind the superblock that the archive has ([`Mark`]). They are written to the archive, in order; it
-//! makes them durable; only then are they forgotten here, and only then may the archive get another superblock. Until then no
-//! block of them is used for anything else, so that writing them again, after a power cut, changes nothing.
+//! A record is a run of log blocks with their address. Only the log is staged, never a checkpoint, and always from
+//! the end of the archive's log: the archive's durable blocks and the stage together form one log. The records
+//! belong behind the archive's current superblock ([`Mark`]). They are written to the archive in order and flushed
+//! there. Only then are they dropped here, and only then may the archive get another superblock. Until then none of
+//! their blocks is reused, so writing them again after a power cut changes nothing.
 //!
-//! Memory: where each staged block is, some 60 bytes a block.
+//! Memory: the place of each staged block, some 60 bytes per block.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use vfs::{Error, Result};
 
 type Done<T> = std::result::Result<T, device::DeviceError>;
 
-/// A record: where its blocks belong, where they are in the stage, how many.
+/// A record: address of its blocks, their place in the stage, their number.
 #[derive(Clone, Copy)]
 struct Record {
     addr: u64,
@@ -30,10 +30,10 @@ struct Record {
 
 struct Inner {
     life: u64,
-    /// The head on disk names this life and this superblock.
+    /// Set if the head on disk has this life and this superblock.
     begun: Option<Mark>,
     records: Vec<Record>,
-    /// Where each staged block is.
+    /// Place of each staged block.
     places: BTreeMap<u64, u64>,
     /// The block behind the last record.
     end: u64,
@@ -51,10 +51,10 @@ fn read(dev: &dyn BlockDevice, at: u64, buf: &mut [u8]) -> Done<()> {
 }
 
 impl Stage {
-    /// Looks at what a stage holds. `life` is a number for a new life, greater than any before.
+    /// Opens a stage. `life` is a number for a new life, greater than any before.
     ///
     /// # Errors
-    /// It holds what belongs to another volume, or to another state of this one; its disk fails.
+    /// It holds data of another volume, or of another state of this one; its disk fails.
     pub fn open(dev: Arc<dyn BlockDevice>, sb: &Superblock, life: u64) -> Result<Self> {
         let mut block = [0; BLOCK];
         read(&*dev, 0, &mut block).map_err(Error::device)?;
@@ -68,7 +68,7 @@ impl Stage {
         }
         let stage = Stage { dev, uuid: sb.uuid, inner: Mutex::new(inner) };
         let mut inner = stage.inner.lock();
-        let own = head.is_none_or(|h| h.uuid == sb.uuid && h.mark == Mark::of(sb));
+        let own = head.is_none_or(|h| h.uuid == sb.uuid && h.mark == Mark::of_superblock(sb));
         if !own && !inner.records.is_empty() {
             let what = "the stage has fsyncs of another volume, or of an older state of this volume";
             return Err(Error::Corrupt(format!("{what}; to discard them, remove the file")));
@@ -77,24 +77,25 @@ impl Stage {
             return Err(Error::Corrupt("the stage holds blocks outside of the volume".into()));
         }
         if inner.records.is_empty() {
-            // Records of this life may stand behind one that was lost: they must not be taken for those of the next fsync.
+            // Records of this life may remain behind a lost one: they must not be mistaken for those of the next
+            // fsync.
             (inner.begun, inner.life) = (None, inner.life.max(fresh));
         }
         drop(inner);
         Ok(stage)
     }
 
-    /// Nothing is staged.
+    /// True if nothing is staged.
     pub fn is_empty(&self) -> bool {
         self.inner.lock().records.is_empty()
     }
 
-    /// Blocks that are staged.
+    /// Number of staged blocks.
     pub fn blocks(&self) -> u64 {
         self.inner.lock().places.len() as u64
     }
 
-    /// Stages blocks; false: there is no room.
+    /// Stages blocks; false if there is no room.
     pub fn append(&self, at: Addr, data: &[u8], mark: Mark) -> Done<bool> {
         let mut inner = self.inner.lock();
         let blocks = (data.len() / BLOCK) as u64;
@@ -103,7 +104,7 @@ impl Stage {
             return Ok(false);
         }
         if inner.begun != Some(mark) {
-            // Records of the life before were all forgotten.
+            // All records of the previous life were dropped.
             inner.life += 1;
             self.write_head(&mut inner, mark)?;
         }
@@ -131,18 +132,18 @@ impl Stage {
         Ok(())
     }
 
-    /// Makes what is staged durable.
+    /// Makes staged blocks durable.
     pub fn flush(&self) -> Done<()> {
         self.dev.flush(Tag::default())
     }
 
-    /// Whether all of these blocks are staged.
+    /// True if all of these blocks are staged.
     pub fn has_all(&self, at: Addr, blocks: u64) -> bool {
         let inner = self.inner.lock();
         inner.places.range(at.0..at.0.saturating_add(blocks)).count() as u64 == blocks
     }
 
-    /// Puts what is staged of these blocks over what the archive said of them.
+    /// Replaces blocks read from the archive by their staged versions.
     pub fn overlay(&self, at: Addr, buf: &mut [u8]) -> Done<()> {
         let inner = self.inner.lock();
         let blocks = (buf.len() / BLOCK) as u64;
@@ -153,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Gives all that is staged to `each`, in order.
+    /// Calls `each` with all staged blocks, in order.
     pub fn each(&self, mut each: impl FnMut(Lba, &[u8]) -> Done<()>) -> Done<()> {
         let records = self.inner.lock().records.clone();
         for record in records {
@@ -164,7 +165,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The archive has all of it durably.
+    /// Drops all records after the archive has them durably.
     pub fn forget(&self) -> Done<()> {
         let mut inner = self.inner.lock();
         let Some(mark) = inner.begun else { return Ok(()) };
@@ -187,7 +188,7 @@ impl Inner {
         self.records.push(record);
     }
 
-    /// The records of this life, up to the first that is not whole.
+    /// Finds the records of this life, up to the first incomplete one.
     fn find(&mut self, dev: &dyn BlockDevice) -> Done<()> {
         let mut block = [0; BLOCK];
         while self.end < dev.blocks() {

@@ -1,8 +1,8 @@
-//! Who woke the disk? A wake is a request after at least so long without one; the first of a mount counts, for nobody knows
-//! how long the disk slept before.
+//! What woke the disk? A wake is a request after at least the sleep time without one. The first request of a mount
+//! counts, since it is unknown how long the disk slept before.
 //!
-//! Why a request is made is what the volume is doing for its caller ([`because`]), and else what the request is for. Who asked
-//! is what the thread that serves the call says ([`vfs::asking`]).
+//! The reason is the volume's current activity for its caller ([`because`]), or otherwise the kind of request. The
+//! process comes from the serving thread ([`vfs::asking`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,27 +14,27 @@ use parking_lot::Mutex;
 
 use crate::cause::Cause;
 
-/// Wakes that are told one by one.
+/// Wakes that are reported individually.
 const RECENT: usize = 16;
 
-/// Why a sleeping disk was asked for something.
+/// Why a sleeping disk received a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
     /// The volume was mounted.
     Mount,
     /// Contents were read.
     Contents,
-    /// Names or attributes were read that no index has.
+    /// Names or attributes were read that the index lacks.
     Names,
-    /// Somebody asked for what was written to be durable.
+    /// An fsync or sync.
     Fsync,
-    /// More waits than may.
+    /// Too many blocks wait.
     Full,
-    /// It was awake, and something waited.
+    /// The disk was awake, and blocks waited.
     Waiting,
     /// The volume was unmounted.
     Unmount,
-    /// Something was written: with every call, or to make room.
+    /// A write: with every call, or to make room.
     Written,
 }
 
@@ -42,7 +42,7 @@ impl Why {
     const ALL: [Why; 8] =
         [Why::Mount, Why::Contents, Why::Names, Why::Fsync, Why::Full, Why::Waiting, Why::Unmount, Why::Written];
 
-    /// A word for counters.
+    /// Key for counters.
     fn word(self) -> &'static str {
         match self {
             Why::Mount => "mount",
@@ -69,7 +69,7 @@ impl Why {
         }
     }
 
-    fn of(tag: Tag) -> Why {
+    fn from_tag(tag: Tag) -> Why {
         let is = |causes: &[Cause]| causes.iter().any(|c| *c as u8 == tag.cause);
         match () {
             () if is(&[Cause::Contents]) => Why::Contents,
@@ -84,7 +84,7 @@ thread_local! {
     static BECAUSE: Cell<Option<Why>> = const { Cell::new(None) };
 }
 
-/// Does something for a reason that its requests do not tell.
+/// Calls `work` for a reason that its requests do not show.
 pub(crate) fn because<T>(why: Why, work: impl FnOnce() -> T) -> T {
     struct Back(Option<Why>);
     impl Drop for Back {
@@ -96,7 +96,7 @@ pub(crate) fn because<T>(why: Why, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether this thread does something for that reason.
+/// True if this thread works for that reason.
 pub(crate) fn is_because(why: Why) -> bool {
     BECAUSE.get() == Some(why)
 }
@@ -126,7 +126,7 @@ pub type ProgramOf = fn(u32) -> Option<String>;
 /// Counts wakes.
 pub(crate) struct Wakes {
     clock: Arc<dyn Clock>,
-    /// Without a request for so long the disk sleeps.
+    /// Time without requests after which the disk sleeps.
     sleep: Duration,
     program_of: Option<ProgramOf>,
     inner: Mutex<Inner>,
@@ -146,13 +146,13 @@ impl Wakes {
         Wakes { clock, sleep, program_of, inner: Mutex::default() }
     }
 
-    /// A request is made.
+    /// Records the start of a request.
     pub fn touch(&self, tag: Tag, writes: bool) {
         let now = self.clock.monotonic();
         let mut inner = self.inner.lock();
         let gap = inner.last.map(|last| now.saturating_sub(last));
         inner.last = Some(now);
-        let why = BECAUSE.get().unwrap_or_else(|| Why::of(tag));
+        let why = BECAUSE.get().unwrap_or_else(|| Why::from_tag(tag));
         if writes {
             inner.wrote = Some(now);
         } else if why == Why::Contents {
@@ -170,18 +170,18 @@ impl Wakes {
         inner.recent.truncate(RECENT);
     }
 
-    /// A request took until now.
+    /// Records the end of a request.
     pub fn done(&self) {
         self.inner.lock().last = Some(self.clock.monotonic());
     }
 
-    /// Whether the disk does not sleep yet.
+    /// True if the disk does not sleep yet.
     pub fn is_awake(&self) -> bool {
         let (now, inner) = (self.clock.monotonic(), self.inner.lock());
         inner.last.is_some_and(|last| now.saturating_sub(last) < self.sleep)
     }
 
-    /// Whether what waits may be written: somebody reads contents, and nothing was written since.
+    /// True if waiting blocks may be written: contents are being read, and nothing was written since.
     pub fn is_awake_for_readers(&self) -> bool {
         let (now, inner) = (self.clock.monotonic(), self.inner.lock());
         inner
@@ -189,7 +189,7 @@ impl Wakes {
             .is_some_and(|read| inner.wrote.is_none_or(|wrote| wrote < read) && now.saturating_sub(read) < self.sleep)
     }
 
-    /// What it counted. `owner` finds the path of who a request was for.
+    /// Its counters. `owner` finds the path for the owner of a request.
     pub fn report(&self, owner: impl Fn(u64) -> Option<String>) -> Vec<(String, String)> {
         let (now, wall) = (self.clock.monotonic(), self.clock.now());
         let inner = self.inner.lock();

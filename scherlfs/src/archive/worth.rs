@@ -1,26 +1,27 @@
-//! Which file leaves a keep first? The one that is worth least for each block.
+//! Which file does a keep evict first? The one with the least worth per block.
 //!
-//! A disk that wakes for one block of a file has woken: what a kept file saves is the same, however large it is, and what it
-//! costs is its blocks. So a file is worth its uses for each block, and ages: the worth of who left last is where those begin
-//! that come or are used now (GreedyDual-Size with frequency: Cao and Irani, *Cost-Aware WWW Proxy Caching Algorithms*,
-//! USITS 1997; Cherkasova, HP Labs HPL-98-69). A file leaves whole, for half of it saves nothing.
+//! One block of a file suffices to wake the disk, so a kept file saves the same whatever its size, while it costs
+//! its blocks. Its worth is therefore its uses per block, and it ages: the worth of the last evicted file is the
+//! starting value of files that arrive or are used now (GreedyDual-Size with frequency: Cao and Irani, *Cost-Aware
+//! WWW Proxy Caching Algorithms*, USITS 1997; Cherkasova, HP Labs HPL-98-69). Files are evicted whole, since half a
+//! file saves nothing.
 //!
-//! Pure: numbers alone. Where the blocks are is [`super::keep`]'s matter.
+//! Pure: numbers only. [`super::keep`] knows where the blocks are.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-/// One use of a file of one block.
+/// One use of a one-block file.
 const ONE: u128 = 1 << 40;
 
 #[derive(Default)]
 struct File {
-    /// Its slots, in the order in which they were filled.
+    /// Its slots in fill order.
     slots: BTreeMap<u64, u32>,
-    /// Blocks that were read of it. All of it once is a use, whatever the size of the calls.
+    /// Number of its blocks read. Reading all of it once counts as a use, whatever the size of the calls.
     read: u64,
-    /// The worth of who had left last when it came or was used.
+    /// The starting value when it arrived or was used last.
     floor: u128,
 }
 
@@ -31,12 +32,12 @@ impl File {
     }
 }
 
-/// The files of a keep and what they are worth.
+/// The files of a keep with their worth.
 #[derive(Default)]
 pub(crate) struct Files {
     files: FxHashMap<u32, File>,
     order: BTreeSet<(u128, u32)>,
-    /// The worth of who left last.
+    /// The worth of the last evicted file.
     floor: u128,
     filled: u64,
 }
@@ -53,7 +54,7 @@ impl Files {
         out
     }
 
-    /// A slot was filled for a file. The number it gives names the slot for [`Files::gone`].
+    /// Records that a slot was filled for a file. The returned number identifies the slot for [`Files::gone`].
     pub fn came(&mut self, ino: u32, slot: u32) -> u64 {
         self.filled += 1;
         let (number, floor) = (self.filled, self.floor);
@@ -64,12 +65,12 @@ impl Files {
         number
     }
 
-    /// A slot of a file is empty.
+    /// Records that a slot of a file became empty.
     pub fn gone(&mut self, ino: u32, number: u64) {
         self.change(ino, |file| _ = file.slots.remove(&number));
     }
 
-    /// So many blocks of a file were read.
+    /// Records that blocks of a file were read.
     pub fn used(&mut self, ino: u32, blocks: u64) {
         let floor = self.floor;
         if self.files.contains_key(&ino) {
@@ -77,18 +78,18 @@ impl Files {
         }
     }
 
-    /// Blocks of a file that are kept.
+    /// Number of kept blocks of a file.
     pub fn blocks(&self, ino: u32) -> usize {
         self.files.get(&ino).map_or(0, |file| file.slots.len())
     }
 
-    /// The slot of a file that was filled first.
+    /// The first filled slot of a file.
     pub fn first(&self, ino: u32) -> Option<u32> {
         self.files.get(&ino)?.slots.values().next().copied()
     }
 
-    /// The slots of the file that is worth least, without file `but`. `less`: only if it is worth less than `but` would be with
-    /// one block more.
+    /// The slots of the file with the least worth, other than `but`. With `less`, only if its worth is below that
+    /// of `but` with one more block.
     pub fn least(&mut self, but: u32, less: bool) -> Option<Vec<u32>> {
         let (worth, ino) = *self.order.iter().find(|(_, ino)| *ino != but)?;
         if less {
@@ -102,7 +103,7 @@ impl Files {
         Some(self.files.get(&ino)?.slots.values().copied().collect())
     }
 
-    /// Files of which something is kept.
+    /// Number of files with kept blocks.
     pub fn count(&self) -> usize {
         self.files.len()
     }
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_worth_less_than_all_others_makes_nobody_leave() {
+    fn a_file_of_the_least_worth_evicts_no_other() {
         let mut files = Files::default();
         keep(&mut files, 1, 2);
         keep(&mut files, 9, 3);

@@ -1,4 +1,4 @@
-//! What is known while room is made: victims, who lives in them, and what was done. Nothing here looks at a volume.
+//! Data of cleaning: victims, the inodes in them, and counters. Independent of a volume.
 
 use std::collections::VecDeque;
 
@@ -13,49 +13,49 @@ use crate::cause::Cause;
 pub(crate) struct Owned {
     pub ino: Ino,
     pub is_dir: bool,
-    /// Where its first block in a victim is.
+    /// Address of its first block in a victim.
     pub first: Addr,
     /// Blocks of the piece that moving makes of it.
     pub piece: u64,
 }
 
-/// What was done to make room, since the mount.
+/// Work of cleaning since the mount.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Done {
     /// Passes over victims.
     pub passes: u64,
-    /// Segments that were cleared.
+    /// Segments cleaned.
     pub segments: u64,
-    /// Blocks that were moved for it.
+    /// Blocks moved for that.
     pub moved: u64,
-    /// Files that were brought together.
+    /// Files defragmented.
     pub files: u64,
-    /// Blocks that were written for that.
+    /// Blocks written for that.
     pub gathered: u64,
 }
 
-/// How far a pass is.
+/// Progress of a pass.
 pub(crate) enum Phase {
-    /// Looks who lives in the victims: so far up to this block of the inode map.
+    /// Searching for inodes in the victims, up to this block of the inode map.
     Looking(u64),
-    /// Moves them.
+    /// Moving their blocks.
     Moving,
 }
 
-/// Victims that are being cleared.
+/// Victims being cleaned.
 pub(crate) struct Pass {
     pub victims: Victims,
     pub target: Target,
-    /// Blocks in holes when it began.
+    /// Blocks in holes at its start.
     pub holes: u64,
     pub phase: Phase,
     pub found: Vec<Owned>,
     pub queue: VecDeque<Ino>,
-    /// Blocks of the pieces that the queue will make, if they go into holes.
+    /// Sizes of the pieces in the queue, if they go into holes.
     pub pieces: Vec<u64>,
 }
 
-/// Segments, in order.
+/// Segments in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Victims {
     pub indexes: Vec<u64>,
@@ -63,7 +63,7 @@ pub(crate) struct Victims {
 }
 
 impl Victims {
-    /// The parts of a run of blocks that lie in a victim: start, blocks.
+    /// The parts of a run of blocks inside a victim: start, blocks.
     pub fn of_run(&self, start: Addr, blocks: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = start.0 + blocks;
         let first = self.indexes.partition_point(|i| (i + 1) * self.segment <= start.0);
@@ -73,23 +73,23 @@ impl Victims {
             (from, end.min((i + 1) * self.segment) - from)
         })
     }
-    /// Whether a run touches one.
+    /// True if a run overlaps a victim.
     pub fn touch(&self, run: Run) -> bool {
         self.of_run(run.start, run.blocks.into()).next().is_some()
     }
 }
 
-/// What a volume knows of making room.
+/// State of cleaning on a volume.
 pub(crate) struct Care {
     pub clean: Clean,
     pub power: Power,
-    /// Why what is written now is written.
+    /// Cause of current writes.
     pub cause: Cause,
     pub done: Done,
     pub pass: Option<Pass>,
-    /// Blocks in holes that passes could do nothing about.
+    /// Blocks in holes that passes could not fill.
     pub rest: u64,
-    /// When each segment was written last, since the mount.
+    /// The last write of each segment since the mount.
     pub written: FxHashMap<u64, Seq>,
 }
 
@@ -105,7 +105,7 @@ impl Care {
             written: FxHashMap::default(),
         }
     }
-    /// How room is made now.
+    /// The current strategy.
     pub fn strategy(&self) -> Strategy {
         self.clean.strategy(self.power)
     }

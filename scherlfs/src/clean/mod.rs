@@ -1,8 +1,8 @@
-//! How is room made in long runs, so that the log has few holes to go through?
+//! Cleaning: making long free runs, so that the log meets few holes.
 //!
-//! [`strategy`] chooses whom to clear, [`owners`] finds whose blocks those are, [`pass`] moves them: it brings them into
-//! memory as if they had been written, and the next transaction puts them where the log goes. So nothing about moving is
-//! special after a power cut.
+//! [`strategy`] chooses the victims, [`owners`] finds the inodes in them, and [`pass`] moves their blocks: it loads
+//! them into memory as if they had been written, and the next transaction puts them at the end of the log. So moved
+//! blocks need no special treatment after a power cut.
 
 pub mod care;
 pub mod owners;
@@ -21,7 +21,7 @@ impl State {
         u64::from(self.sb.segment_blocks)
     }
 
-    /// The order in which the log goes through what is free.
+    /// The order in which the log uses free blocks.
     pub(crate) fn order(&self, free: &Blocks, head: u64) -> Order {
         let least = self.segment();
         let Some(pass) = &self.care.pass else {
@@ -30,7 +30,7 @@ impl State {
                 _ => order(free, head, &Way::Whole { least }),
             };
         };
-        // What is free in victims comes after everything else: who is moved out of one must not come back to it.
+        // Free blocks in victims come last: blocks moved out of a victim must not return to it.
         let mut open = free.clone();
         let mut shut = Vec::new();
         for index in &pass.victims.indexes {
@@ -48,15 +48,15 @@ impl State {
         found
     }
 
-    /// The log took these blocks.
+    /// Records that the log used these blocks.
     pub(crate) fn note_written(&mut self, at: Addr, blocks: u64) {
         let segment = self.segment();
         let segments = at.0 / segment..(at.0 + blocks).div_ceil(segment);
         segments.for_each(|n| _ = self.care.written.insert(n, self.seq));
     }
 
-    /// Segments that are neither empty nor full, but for those that nothing can clear: the first, in which the superblocks
-    /// are, one that the volume ends in, and the one in which the log stands.
+    /// Segments that are neither empty nor full, except those that cannot be cleaned: the first, with the
+    /// superblocks, a partial last one, and the one at the log's head.
     fn segments(&self) -> Vec<Segment> {
         let segment = self.segment();
         let (whole, head) = (self.sb.blocks / segment, self.path.head() / segment);
@@ -74,7 +74,7 @@ impl State {
         }
         let some = free.into_iter().filter(|(i, f)| *i > 0 && *i < whole && *i != head && *f < segment);
         let age = |i: u64| self.seq.0 - self.care.written.get(&i).map_or(0, |s| s.0);
-        // What is kept for who goes back is not moved.
+        // Blocks kept for undo are not moved.
         let keeps = |i: &u64| self.history.kept.within(i * segment, (i + 1) * segment).next().is_some();
         let some = some.filter(|(i, _)| !keeps(i));
         some.map(|(index, free)| Segment { index, free, age: age(index) }).collect()

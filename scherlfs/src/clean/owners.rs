@@ -1,5 +1,5 @@
-//! Whose blocks lie in the victims? ScherlFS has no map from blocks to files: every inode is looked at, as many in one step
-//! as the caller allows, in the order in which they lie on the disk.
+//! Which inodes have blocks in the victims? ScherlFS has no map from blocks to files, so every inode is examined,
+//! in disk order, as many per step as the caller permits.
 
 use scherlfs_format::{Addr, FIRST_INO, Ino, ROOT, ifile};
 use vfs::Result;
@@ -23,7 +23,7 @@ fn owned(inode: &Inode, victims: &Victims) -> Option<Owned> {
 }
 
 impl State {
-    /// Looks at the inodes of so many blocks of the inode map; says where to go on, if there are more.
+    /// Examines the inodes in this number of inode map blocks; returns where to continue if there are more.
     pub(super) fn look_for_owners(
         &mut self,
         from: u64,

@@ -1,4 +1,4 @@
-//! Clears victims, a step at a time, so that nobody waits long for the lock.
+//! Cleans victims in steps, so that callers wait only briefly for the lock.
 
 use device::{Lba, Tag};
 use scherlfs_format::{Addr, BLOCK, Ino, Run};
@@ -12,20 +12,20 @@ use crate::inode::own_blocks;
 use crate::path::Path;
 use crate::volume::{SPARE, State};
 
-/// Blocks of the inode map whose inodes one step looks at.
+/// Inode map blocks examined per step.
 const LOOK: usize = 2;
-/// Blocks that one step moves.
+/// Blocks moved per step.
 pub(crate) const STEP: u64 = 1024;
-/// Parts of a thousand of the volume that are to be free in long runs before something is written.
+/// Share of the volume, in thousandths, that should be free in long runs before a write.
 const LOW: u64 = 16;
 
-/// What a step did.
+/// Result of a step.
 enum Step {
-    /// It looked for owners.
+    /// Examined inodes.
     Looked,
-    /// It moved some of what they have.
+    /// Moved some of their blocks.
     Moved,
-    /// It moved the last of it.
+    /// Moved the last of their blocks.
     Last,
 }
 
@@ -35,23 +35,23 @@ impl State {
         self.free.count().saturating_sub(self.path.preferred())
     }
 
-    /// Long runs are running out, and something can be done about it.
+    /// True if long runs are running out and cleaning can help.
     pub(crate) fn room_is_short(&self) -> bool {
         let least = (8 * self.segment()).max(self.sb.blocks * LOW / 1000);
         self.care.strategy() != Strategy::Threading && self.path.preferred() < least && self.worth_a_pass()
     }
 
-    /// More is free in holes than what the last passes could do nothing about.
+    /// True if holes have more free blocks than the last passes had to leave.
     pub(crate) fn worth_a_pass(&self) -> bool {
         self.holes() + self.dead.count() >= self.care.rest + self.segment()
     }
 
-    /// Victims are being cleared.
+    /// True while victims are being cleaned.
     pub(crate) fn is_cleaning(&self) -> bool {
         self.care.pass.is_some()
     }
 
-    /// Makes room at once: so many blocks, if they can be had.
+    /// Cleans immediately until `want` blocks are free, if possible.
     pub(crate) fn make_room(&mut self, want: u64) -> Result<()> {
         if self.is_cleaning() || self.begin_pass(want)? {
             while self.clean_step(STEP)? {}
@@ -78,7 +78,7 @@ impl State {
         let segments = self.segments();
         let (mut indexes, mut target) = victims(strategy, &segments, &limits);
         if indexes.is_empty() {
-            // No long run is left to copy into: the first are made by plugging holes.
+            // No long run is left to copy into: first make some by plugging holes.
             let some = Limits { want: want.min(8 * segment), ..limits };
             (indexes, target) = victims(Strategy::Plugging, &segments, &some);
         }
@@ -100,7 +100,7 @@ impl State {
         Ok(true)
     }
 
-    /// Right behind a checkpoint: the log goes on in the order that holds now.
+    /// Right after a checkpoint: switches the log to the current order.
     pub(crate) fn go_another_way(&mut self) -> Result<()> {
         if self.logged > 0 {
             return self.checkpoint(false);
@@ -109,9 +109,9 @@ impl State {
         if self.begun { self.write_path() } else { Ok(()) }
     }
 
-    /// Does some of a pass; false when it is done. Who fails leaves it, and the volume is as whole as before.
+    /// Does a part of a pass; false if it is finished. An error aborts the pass and leaves the volume intact.
     pub(crate) fn clean_step(&mut self, blocks: u64) -> Result<bool> {
-        // Others' writes are none of cleaning's.
+        // Other writes must not count as cleaning.
         self.commit()?;
         self.end_series()?;
         let Some(mut pass) = self.care.pass.take() else { return Ok(false) };
@@ -128,7 +128,7 @@ impl State {
         self.go_another_way()?;
         let won = pass.victims.indexes.iter().filter(|i| self.is_empty(**i)).count() as u64;
         self.care.done.segments += won;
-        // What this pass left the next may clear, as long as they win something.
+        // The next pass may clean what this one left, while passes gain blocks.
         let helped = step.is_ok() && won > 0 && self.holes() + self.segment() / 2 <= pass.holes;
         self.care.rest = if helped { self.care.rest.min(self.holes()) } else { self.holes() };
         match step {
@@ -182,7 +182,7 @@ impl State {
         Ok(if pass.queue.is_empty() { Step::Last } else { Step::Moved })
     }
 
-    /// Writes what waits, for a cause.
+    /// Writes waiting blocks under a cause.
     pub(crate) fn commit_for(&mut self, cause: Cause) -> Result<()> {
         self.care.cause = cause;
         let done = self.commit();
@@ -190,8 +190,8 @@ impl State {
         done.map(drop)
     }
 
-    /// Brings what an inode has in victims into memory, to be written elsewhere, at most so many blocks; says how many,
-    /// and whether that was all.
+    /// Loads an inode's blocks in victims into memory, at most `most`, to be written elsewhere; returns their
+    /// number, and true if those were all.
     fn move_out(&mut self, ino: Ino, victims: &Victims, most: u64) -> Result<(u64, bool)> {
         let gone = |e: &Error| matches!(e, Error::NotFound);
         let parts = match self.inode(ino) {
@@ -223,7 +223,7 @@ impl State {
         Ok((moved + u64::from(parts.is_empty()), all))
     }
 
-    /// Brings blocks of an inode into memory as if they had been written, and the inode with them.
+    /// Loads blocks of an inode into memory as if they had been written, together with the inode.
     pub(crate) fn bring(&mut self, ino: Ino, parts: &[(u64, u64)], cause: Cause) -> Result<()> {
         let blocks: u64 = parts.iter().map(|(_, n)| n).sum();
         let own = self.inode(ino)?.extents.cost_of_all(blocks);
@@ -254,7 +254,7 @@ impl State {
             self.dev.read(Lba(addr.0), &mut bytes, tag).map_err(Error::device)?;
             let (all, _) = bytes.as_chunks::<BLOCK>();
             for (block, bytes) in (at..).zip(all) {
-                // What was written meanwhile is newer.
+                // Data written meanwhile is newer.
                 inode.pages.entry(block).or_insert_with(|| (*bytes).into());
             }
         }

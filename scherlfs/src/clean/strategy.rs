@@ -1,28 +1,28 @@
-//! Whom to clear, and where to put what lived there? Pure functions of what is free.
+//! Which segments to clean, and where to move their blocks? Pure functions of the free space.
 //!
-//! The four ways of Scherl 2004, section 4.2.2. Full segments are never chosen: to copy them gains nothing, which is the
-//! one thing in which copying here is kinder than the thesis's.
+//! The four strategies of Scherl 2004, section 4.2.2. Full segments are never chosen, because copying them gains
+//! nothing; in this the copying strategy here differs from the thesis.
 
 use vfs::Power;
 
-/// How room is made.
+/// Cleaning strategies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Strategy {
-    /// Never: the log goes through every hole (4.2.2.1).
+    /// None: the log goes through every hole (4.2.2.1).
     Threading,
-    /// The next segments in the log's way are copied to its end (4.2.2.2).
+    /// Copy the next segments in the log's way to its end (4.2.2.2).
     Copying,
-    /// The next segments in the log's way are put into holes elsewhere (4.2.2.3).
+    /// Move the next segments in the log's way into holes elsewhere (4.2.2.3).
     Plugging,
-    /// The segments that pay best are copied to the log's end; on a full volume they are put into holes (4.2.2.4).
+    /// Copy the most profitable segments to the log's end, or on a full volume into holes (4.2.2.4).
     Combined,
 }
 
 impl Strategy {
-    /// All of them.
+    /// All strategies.
     pub const ALL: [Strategy; 4] = [Strategy::Threading, Strategy::Copying, Strategy::Plugging, Strategy::Combined];
 
-    /// What users call it.
+    /// The name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::Threading => "threading",
@@ -33,31 +33,31 @@ impl Strategy {
     }
 }
 
-/// Which strategy, as a user asks for it.
+/// The user's choice of strategy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Clean {
     /// Threading on a battery, combined on the charger.
     #[default]
     ByPower,
-    /// This one, wherever the power comes from.
+    /// This strategy, with any power source.
     Always(Strategy),
 }
 
 impl Clean {
-    /// What users call it.
+    /// The name in commands.
     pub fn name(self) -> &'static str {
         match self {
             Clean::ByPower => "auto",
             Clean::Always(strategy) => strategy.name(),
         }
     }
-    /// The choice of a name. The error completes the sentence "clean ...".
+    /// Parses a choice. The error completes the sentence "clean ...".
     pub fn parse(name: &str) -> Result<Clean, String> {
         let all = [Clean::ByPower].into_iter().chain(Strategy::ALL.map(Clean::Always));
         let found = all.into_iter().find(|c| c.name() == name);
         found.ok_or_else(|| "is auto, threading, copying, plugging or combined".to_owned())
     }
-    /// What it comes to.
+    /// The strategy for a power source.
     pub fn strategy(self, power: Power) -> Strategy {
         match (self, power) {
             (Clean::Always(strategy), _) => strategy,
@@ -67,35 +67,35 @@ impl Clean {
     }
 }
 
-/// What is known of a segment that is neither empty nor full.
+/// A segment that is neither empty nor full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Which.
+    /// Its index.
     pub index: u64,
     /// Free blocks in it.
     pub free: u64,
-    /// Transactions since it was written last.
+    /// Transactions since its last write.
     pub age: u64,
 }
 
-/// What bounds a choice.
+/// Limits of a choice.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Blocks of a segment.
+    /// Blocks per segment.
     pub segment: u64,
-    /// The segment in which the log stands.
+    /// The segment at the log's head.
     pub head: u64,
-    /// Blocks to be won, at least, if there are as many.
+    /// Least number of blocks to gain, if available.
     pub want: u64,
-    /// Blocks that may be moved to the log's end: whole runs hold them.
+    /// Most blocks that may be copied to the log's end: the room in long runs.
     pub room: u64,
-    /// Blocks in holes, those of the victims among them.
+    /// Blocks in holes, including those of victims.
     pub holes: u64,
-    /// Parts of a thousand of the volume that are in use.
+    /// Used share of the volume, in thousandths.
     pub full: u64,
 }
 
-/// Where the blocks of victims go.
+/// Destination of the victims' blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// To the log's end.
@@ -104,12 +104,12 @@ pub enum Target {
     Holes,
 }
 
-/// From here on the combined way plugs holes: parts of a thousand of the volume in use.
+/// Used share, in thousandths, from which the combined strategy plugs holes.
 const PLUG_ABOVE: u64 = 800;
-/// The combined way leaves segments alone that are in use to more than this, in parts of a thousand.
+/// The combined strategy skips segments with a larger used share, in thousandths.
 const DENSE: u64 = 875;
 
-/// The segments to be cleared, and where to.
+/// The segments to clean, and the destination.
 pub fn victims(strategy: Strategy, segments: &[Segment], limits: &Limits) -> (Vec<u64>, Target) {
     let live = |s: &Segment| limits.segment - s.free;
     let mut order: Vec<&Segment> = segments.iter().filter(|s| s.free > 0 && live(s) > 0).collect();
@@ -123,8 +123,7 @@ pub fn victims(strategy: Strategy, segments: &[Segment], limits: &Limits) -> (Ve
     match strategy {
         Strategy::Combined => {
             order.retain(|s| live(s) * 1000 <= limits.segment * DENSE);
-            // Rosenblum and Ousterhout's benefit over cost, as far as it has no unit: what is won, for how long it will stay
-            // as it is, for what is read and written.
+            // Rosenblum and Ousterhout's benefit over cost: blocks gained, times age, over blocks read and written.
             let worth = |s: &Segment| u128::from(s.free) * u128::from(s.age + 1) * 1_000_000 / u128::from(live(s) * 2);
             order.sort_by_key(|s| (std::cmp::Reverse(worth(s)), s.index));
         }
@@ -137,7 +136,7 @@ pub fn victims(strategy: Strategy, segments: &[Segment], limits: &Limits) -> (Ve
         }
         let fits = match target {
             Target::Log => moved + live(s) <= limits.room,
-            // Holes of a victim are none for its blocks. Small pieces take a block more for each inode.
+            // Holes of a victim do not count for its own blocks. Small pieces take an additional block per inode.
             Target::Holes => (moved + live(s)) * 5 / 4 + own_holes + s.free <= limits.holes,
         };
         if !fits {
@@ -146,7 +145,7 @@ pub fn victims(strategy: Strategy, segments: &[Segment], limits: &Limits) -> (Ve
         chosen.push(s.index);
         moved += live(s);
         own_holes += s.free;
-        // What a victim wins: into holes all of it; to the log's end what was free in it.
+        // Gain of a victim: all of it with holes, its free blocks with the log's end.
         won += if target == Target::Log { s.free } else { limits.segment };
     }
     (chosen, target)

@@ -1,9 +1,9 @@
-//! How full is each leaf, and which of them have to be written?
+//! How full is each leaf, and which leaves must be written?
 //!
-//! Before an inode is written its leaves are arranged. The first takes what the inode has room for, all of it if there are others:
-//! a reader knows from that how many it lists. The others hold [`RUNS_MAX`] at most. One that is too full is split, in half where
-//! the file goes on behind it; one that was changed anyway and has become small takes in its neighbour. Leaves that were not touched
-//! stay where they are.
+//! Before an inode is written its leaves are arranged. The first takes what fits the inode, and is filled if there
+//! are others: from that a reader knows the number of its extents. The others hold at most [`RUNS_MAX`]. A leaf
+//! that is too full is split, in half unless the file ends there; a changed leaf that became small absorbs its
+//! neighbour. Unchanged leaves keep their places.
 
 use scherlfs_format::Addr;
 use scherlfs_format::chain::RUNS_MAX;
@@ -14,27 +14,27 @@ use super::Extents;
 use super::leaf::Leaf;
 use super::leaves::Leaves;
 
-/// The most continuations: as many as index blocks that stand alone can name.
+/// Most continuations: as many as single index blocks can list.
 const MOST: usize = RUNS * RUNS_MAX;
-/// Two neighbours that list no more than this in all become one.
+/// Two neighbours with at most this many extents together are merged.
 const SMALL: usize = RUNS_MAX / 2;
 
-/// What a continuation is to say.
+/// Contents of a continuation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Continuation {
-    /// Which of the inode's it is.
+    /// Its index among the inode's continuations.
     pub number: usize,
-    /// The first block of the file that it lists.
+    /// The first file block that it lists.
     pub first: u64,
-    /// What it lists, as on disk.
+    /// Its extents in on-disk form.
     pub extents: Vec<RawExtent>,
 }
 
 impl Extents {
-    /// Arranges the leaves for an inode that has room for so many extents.
+    /// Arranges the leaves for an inode with room for `room` extents.
     pub fn arrange(&mut self, room: usize) {
         self.fill_first(room);
-        // One that was not touched is as it was written: not too full.
+        // An unchanged leaf is as it was written, so it is not too full.
         let mut from = 1;
         while let Some(n) = self.leaves.loose_from(from) {
             let listed = self.leaves.listed_by(n);
@@ -44,7 +44,7 @@ impl Extents {
                 n + 1
             } else if self.takes_in(n, n + 1) {
                 self.join(n);
-                // It may take in another.
+                // It may absorb another.
                 n
             } else if n > 1 && self.takes_in(n - 1, n) {
                 self.join(n - 1);
@@ -62,13 +62,13 @@ impl Extents {
         next < self.leaves.len() && self.leaves.listed_by(n) + self.leaves.listed_by(next) <= SMALL
     }
 
-    /// The first leaf lists as much as there is room for, if there are others.
+    /// Fills the first leaf if there are others.
     fn fill_first(&mut self, room: usize) {
         loop {
             let listed = self.leaves.listed_by(0);
             if listed > room {
                 self.split(0, room);
-                // What was split off stands before what stood there, in one leaf with it.
+                // The part split off precedes the old contents of the next leaf; join the two.
                 if self.leaves.len() > 2 {
                     self.join(1);
                 }
@@ -85,14 +85,14 @@ impl Extents {
         }
     }
 
-    /// Splits a leaf so that it lists so many.
+    /// Splits a leaf so that it lists `keep` extents.
     fn split(&mut self, n: usize, keep: usize) {
         let rest = self.leaves.edit(n, |leaf| leaf.split_off(keep));
         if !rest.parts.is_empty() {
             self.leaves.insert(n + 1, rest, None);
             return;
         }
-        // What is too much is the hole behind its last part: the next leaf has it.
+        // The excess is the hole behind its last part, which the next leaf lists.
         if n + 1 < self.leaves.len() {
             self.leaves.edit(n + 1, |next| {
                 next.from = rest.from;
@@ -101,7 +101,7 @@ impl Extents {
         }
     }
 
-    /// Makes one leaf of two.
+    /// Joins two leaves.
     fn join(&mut self, n: usize) {
         let next = self.leaves.remove(n + 1);
         self.leaves.edit(n, |leaf| {
@@ -110,7 +110,7 @@ impl Extents {
         });
     }
 
-    /// Makes all leaves full.
+    /// Fills all leaves.
     fn pack(&mut self, room: usize) {
         let mut all = Leaf::default();
         self.parts().for_each(|part| all.push(*part));
@@ -134,51 +134,51 @@ impl Extents {
         }
     }
 
-    /// How many continuations there are.
+    /// Number of continuations.
     pub fn continuations(&self) -> usize {
         self.leaves.len() - 1
     }
 
-    /// How many of them have to be written.
+    /// Number of continuations to be written.
     pub fn loose(&self) -> usize {
-        // The first is no continuation, and stands nowhere.
+        // The first leaf is not a continuation.
         self.leaves.loose() - 1
     }
 
-    /// Continuations that lie there have to be written.
+    /// Marks continuations at places accepted by `there` to be written.
     pub fn loosen(&mut self, there: impl Fn(Addr) -> bool) {
         let which: Vec<usize> =
             self.leaves.places(0).enumerate().filter(|(_, at)| at.is_some_and(&there)).map(|(n, _)| n).collect();
         which.into_iter().for_each(|n| self.leaves.loosen(n));
     }
 
-    /// All continuations have to be written, and instead of those that were written `stale` are nobody's then.
+    /// Marks all continuations to be written; the `stale` blocks of the old ones are then freed.
     pub fn anew(&mut self, stale: Vec<Addr>) {
         self.leaves.anew(stale);
     }
 
-    /// Continuations that were written and are nobody's once the inode is written.
+    /// Old continuations that are free when the inode is written.
     pub fn stale(&self) -> &[Addr] {
         self.leaves.stale()
     }
 
-    /// The inode was written.
+    /// Records that the inode was written.
     pub fn written(&mut self) {
         self.leaves.forget_stale();
     }
 
-    /// The blocks that writing continuations and their index takes, at most, once so many blocks of the file have got new places.
+    /// Most blocks for writing continuations and their index after `blocks` file blocks got new places.
     pub fn cost(&self, blocks: usize) -> usize {
-        // Each may split an extent into three, and each may be the end of a leaf, so that the one before it has to be written.
+        // Each may split an extent into three, and each may end a leaf, so that the preceding leaf must be written.
         let more = (2 * blocks).div_ceil(RUNS_MAX / 2) + 4;
         let all = self.continuations() + more;
         let written = if all > MOST { all } else { all.min(self.loose() + 2 * blocks + more) };
-        // Where a first leaf that is not arranged yet has more than there is room for.
+        // An unarranged first leaf may have more extents than fit.
         let first = self.leaves.listed_by(0).div_ceil(RUNS_MAX);
         written + first + indexes(all + first)
     }
 
-    /// The same if all of them have to be written.
+    /// The same if all of them must be written.
     pub fn cost_of_all(&self, blocks: u64) -> u64 {
         let blocks = usize::try_from(blocks).unwrap_or(usize::MAX / 4);
         let all = self.continuations() + (2 * blocks).div_ceil(RUNS_MAX / 2) + 4;
@@ -186,19 +186,19 @@ impl Extents {
         (all + first + indexes(all + first)) as u64
     }
 
-    /// What the inode lists itself, as on disk.
+    /// Extents in the inode itself, in on-disk form.
     pub fn own(&self) -> Vec<RawExtent> {
         self.leaves[0].write(self.leaves.next(0))
     }
 
-    /// All that is listed.
+    /// All extents.
     #[cfg(test)]
     pub fn write(&self) -> Vec<scherlfs_format::extent::Extent> {
         let all = (0..self.leaves.len()).flat_map(|n| self.leaves[n].write(self.leaves.next(n)));
         all.map(|raw| (&raw).try_into().unwrap()).collect()
     }
 
-    /// Says where the continuations that have to be written will be, in order; gives what they are to say.
+    /// Assigns places to the continuations to be written, in order; returns their contents.
     pub fn place(&mut self, at: impl IntoIterator<Item = Addr>) -> Vec<Continuation> {
         let (mut out, mut from) = (Vec::new(), 1);
         let mut at = at.into_iter();
@@ -213,7 +213,7 @@ impl Extents {
         out
     }
 
-    /// Where the continuations are, in order.
+    /// Places of the continuations, in order.
     pub fn places(&self) -> impl Iterator<Item = Addr> + '_ {
         self.leaves.places(1).flatten()
     }
@@ -229,17 +229,17 @@ mod tests {
     use super::super::Place;
     use super::*;
 
-    /// Continuations as they stand on a disk.
+    /// Continuations on a disk.
     #[derive(Default)]
     struct Disk {
         blocks: BTreeMap<u64, Continuation>,
         next: u64,
-        /// Those of the last inode that was written.
+        /// Those of the last written inode.
         current: BTreeSet<Addr>,
     }
 
     impl Disk {
-        /// Writes what has to be written; says how many blocks that was.
+        /// Writes what must be written; returns the number of blocks.
         fn write(&mut self, extents: &mut Extents, room: usize) -> usize {
             let most = extents.cost(0);
             extents.arrange(room);
@@ -258,7 +258,7 @@ mod tests {
             at.len()
         }
 
-        /// What a reader finds who knows the inode alone.
+        /// The extents that a reader finds from the inode alone.
         fn read(&self, extents: &Extents, room: usize) -> Extents {
             let plain = |raw: &[RawExtent]| raw.iter().map(|e| Extent::try_from(e).unwrap()).collect::<Vec<_>>();
             let (own, mut from) = (plain(&extents.own()), 0);
@@ -291,10 +291,10 @@ mod tests {
                         0 => drop(extents.clear(from..from + 100 * len)),
                         1 => drop(extents.collapse(from..from + len)),
                         2 => extents.insert(from, len),
-                        3 => drop(extents.put(from, 90 * len, Place::Reserved)),
+                        3 => drop(extents.set(from, 90 * len, Place::Reserved)),
                         _ => {
                             next += rng.below(2) * 7;
-                            extents.put(from, len, Place::At(Addr(next)));
+                            extents.set(from, len, Place::At(Addr(next)));
                             next += len;
                         }
                     }
@@ -316,17 +316,17 @@ mod tests {
     fn an_update_of_one_block_writes_a_leaf_and_not_the_others() {
         let (mut extents, mut disk) = (Extents::default(), Disk::default());
         for n in 0..20_000 {
-            extents.put(n, 1, Place::At(Addr(10 + 2 * n)));
+            extents.set(n, 1, Place::At(Addr(10 + 2 * n)));
         }
         disk.write(&mut extents, 320);
         assert_eq!(extents.continuations(), (20_000 - 320usize).div_ceil(RUNS_MAX), "all are full");
         let (mut rng, mut written) = (Rng::new(1), 0);
         for n in 0..1000 {
-            extents.put(rng.below(20_000), 1, Place::At(Addr(90_000 + 2 * n)));
+            extents.set(rng.below(20_000), 1, Place::At(Addr(90_000 + 2 * n)));
             written += disk.write(&mut extents, 320);
         }
         assert!(written < 1100, "{written} continuations for 1000 updates");
-        // What is cleared goes, and the leaves with it.
+        // Cleared extents disappear, with their leaves.
         extents.clear(100..19_900);
         disk.write(&mut extents, 320);
         assert_eq!(extents.continuations(), 0);

@@ -1,6 +1,6 @@
-//! A part of a file's extents that stands in one block: the inode's own, or a continuation.
+//! A part of a file's extents in one block: the inode's own, or a continuation.
 //!
-//! Left out: which leaf a block of the file belongs to ([`super::Extents`]), and how full a leaf shall be ([`super::arrange`]).
+//! Left out: the leaf of a file block ([`super::Extents`]), and how full a leaf should be ([`super::arrange`]).
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ impl Part {
             Place::Reserved => Place::Reserved,
         }
     }
-    /// Whether `next`, which begins where this ends, goes on where this lies.
+    /// True if `next`, which begins where this part ends, is also contiguous on disk.
     pub fn goes_on(&self, next: &Part) -> bool {
         let follows = match (self.place, next.place) {
             (Place::At(a), Place::At(b)) => a.0 + self.blocks == b.0,
@@ -51,17 +51,17 @@ impl Part {
     }
 }
 
-/// From one block of the file to another, if that is behind it.
+/// The hole between two file blocks, if there is one.
 fn hole(from: u64, to: u64) -> Option<RawExtent> {
     (to > from).then(|| Extent::Hole { blocks: to - from }.raw())
 }
 
-/// Extents from one block of the file on; where the next leaf begins, they end.
+/// Extents from one file block on, up to the beginning of the next leaf.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Leaf {
     pub from: u64,
     pub parts: Vec<Part>,
-    /// What it lists, but for a hole behind the last part.
+    /// Number of extents that it lists, without a hole behind the last part.
     listed: usize,
     pub blocks: u64,
     pub reserved: u64,
@@ -74,7 +74,7 @@ impl Leaf {
         leaf
     }
 
-    /// After a change of its parts or its beginning.
+    /// Recounts after a change of its parts or its beginning.
     pub fn count(&mut self) {
         let (mut at, mut holes) = (self.from, 0);
         (self.blocks, self.reserved) = (0, 0);
@@ -87,7 +87,7 @@ impl Leaf {
         self.listed = self.parts.len() + holes;
     }
 
-    /// What parts `lo..hi` list: themselves, the holes before them, and the hole before the part behind them.
+    /// Number of extents for parts `lo..hi`: the parts, the holes before them, and the hole before the next part.
     fn listed_by(&self, lo: usize, hi: usize) -> usize {
         let end_before = lo.checked_sub(1).map_or(self.from, |n| self.parts[n].end());
         let behind = self.parts.len().min(hi + 1);
@@ -95,21 +95,21 @@ impl Leaf {
         hi - lo + self.parts[lo..behind].iter().zip(ends).filter(|(part, end)| part.from > *end).count()
     }
 
-    /// Where its last part ends.
+    /// End of its last part.
     pub fn end(&self) -> u64 {
         self.parts.last().map_or(self.from, Part::end)
     }
 
-    /// How many extents it lists if the next leaf begins at `next`.
+    /// Number of extents that it lists if the next leaf begins at `next`.
     pub fn listed(&self, next: Option<u64>) -> usize {
         self.listed + usize::from(next.is_some_and(|next| next > self.end()))
     }
 
-    /// What it lists if the next leaf begins at `next`, as on disk.
+    /// Its extents in on-disk form if the next leaf begins at `next`.
     pub fn write(&self, next: Option<u64>) -> Vec<RawExtent> {
         let mut out = Vec::with_capacity(self.listed + 1);
         if self.listed == self.parts.len() {
-            // No hole between them.
+            // There are no holes between them.
             out.extend(self.parts.iter().map(Part::extent));
         } else {
             let mut at = self.from;
@@ -123,7 +123,7 @@ impl Leaf {
         out
     }
 
-    /// Adds a part behind all others, joined with the last where it goes on there. [`Leaf::count`] has to follow.
+    /// Appends a part and joins it with the last if contiguous. [`Leaf::count`] must follow.
     pub fn push(&mut self, part: Part) {
         match self.parts.last_mut() {
             Some(last) if last.goes_on(&part) => last.blocks += part.blocks,
@@ -136,7 +136,7 @@ impl Leaf {
         self.parts.partition_point(|p| p.end() <= at)
     }
 
-    /// Whether something is in a range.
+    /// True if a range is not empty.
     pub fn holds(&self, range: &Range<u64>) -> bool {
         self.parts.get(self.first_behind(range.start)).is_some_and(|p| p.from < range.end)
     }
@@ -170,8 +170,8 @@ impl Leaf {
         (self.blocks, self.reserved) = (self.blocks - stored - reserved, self.reserved - reserved);
     }
 
-    /// Which of its parts another takes the place of without anything else changing: one that is stored and as long, and neither
-    /// neighbour is joined with the new one.
+    /// The part that another can replace without further changes: it is stored, has the same length, and neither
+    /// neighbour joins the new one.
     pub fn swaps(&self, part: &Part) -> Option<usize> {
         let i = self.first_behind(part.from);
         let was = self.parts.get(i).filter(|p| (p.from, p.blocks) == (part.from, part.blocks))?;
@@ -181,13 +181,13 @@ impl Leaf {
         (stored && !before && !behind && part.blocks <= u64::from(u32::MAX)).then_some(i)
     }
 
-    /// Says where blocks are that were a hole.
-    pub fn put(&mut self, part: Part) {
+    /// Fills a hole with a part.
+    pub fn fill_hole(&mut self, part: Part) {
         let at = self.first_behind(part.from);
         let (lo, hi, len) = (at.saturating_sub(1), self.parts.len().min(at + 1), self.parts.len());
         let listed = self.listed_by(lo, hi);
         self.parts.insert(at, part);
-        // Join with the next, then with the one before.
+        // Join with the next, then with the previous.
         if at + 1 < self.parts.len() && self.parts[at].goes_on(&self.parts[at + 1]) {
             self.parts[at].blocks += self.parts[at + 1].blocks;
             self.parts.remove(at + 1);
@@ -201,7 +201,8 @@ impl Leaf {
         self.reserved += if part.place == Place::Reserved { part.blocks } else { 0 };
     }
 
-    /// Splits it so that this one lists `keep` extents, at most, and gives the rest. `keep` is less than it lists.
+    /// Splits it so that this leaf lists at most `keep` extents, and returns the rest. `keep` is less than its
+    /// number of extents.
     pub fn split_off(&mut self, keep: usize) -> Leaf {
         let (mut at, mut listed, mut upto) = (self.from, 0, self.parts.len());
         let mut from = self.end();

@@ -1,8 +1,8 @@
-//! The leaves of a file's extents in order, how much they hold in all, and which of them have to be written.
+//! The leaves of a file's extents in order, their totals, and which of them must be written.
 //!
-//! They stand in branches of a dozen or so, and a branch is shared by copies of the extents until one of them changes it: a copy of
-//! thousands of leaves is some dozens of pointers, and a change copies a branch and a leaf. Sums are kept along, so that asking
-//! for them costs nothing.
+//! They are grouped in branches of a dozen or so. Copies of the extents share a branch until one of them changes
+//! it: a copy of thousands of leaves is some dozens of pointers, and a change copies a branch and a leaf. Totals
+//! are maintained, so that reading them costs nothing.
 
 use std::ops::Index;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use scherlfs_format::Addr;
 use super::Place;
 use super::leaf::{Leaf, Part};
 
-/// Leaves of a branch at most; few in unit tests, so that there are many branches.
+/// Most leaves in a branch; few in unit tests, so that there are many branches.
 const MOST: usize = if cfg!(test) { 4 } else { 16 };
 
-/// A leaf, and what is asked of all leaves without looking into them.
+/// A leaf with values that are read for all leaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Twig {
-    /// Where it begins.
+    /// Its first file block.
     from: u64,
-    /// The continuation that says the same; `None`: it has to be written. Of the first leaf without meaning.
+    /// The continuation with the same contents; `None` if it must be written. Meaningless for the first leaf.
     at: Option<Addr>,
     leaf: Arc<Leaf>,
 }
 
-/// Neighbours.
+/// Neighbouring leaves.
 #[derive(Debug, Clone)]
 struct Branch {
-    /// Where the first of them begins.
+    /// First file block of its first leaf.
     from: u64,
     len: usize,
-    /// How many of them have to be written.
+    /// Number of leaves to be written.
     loose: usize,
     leaves: Arc<Vec<Twig>>,
 }
@@ -50,16 +50,16 @@ impl Branch {
     }
 }
 
-/// Leaves in order, one at least.
+/// Leaves in order, at least one.
 #[derive(Debug, Clone)]
 pub(super) struct Leaves {
     branches: Vec<Branch>,
     len: usize,
-    /// Extents that they list, holes among them.
+    /// Number of extents in them, including holes.
     listed: usize,
     blocks: u64,
     reserved: u64,
-    /// Continuations that were written and say what no leaf says any more.
+    /// Old continuations whose contents no leaf has any more.
     stale: Vec<Addr>,
 }
 
@@ -80,47 +80,47 @@ impl Index<usize> for Leaves {
 }
 
 impl Leaves {
-    /// One, which begins at block 0.
+    /// A single leaf, which begins at block 0.
     pub fn new(first: Leaf) -> Self {
         let (listed, blocks, reserved) = (first.listed(None), first.blocks, first.reserved);
         let branches = vec![Branch::new(vec![Twig { from: first.from, at: None, leaf: Arc::new(first) }])];
         Leaves { branches, len: 1, listed, blocks, reserved, stale: Vec::new() }
     }
 
-    /// How many there are.
+    /// Number of leaves.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Extents that all list.
+    /// Number of extents in all leaves.
     pub fn listed(&self) -> usize {
         self.listed
     }
-    /// Blocks stored or promised.
+    /// Blocks stored or reserved.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
-    /// Blocks promised.
+    /// Blocks reserved.
     pub fn reserved(&self) -> u64 {
         self.reserved
     }
-    /// How many have to be written, the first among them.
+    /// Number of leaves to be written, including the first.
     pub fn loose(&self) -> usize {
         self.branches.iter().map(|b| b.loose).sum()
     }
-    /// Continuations that were written and say what no leaf says any more.
+    /// Old continuations whose contents no leaf has any more.
     pub fn stale(&self) -> &[Addr] {
         &self.stale
     }
-    /// More of them.
+    /// Adds old continuations.
     pub fn add_stale(&mut self, more: Vec<Addr>) {
         self.stale.extend(more);
     }
-    /// Whose blocks those are is settled.
+    /// Drops the list of old continuations, whose blocks are freed.
     pub fn forget_stale(&mut self) {
         self.stale.clear();
     }
 
-    /// The branch a leaf is in, and which of it that is; behind the last for one there is not.
+    /// The branch of a leaf, and its index there; past the last for a missing leaf.
     fn find(&self, n: usize) -> (usize, usize) {
         let mut i = n;
         for (b, branch) in self.branches.iter().enumerate() {
@@ -137,15 +137,15 @@ impl Leaves {
         Some(&self.branches.get(b)?.leaves.get(i)?.leaf)
     }
 
-    /// The branch of the leaf that a block of the file belongs to, and which of it that is.
+    /// The branch of the leaf for a file block, and its index there.
     fn spot(&self, at: u64) -> (usize, usize) {
-        // The first begins at 0.
+        // The first leaf begins at 0.
         let b = self.branches.partition_point(|b| b.from <= at).saturating_sub(1);
         (b, self.branches[b].leaves.partition_point(|l| l.from <= at).saturating_sub(1))
     }
 
-    /// The leaf that a block of the file belongs to.
-    pub fn of(&self, at: u64) -> usize {
+    /// The leaf for a file block.
+    pub fn leaf_at(&self, at: u64) -> usize {
         let (b, i) = self.spot(at);
         self.branches[..b].iter().map(|b| b.len).sum::<usize>() + i
     }
@@ -157,17 +157,17 @@ impl Leaves {
         first.iter().chain(rest.iter().flat_map(|b| b.leaves.iter()))
     }
 
-    /// All from one on.
+    /// All leaves from `n` on.
     pub fn from(&self, n: usize) -> impl Iterator<Item = &Leaf> + '_ {
         self.twigs(n).map(|l| &*l.leaf)
     }
 
-    /// Where each from one on stands; `None`: it has to be written.
+    /// Places of the leaves from `n` on; `None` if a leaf must be written.
     pub fn places(&self, n: usize) -> impl Iterator<Item = Option<Addr>> + '_ {
         self.twigs(n).map(|l| l.at)
     }
 
-    /// The first from one on that has to be written.
+    /// The first leaf from `n` on that must be written.
     pub fn loose_from(&self, n: usize) -> Option<usize> {
         let (mut b, mut i) = self.find(n);
         let mut before = n - i;
@@ -183,13 +183,13 @@ impl Leaves {
         None
     }
 
-    /// Where the next leaf begins.
+    /// First file block of the next leaf.
     pub fn next(&self, n: usize) -> Option<u64> {
         let (b, i) = self.find(n + 1);
         Some(self.branches.get(b)?.leaves.get(i)?.from)
     }
 
-    /// How many extents a leaf lists.
+    /// Number of extents in a leaf.
     pub fn listed_by(&self, n: usize) -> usize {
         let (b, i) = self.find(n);
         let Some(twig) = self.branches.get(b).and_then(|b| b.leaves.get(i)) else { return 0 };
@@ -197,12 +197,12 @@ impl Leaves {
         twig.leaf.listed(within.or_else(|| self.branches.get(b + 1).map(|b| b.from)))
     }
 
-    /// What a change of a leaf can change of the extents listed: those of the leaf, and the hole before it.
+    /// Number of extents that a change of a leaf may affect: those of the leaf, and the hole before it.
     fn listed_around(&self, n: usize) -> usize {
         self.listed_by(n) + if n > 0 { self.listed_by(n - 1) } else { 0 }
     }
 
-    /// Changes a leaf. Its continuation says something else from here on.
+    /// Changes a leaf, so that its continuation must be written.
     pub fn edit<T>(&mut self, n: usize, change: impl FnOnce(&mut Leaf) -> T) -> T {
         let listed = self.listed_around(n);
         let (b, i) = self.find(n);
@@ -225,11 +225,11 @@ impl Leaves {
         out
     }
 
-    /// Puts a part where another is that is as long, if nothing but its place changes by that; says where the other was.
+    /// Replaces a part of the same length if nothing but its place changes; returns the old place.
     pub fn swap(&mut self, part: &Part) -> Option<Place> {
         let (b, i) = self.spot(part.from);
         let leaf = &self.branches[b].leaves[i].leaf;
-        // A leaf that loses its only part is taken in by the one before it.
+        // A leaf that loses its only part is absorbed by the previous one.
         let alone = (b, i) != (0, 0) && leaf.parts.len() == 1;
         let which = if alone { None } else { leaf.swaps(part) }?;
         let branch = &mut self.branches[b];
@@ -241,7 +241,7 @@ impl Leaves {
         Some(std::mem::replace(&mut Arc::make_mut(&mut twig.leaf).parts[which].place, part.place))
     }
 
-    /// A leaf has to be written.
+    /// Marks a leaf to be written.
     pub fn loosen(&mut self, n: usize) {
         let (b, i) = self.find(n);
         let branch = &mut self.branches[b];
@@ -251,7 +251,7 @@ impl Leaves {
         }
     }
 
-    /// A leaf that has to be written will stand there.
+    /// Assigns a place to a leaf to be written.
     pub fn stand(&mut self, n: usize, at: Addr) {
         let (b, i) = self.find(n);
         let branch = &mut self.branches[b];
@@ -261,12 +261,12 @@ impl Leaves {
         }
     }
 
-    /// Puts a leaf before the `n`th, or behind the last. `at` is the continuation that says the same.
+    /// Inserts a leaf before the `n`th, or at the end. `at` is the continuation with the same contents.
     pub fn insert(&mut self, n: usize, leaf: Leaf, at: Option<Addr>) {
         let listed = if n > 0 { self.listed_by(n - 1) } else { 0 };
         let (mut b, mut i) = self.find(n);
         if b == self.branches.len() {
-            // There is one at least.
+            // There is at least one.
             b -= 1;
             i = self.branches[b].len;
         }
@@ -283,7 +283,7 @@ impl Leaves {
         self.listed = self.listed - listed + self.listed_around(n);
     }
 
-    /// Takes a leaf out; one is left.
+    /// Removes a leaf; at least one remains.
     pub fn remove(&mut self, n: usize) -> Arc<Leaf> {
         let listed = self.listed_around(n);
         let (b, i) = self.find(n);
@@ -305,7 +305,7 @@ impl Leaves {
         leaf
     }
 
-    /// None of its leaves is where it was: those places are stale, and so are `others`.
+    /// Marks all leaves to be written: their old places become stale, and so do `others`.
     pub fn anew(&mut self, others: Vec<Addr>) {
         let mut n = 0;
         while n < self.len {

@@ -1,8 +1,8 @@
-//! Which block of a file lies where? Extents, split and joined (Scherl 2004, section 5.4).
+//! The map from file blocks to disk blocks: extents, split and joined (Scherl 2004, section 5.4).
 //!
-//! They stand in leaves: as many as there is room for in the inode's own block, the others in continuations. A change touches the
-//! leaves it falls into and no others, so that an inode of thousands of extents is written as a few blocks, and a copy of the
-//! extents shares what neither changes ([`leaves`]).
+//! Extents are grouped in leaves: those that fit are in the inode's own block, the others in continuations. A
+//! change affects only the leaves that it touches, so an inode with thousands of extents is written as a few
+//! blocks, and a copy of the extents shares unchanged leaves ([`leaves`]).
 
 mod arrange;
 mod leaf;
@@ -17,20 +17,20 @@ pub use arrange::Continuation;
 use leaf::{Leaf, Part};
 use leaves::Leaves;
 
-/// Where a part of a file is.
+/// Place of a part of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// From this block on.
     At(Addr),
-    /// Room was promised.
+    /// Reserved room.
     Reserved,
 }
 
-/// The extents of a file. What is in none is a hole.
+/// The extents of a file. Blocks in none are a hole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extents {
-    /// The first begins at block 0, is the inode's own, and may be empty; each of the others has a part at least. A hole at the end
-    /// of a leaf reaches to the beginning of the next.
+    /// The first begins at block 0, is in the inode itself, and may be empty; each other leaf has at least one
+    /// part. A hole at the end of a leaf extends to the beginning of the next.
     leaves: Leaves,
 }
 
@@ -40,23 +40,23 @@ impl Default for Extents {
     }
 }
 
-/// What was taken out.
+/// Removed blocks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Freed {
-    /// Blocks that were stored.
+    /// Stored blocks.
     pub runs: Vec<Run>,
-    /// Blocks that were promised.
+    /// Number of reserved blocks.
     pub reserved: u64,
 }
 
 impl Extents {
-    /// From one list.
+    /// Reads a single list.
     #[cfg(test)]
     pub fn read(all: &[Extent]) -> Result<Self, FormatError> {
         Self::read_leaves(all, &[])
     }
 
-    /// From what an inode lists itself, and each of its continuations.
+    /// Reads the lists in an inode and its continuations.
     pub fn read_leaves(first: &[Extent], rest: &[(Addr, Vec<Extent>)]) -> Result<Self, FormatError> {
         let mut leaves: Option<Leaves> = None;
         let (mut from, mut stale) = (0u64, Vec::new());
@@ -78,13 +78,13 @@ impl Extents {
             }
             let leaf = Leaf::new(begin, parts);
             match &mut leaves {
-                // A continuation of nothing but a hole: the leaf before it has the hole, and has to be written.
+                // A continuation with nothing but a hole: the previous leaf gets the hole, and must be written.
                 Some(leaves) if leaf.parts.is_empty() => {
                     leaves.loosen(leaves.len() - 1);
                     stale.extend(at);
                 }
                 _ => {
-                    // Two holes side by side are one, and then it has to be written.
+                    // Two adjacent holes are joined, and then it must be written.
                     let stays = at.filter(|_| leaf.listed(Some(from)) == list.len());
                     stale.extend(at.filter(|_| stays.is_none()));
                     match &mut leaves {
@@ -103,29 +103,29 @@ impl Extents {
         self.leaves.from(0).flat_map(|l| &l.parts)
     }
 
-    /// How many extents are listed in all.
+    /// Number of extents in all leaves.
     pub fn listed(&self) -> usize {
         self.leaves.listed()
     }
 
-    /// Blocks stored or promised.
+    /// Blocks stored or reserved.
     pub fn blocks(&self) -> u64 {
         self.leaves.blocks()
     }
 
-    /// Blocks that are promised.
+    /// Number of reserved blocks.
     pub fn reserved(&self) -> u64 {
         self.leaves.reserved()
     }
 
-    /// The runs that are stored, in order of the file.
+    /// The stored runs, in file order.
     pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.parts().filter_map(Part::run)
     }
 
-    /// The parts that are stored: the first block in the file, the first place, how many.
+    /// The stored parts: first file block, address, number of blocks.
     pub fn stored(&self, from: u64) -> impl Iterator<Item = (u64, Addr, u64)> + '_ {
-        let leaf = self.leaves.of(from);
+        let leaf = self.leaves.leaf_at(from);
         let first = self.leaves[leaf].first_behind(from);
         let rest = self.leaves.from(leaf + 1).flat_map(|l| &l.parts);
         let parts = self.leaves[leaf].parts[first..].iter().chain(rest);
@@ -138,9 +138,10 @@ impl Extents {
         })
     }
 
-    /// What block `at` is, and how many blocks from it on are the same: `None` is a hole, the last without end.
+    /// The place of block `at`, and the number of following blocks of the same kind. `None` is a hole; the last
+    /// hole has no end.
     pub fn at(&self, at: u64) -> (Option<Place>, u64) {
-        let leaf = self.leaves.of(at);
+        let leaf = self.leaves.leaf_at(at);
         let first = self.leaves[leaf].first_behind(at);
         let next = || self.leaves.get(leaf + 1).and_then(|l| l.parts.first());
         match self.leaves[leaf].parts.get(first).or_else(next) {
@@ -150,18 +151,18 @@ impl Extents {
         }
     }
 
-    /// The block behind the last that is stored or promised.
+    /// The block after the last stored or reserved one.
     pub fn end(&self) -> u64 {
         self.leaves[self.leaves.len() - 1].end()
     }
 
-    /// Makes a hole; says what was there.
+    /// Makes a hole; returns the removed blocks.
     pub fn clear(&mut self, range: Range<u64>) -> Freed {
         let mut freed = Freed::default();
         if range.is_empty() {
             return freed;
         }
-        let (first, last) = (self.leaves.of(range.start), self.leaves.of(range.end - 1));
+        let (first, last) = (self.leaves.leaf_at(range.start), self.leaves.leaf_at(range.end - 1));
         for n in first..=last {
             if self.leaves[n].holds(&range) {
                 self.leaves.edit(n, |leaf| leaf.clear(&range, &mut freed));
@@ -171,7 +172,7 @@ impl Extents {
         freed
     }
 
-    /// A leaf without parts is none; the one before it has its hole.
+    /// Removes leaves without parts; the previous leaf gets their hole.
     fn drop_empty(&mut self, among: Range<usize>) {
         for n in among.rev() {
             if self.leaves.get(n).is_some_and(|l| l.parts.is_empty()) {
@@ -181,16 +182,16 @@ impl Extents {
         }
     }
 
-    /// Says where blocks are; says what was there before.
-    pub fn put(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
+    /// Sets the place of blocks; returns the replaced ones.
+    pub fn set(&mut self, from: u64, blocks: u64, place: Place) -> Freed {
         let mut freed = Freed::default();
-        self.put_freeing(from, blocks, place, &mut freed);
+        self.set_freeing(from, blocks, place, &mut freed);
         freed
     }
 
-    /// The same; what was there before is added to `freed`.
-    pub fn put_freeing(&mut self, from: u64, blocks: u64, place: Place, freed: &mut Freed) {
-        // What random updates do: a part by itself that stays one.
+    /// The same; adds the replaced blocks to `freed`.
+    pub fn set_freeing(&mut self, from: u64, blocks: u64, place: Place, freed: &mut Freed) {
+        // The case of random updates: a separate part stays separate.
         if let Some(Place::At(start)) = self.leaves.swap(&Part { from, blocks, place }) {
             freed.runs.push(Run { start, blocks: u32::try_from(blocks).unwrap_or(u32::MAX) });
             return;
@@ -198,7 +199,7 @@ impl Extents {
         let was = self.clear(from..from + blocks);
         freed.runs.extend(was.runs);
         freed.reserved += was.reserved;
-        let n = self.leaves.of(from);
+        let n = self.leaves.leaf_at(from);
         // The next leaf has a hole where the part reaches into it.
         if self.leaves.next(n).is_some_and(|next| next < from + blocks) {
             self.leaves.edit(n + 1, |next| {
@@ -206,20 +207,20 @@ impl Extents {
                 next.count();
             });
         }
-        self.leaves.edit(n, |leaf| leaf.put(Part { from, blocks, place }));
+        self.leaves.edit(n, |leaf| leaf.fill_hole(Part { from, blocks, place }));
     }
 
-    /// Cuts a range out and moves what is behind it down; says what was there.
+    /// Removes a range and shifts the rest down; returns the removed blocks.
     pub fn collapse(&mut self, range: Range<u64>) -> Freed {
         let (freed, by) = (self.clear(range.clone()), range.end - range.start);
         self.shift(range.start, |from| from.max(range.end) - by);
         freed
     }
 
-    /// Opens a hole and moves what is behind it up.
+    /// Inserts a hole and shifts the rest up.
     pub fn insert(&mut self, at: u64, blocks: u64) {
         // A part across the place is split.
-        let n = self.leaves.of(at);
+        let n = self.leaves.leaf_at(at);
         let first = self.leaves[n].first_behind(at);
         if let Some(p) = self.leaves[n].parts.get(first).copied()
             && p.from < at
@@ -234,9 +235,10 @@ impl Extents {
         self.shift(at, |from| from + blocks);
     }
 
-    /// Moves what begins at a block or behind it. All leaves from there on have to be written: each says where it begins.
+    /// Shifts parts that begin at or behind a block. All leaves from there on must be written, since each records
+    /// its beginning.
     fn shift(&mut self, at: u64, to: impl Fn(u64) -> u64) {
-        let first = self.leaves.of(at);
+        let first = self.leaves.leaf_at(at);
         for n in first.saturating_sub(1)..self.leaves.len() {
             self.leaves.edit(n, |leaf| {
                 if n > 0 && leaf.from >= at {
@@ -263,7 +265,7 @@ mod tests {
 
     use super::*;
 
-    /// What each block is.
+    /// The place of each block.
     type Plain = BTreeMap<u64, Place>;
 
     fn plain(extents: &Extents) -> Plain {
@@ -285,7 +287,7 @@ mod tests {
                     }
                     1 => {
                         range.clone().for_each(|b| _ = map.insert(b, Place::Reserved));
-                        ours.put(from, len, Place::Reserved)
+                        ours.set(from, len, Place::Reserved)
                     }
                     2 => {
                         let old = std::mem::take(&mut map);
@@ -300,12 +302,12 @@ mod tests {
                         Freed::default()
                     }
                     _ => {
-                        // Often right behind what was written last, so that parts join.
+                        // Often right behind the last write, so that parts join.
                         next += rng.below(2) * 5;
                         for n in 0..len {
                             map.insert(from + n, Place::At(Addr(next + n)));
                         }
-                        let freed = ours.put(from, len, Place::At(Addr(next)));
+                        let freed = ours.set(from, len, Place::At(Addr(next)));
                         next += len;
                         freed
                     }

@@ -1,36 +1,36 @@
-//! Which files are opened one after the other? (Scherl 2004, section 4.1.4: files are grouped by how they were used.)
+//! Which files are opened in sequence? (Scherl 2004, section 4.1.4: grouping files by use.)
 //!
-//! Successive opens are counted as edges of a graph. Its partition is approximated greedily: edges are taken from the most
-//! frequent on, as long as no file gets two predecessors or two successors and no circle closes. Pure: knows numbers, no
-//! file.
+//! Successive opens are counted as edges of a graph. Its partition is approximated greedily: edges are accepted
+//! from the most frequent on, unless a file would get two predecessors or two successors, or a circle would close.
+//! Pure: works on numbers, without files.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use scherlfs_format::Ino;
 
-/// Edges that are kept, at most.
+/// Most edges kept.
 const EDGES: usize = 65_536;
-/// How often two files must have been opened one after the other to belong together.
+/// Least number of successive opens of two files that belong together.
 const LEAST: u32 = 2;
 
-/// What was opened.
+/// Statistics of opens.
 #[derive(Debug, Default)]
 pub struct Accesses {
     last: Option<Ino>,
     edges: FxHashMap<(Ino, Ino), u32>,
-    /// Opens that counted.
+    /// Number of counted opens.
     pub opens: u64,
 }
 
 impl Accesses {
-    /// A file was opened.
+    /// Records an open.
     pub fn opened(&mut self, ino: Ino) {
         let before = self.last.replace(ino);
         let Some(before) = before.filter(|b| *b != ino) else { return };
         self.opens += 1;
         if self.edges.len() >= EDGES && !self.edges.contains_key(&(before, ino)) {
-            // What was seen once goes; of the rest half of what is known, so that habits can change.
+            // Single occurrences are dropped and the rest halved, so that habits can change.
             self.edges.retain(|_, n| {
                 *n /= 2;
                 *n > 0
@@ -39,7 +39,7 @@ impl Accesses {
         *self.edges.entry((before, ino)).or_default() += 1;
     }
 
-    /// Chains of files that are opened one after the other, the most frequent first.
+    /// Chains of files opened in sequence, the most frequent first.
     pub fn chains(&self) -> Vec<Vec<Ino>> {
         let mut edges: Vec<(u32, Ino, Ino)> =
             self.edges.iter().filter(|(_, n)| **n >= LEAST).map(|((a, b), n)| (*n, *a, *b)).collect();
@@ -56,7 +56,7 @@ impl Accesses {
             next.insert(a, b);
             before.insert(b, a);
         }
-        // In the order of the most frequent edge of each.
+        // Ordered by the most frequent edge of each.
         let mut done = std::collections::BTreeSet::new();
         let linked = edges.into_iter().filter(|(_, a, b)| next.get(a) == Some(b));
         let mut chains = Vec::new();
@@ -74,13 +74,13 @@ impl Accesses {
     }
 }
 
-/// Which chain a file belongs to: the last of those that were joined.
+/// The chain of a file, identified by the last joined one.
 fn root(chain_of: &mut BTreeMap<Ino, Ino>, ino: Ino) -> Ino {
     let mut at = ino;
     while let Some(&up) = chain_of.get(&at) {
         at = up;
     }
-    // The way is short the next time.
+    // Path compression.
     if at != ino {
         chain_of.insert(ino, at);
     }

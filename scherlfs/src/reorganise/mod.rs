@@ -1,8 +1,8 @@
-//! On the charger: which files are brought together, and how? (Scherl 2004, sections 4.1.4 and 7.4.)
+//! Defragmentation on the charger: which files, and how? (Scherl 2004, sections 4.1.4 and 7.4.)
 //!
-//! A file whose reading costs a seek more often than once a MiB is written again in one piece. Files that are opened one
-//! after the other ([`chains`]) are written one after the other. What is written goes where the log goes, in long runs; the
-//! holes that it leaves are cleaning's.
+//! A file whose reading costs more than one seek per MiB is rewritten contiguously. Files that are opened in
+//! sequence ([`chains`]) are written in sequence. Rewritten blocks go to the log in long runs; cleaning handles the
+//! holes that they leave.
 
 pub mod chains;
 pub mod work;
@@ -17,16 +17,16 @@ use crate::load;
 use crate::volume::State;
 use work::Gathering;
 
-/// A gap of so many blocks is passed over without a seek.
+/// Largest gap in blocks that needs no seek.
 const NEAR: u64 = 16;
-/// Blocks of which one seek is little enough: 1 MiB.
+/// Blocks per seek that are acceptable: 1 MiB.
 const GOOD: u64 = 256;
-/// Blocks of a chain that is brought together, at most.
+/// Most blocks of a chain to defragment.
 const CHAIN: u64 = 16_384;
-/// Blocks of the inode map whose inodes one step looks at.
+/// Inode map blocks examined per step.
 const LOOK: usize = 2;
 
-/// Where a file begins and ends on the disk, how many seeks lie between, and what it takes.
+/// Begin and end of a file on the disk, the seeks between, and its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     first: u64,
@@ -39,7 +39,7 @@ fn near(end: u64, start: u64) -> bool {
     (end..=end + NEAR).contains(&start)
 }
 
-/// How a file is read: its inode, then its contents. `None`: it is not on the disk.
+/// The reading order of a file: its inode, then its contents. `None`: it is not on the disk.
 fn shape(inode: &Inode) -> Option<Shape> {
     let at = inode.addr?.0;
     let mut shape = Shape { first: at, end: at + 1, seeks: 0, blocks: 1 };
@@ -57,17 +57,17 @@ fn is_bad(shape: &Shape) -> bool {
 }
 
 impl State {
-    /// Begins to bring files together.
+    /// Begins defragmentation.
     pub(crate) fn begin_gathering(&self) -> Gathering {
         Gathering { jobs: self.accesses.lock().chains().into(), ..Gathering::default() }
     }
 
-    /// Does some of it; false when all is done, or there is no room.
+    /// Does a part of it; false if it is finished, or there is no room.
     pub(crate) fn gather_step(&mut self, work: &mut Gathering) -> Result<bool> {
         self.commit()?;
         self.end_series()?;
         let done = self.gather_some(work);
-        // What was brought is written also if the rest found no room.
+        // Loaded blocks are written even if the rest found no room.
         self.commit_for(Cause::Reorganising)?;
         match done {
             Err(Error::NoSpace) => Ok(false),
@@ -113,7 +113,7 @@ impl State {
         Ok(rest.is_some() || !work.jobs.is_empty())
     }
 
-    /// What a file looks like; `None`: it is gone, or nothing is to be brought together.
+    /// The layout of a file; `None`: it is deleted, or needs no defragmentation.
     fn shape_of(&mut self, ino: Ino) -> Result<Option<Shape>> {
         match self.inode(ino) {
             Ok(inode) if inode.is_dir() || inode.waits.is_some() => Ok(None),
@@ -123,12 +123,12 @@ impl State {
         }
     }
 
-    /// Whether the log has so many blocks in long runs, and as many again for others.
+    /// Checks that the log has this number of blocks in long runs, and the same number for other writes.
     fn check_long_runs(&self, blocks: u64) -> Result<()> {
         if self.path.preferred() < 2 * blocks + self.segment() { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Writes a file in one piece, or its next blocks if it is large; says where to go on.
+    /// Rewrites a file contiguously, or its next blocks if it is large; returns where to continue.
     fn bring_file(&mut self, ino: Ino, from: u64) -> Result<Option<(Ino, u64)>> {
         let Some(shape) = self.shape_of(ino)?.filter(|s| from > 0 || is_bad(s)) else { return Ok(None) };
         if from == 0 {
@@ -193,13 +193,13 @@ mod tests {
     #[test]
     fn a_gap_of_an_inode_is_no_seek_and_a_file_of_small_pieces_is_bad() {
         let mut inode = Inode { addr: Some(Addr(100)), ..Inode::default() };
-        inode.extents.put(0, 10, Place::At(Addr(101)));
-        inode.extents.put(10, 10, Place::At(Addr(112)));
+        inode.extents.set(0, 10, Place::At(Addr(101)));
+        inode.extents.set(10, 10, Place::At(Addr(112)));
         assert_eq!(shape(&inode), Some(Shape { first: 100, end: 122, seeks: 0, blocks: 21 }));
-        inode.extents.put(20, 10, Place::At(Addr(500)));
+        inode.extents.set(20, 10, Place::At(Addr(500)));
         let found = shape(&inode).unwrap();
         assert_eq!((found.seeks, found.blocks, is_bad(&found)), (1, 31, true));
-        inode.extents.put(30, 400, Place::At(Addr(510)));
+        inode.extents.set(30, 400, Place::At(Addr(510)));
         assert!(!is_bad(&shape(&inode).unwrap()), "a seek in 1.7 MB");
         assert_eq!(shape(&Inode::default()), None);
     }

@@ -1,15 +1,15 @@
-//! How far bringing files together is.
+//! Progress of defragmentation.
 
 use std::collections::VecDeque;
 
 use scherlfs_format::Ino;
 
-/// What there is to do.
+/// Remaining work.
 #[derive(Default)]
 pub(crate) struct Gathering {
-    /// The next block of the inode map to be looked at.
+    /// The next block of the inode map to examine.
     pub looked: u64,
     pub jobs: VecDeque<Vec<Ino>>,
-    /// A file that is under way, and its next block.
+    /// A file in progress, and its next block.
     pub rest: Option<(Ino, u64)>,
 }

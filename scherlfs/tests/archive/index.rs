@@ -1,5 +1,5 @@
-//! A volume with an index answers names and attributes without a request to its disk, and never answers from the index
-//! what the disk would not have answered.
+//! A volume with an index answers names and attributes without a disk request, and its answers always match the
+//! disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,26 @@ use scherlfs_format::{Addr, Block};
 use vfs::{FileSystem, SetAttr, Volume as _};
 
 use crate::support::{
-    BLOCKS, Device, all_of, counting, empty_index, made, mount, populate, requests, settle, with, without_index, write,
+    BLOCKS, Device, all_of, counting, empty_index, formatted, mount, populate, requests, settle, with, without_index,
+    write,
 };
 
 fn populated(seed: u64) -> (Device, Memory) {
-    let (disk, index): (Device, Arc<Memory>) = (Arc::new(made()), Arc::new(empty_index()));
+    let (disk, index): (Device, Arc<Memory>) = (Arc::new(formatted()), Arc::new(empty_index()));
     let volume = mount(disk.clone(), with(index.clone()));
     populate(&volume, seed).unwrap();
     volume.unmount().unwrap();
     (disk, index.fork())
 }
 
-/// Which life of an index it is.
+/// The current life of an index.
 fn life_of(index: &Memory) -> u64 {
     (0..HEADS).filter_map(|at| IndexHead::read(&block_of(index, at)).ok()).map(|h| h.life).max().unwrap()
 }
 
-/// Copies that count.
+/// Number of valid copies.
 fn copies(index: &Memory) -> usize {
-    let (layout, life) = (Layout::of(BLOCKS).unwrap(), life_of(index));
+    let (layout, life) = (Layout::for_volume(BLOCKS).unwrap(), life_of(index));
     let counts = |at: u64| {
         let (table, n) = layout.entry(Addr(at));
         archive::entry(&block_of(index, table), n, life).is_some()
@@ -43,7 +44,7 @@ fn block_of(dev: &dyn BlockDevice, at: u64) -> Box<Block> {
     block
 }
 
-fn put(dev: &dyn BlockDevice, at: u64, block: &Block) {
+fn write_block(dev: &dyn BlockDevice, at: u64, block: &Block) {
     dev.write(Lba(at), block, Tag::default()).unwrap();
 }
 
@@ -54,7 +55,7 @@ fn names_and_attributes_cost_no_request_of_the_disk_after_a_remount() {
     let expected = without_index(&disk);
     assert!(expected.len() > 60);
 
-    // Without the index the same calls cost requests: the test can fail.
+    // Without the index the same calls cost requests, so the test can fail.
     let counted = counting(&disk);
     let volume = mount(counted.clone(), MountOptions::default());
     let before = requests(&counted);
@@ -64,7 +65,7 @@ fn names_and_attributes_cost_no_request_of_the_disk_after_a_remount() {
 
     let counted = counting(&disk);
     let volume = mount(counted.clone(), with(index.clone()));
-    // Of the mount itself the disk sees the two superblocks.
+    // The mount itself reads only the two superblocks from the disk.
     assert_eq!(requests(&counted), Counts { reads: 2, blocks_read: 2, ..Counts::default() });
     settle(&volume);
     let before = requests(&counted);
@@ -75,7 +76,7 @@ fn names_and_attributes_cost_no_request_of_the_disk_after_a_remount() {
 
 #[test]
 fn an_index_is_filled_for_a_volume_that_lived_without_it() {
-    let disk: Device = Arc::new(made());
+    let disk: Device = Arc::new(formatted());
     let volume = mount(disk.clone(), MountOptions::default());
     populate(&volume, 2).unwrap();
     volume.unmount().unwrap();
@@ -139,11 +140,11 @@ fn a_volume_that_was_written_without_its_index_is_answered_as_it_is() {
 }
 
 #[test]
-fn two_copies_of_a_volume_that_went_the_same_way_are_told_apart() {
-    // The same calls on both: the same blocks, the same counts. What differs is an owner, and when.
+fn two_copies_of_a_volume_with_equal_histories_are_distinguished() {
+    // The same calls on both give the same blocks and counts. Only an owner and times differ.
     let (disk, index) = populated(4);
     let image = Memory::new(BLOCKS);
-    (0..BLOCKS).for_each(|at| put(&image, at, &block_of(&*disk, at)));
+    (0..BLOCKS).for_each(|at| write_block(&image, at, &block_of(&*disk, at)));
     let other: Device = Arc::new(image);
     let change = |disk: &Device, options: MountOptions, uid: u32, time: u64| {
         let clock = Arc::new(VirtualClock::default());
@@ -163,7 +164,7 @@ fn two_copies_of_a_volume_that_went_the_same_way_are_told_apart() {
 fn no_damaged_byte_of_the_heads_makes_the_index_lie_or_the_mount_fail() {
     let (disk, index) = populated(5);
     let expected = without_index(&disk);
-    // Behind the fields there is nothing but zeroes under the checksum: a few of those are enough.
+    // Behind the fields there are only zeroes under the checksum: a few of those suffice.
     let bytes = (0..100).chain((100..BLOCK).step_by(509)).chain([BLOCK - 1]);
     for byte in bytes {
         for head in [0, 1, 2] {
@@ -171,7 +172,7 @@ fn no_damaged_byte_of_the_heads_makes_the_index_lie_or_the_mount_fail() {
             for at in (0..HEADS).filter(|at| head == 2 || *at == head) {
                 let mut block = block_of(&copy, at);
                 block[byte] ^= 0x5A;
-                put(&copy, at, &block);
+                write_block(&copy, at, &block);
             }
             let volume = mount(disk.clone(), MountOptions { read_only: true, ..with(Arc::new(copy)) });
             assert_eq!(all_of(&volume), expected, "byte {byte} of head {head}");
@@ -196,10 +197,10 @@ fn no_damaged_entry_or_copy_makes_the_index_lie() {
             match rng.below(3) {
                 0 => block.fill(0),
                 1 => block[rng.below(BLOCK as u64) as usize] ^= 1 << rng.below(8),
-                // What stands at another place.
+                // Contents of another place.
                 _ => block = block_of(&copy, used[rng.below(used.len() as u64) as usize]),
             }
-            put(&copy, at, &block);
+            write_block(&copy, at, &block);
         }
         let volume = mount(disk.clone(), MountOptions { read_only: true, ..with(Arc::new(copy)) });
         assert_eq!(all_of(&volume), expected, "round {round}");
@@ -217,7 +218,7 @@ fn an_index_of_another_volume_or_version_begins_anew() {
     let larger = IndexHead { blocks: head.blocks + 1, ..head }.write();
     for block in [version, other, larger] {
         let copy = index.fork();
-        (0..HEADS).for_each(|at| put(&copy, at, &block));
+        (0..HEADS).for_each(|at| write_block(&copy, at, &block));
         let copy: Device = Arc::new(copy);
         let volume = mount(disk.clone(), MountOptions { read_only: true, ..with(copy.clone()) });
         assert!(volume.warning().is_some());
@@ -231,7 +232,7 @@ fn an_index_of_another_volume_or_version_begins_anew() {
 #[test]
 fn a_copy_that_was_forged_with_its_checksum_is_not_believed_where_it_contradicts_the_volume() {
     let (disk, index) = populated(8);
-    let (expected, layout) = (without_index(&disk), Layout::of(BLOCKS).unwrap());
+    let (expected, layout) = (without_index(&disk), Layout::for_volume(BLOCKS).unwrap());
     let life = life_of(&index);
     let mut forged = 0;
     for at in (2..BLOCKS).map(Addr) {
@@ -242,11 +243,11 @@ fn a_copy_that_was_forged_with_its_checksum_is_not_believed_where_it_contradicts
         }
         let copy = index.fork();
         let mut block = block_of(&copy, layout.copy(at));
-        // Another inode's magic or number, an entry that leads nowhere: the structure's own check sees it.
+        // Another inode's magic or number, or a dangling entry: the structure's own check detects it.
         block[24] ^= 0xFF;
-        put(&copy, layout.copy(at), &block);
+        write_block(&copy, layout.copy(at), &block);
         archive::put_entry(&mut entries, n, life, Some(archive::copy_crc(at, &block[..])));
-        put(&copy, table, &entries);
+        write_block(&copy, table, &entries);
         let volume = mount(disk.clone(), MountOptions { read_only: true, ..with(Arc::new(copy)) });
         assert_eq!(all_of(&volume), expected, "block {at}");
         forged += 1;
@@ -258,7 +259,7 @@ fn a_copy_that_was_forged_with_its_checksum_is_not_believed_where_it_contradicts
 fn a_failing_disk_of_the_index_costs_nothing_but_requests() {
     for nth in 1..60 {
         let op = [Op::Read, Op::Write, Op::Flush, Op::Discard][nth as usize % 4];
-        let (disk, index) = (Arc::new(made()) as Device, Arc::new(Faulty::new(empty_index())));
+        let (disk, index) = (Arc::new(formatted()) as Device, Arc::new(Faulty::new(empty_index())));
         let nth = 3 + nth / 4 * [40, 40, 1, 5][nth as usize % 4];
         index.add(Fault::Nth { op, requests: nth..u64::MAX });
         let volume = mount(disk.clone(), with(index.clone()));
@@ -280,7 +281,7 @@ fn a_failing_disk_of_the_index_costs_nothing_but_requests() {
 
 #[test]
 fn what_is_no_metadata_any_more_leaves_the_index() {
-    let (disk, index): (Device, Arc<Memory>) = (Arc::new(made()), Arc::new(empty_index()));
+    let (disk, index): (Device, Arc<Memory>) = (Arc::new(formatted()), Arc::new(empty_index()));
     let volume = mount(disk, with(index.clone()));
     let mut most = 0;
     for round in 0..20 {

@@ -1,5 +1,5 @@
-//! Contents that passed by are read from the keep without a request to the disk, and are what they would have been without it:
-//! whatever was written, removed, mounted without the keep, damaged, or put back from an older copy meanwhile.
+//! Cached contents are read from the keep without a disk request, and match the disk after any writes, removals,
+//! mounts without the keep, damage, or restoration of an older copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use scherlfs_format::archive::{HEADS, copy_crc};
 use scherlfs_format::keep::{self, KeepHead, Kept};
 use vfs::{FileSystem, SetAttr, Volume as _, WriteFlags};
 
-use crate::support::{Device, counting, empty_index, made, mount, read_only, requests, settle, write};
+use crate::support::{Device, counting, empty_index, formatted, mount, read_only, requests, settle, write};
 
 const SLEEP: Duration = Duration::from_secs(600);
 
@@ -24,7 +24,7 @@ fn with(keep: Device, index: Option<Device>) -> MountOptions {
     MountOptions { beside, ..MountOptions::default() }
 }
 
-/// Reads a file in pieces, as a player does.
+/// Reads a file in pieces, like a player.
 fn contents(volume: &Volume, name: &str, piece: usize) -> Vec<u8> {
     let attr = volume.lookup(volume.root(), name.as_bytes()).unwrap().attr;
     let mut bytes = vec![0; attr.size as usize];
@@ -35,7 +35,7 @@ fn contents(volume: &Volume, name: &str, piece: usize) -> Vec<u8> {
     bytes
 }
 
-fn told(volume: &Volume, name: &str) -> u64 {
+fn reported(volume: &Volume, name: &str) -> u64 {
     let found = volume.report().into_iter().find(|(n, _)| n == name).map(|(_, v)| v).unwrap();
     found.split(' ').next().unwrap().parse().unwrap()
 }
@@ -45,9 +45,9 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.below(256) as u8).collect()
 }
 
-/// A disk with files, mounted with an index and, if there is one, a keep.
+/// A disk with files, mounted with an index and, if given, a keep.
 fn with_files(keep: Option<Device>, files: &[(&str, usize)]) -> (Device, Device) {
-    let (disk, index): (Device, Device) = (Arc::new(made()), Arc::new(empty_index()));
+    let (disk, index): (Device, Device) = (Arc::new(formatted()), Arc::new(empty_index()));
     let beside = Beside { keep, index: Some(index.clone()), ..Beside::default() };
     let volume = mount(disk.clone(), MountOptions { beside, ..MountOptions::default() });
     for (n, (name, len)) in files.iter().enumerate() {
@@ -78,7 +78,7 @@ fn what_was_written_is_read_without_a_request_after_a_remount() {
 }
 
 #[test]
-fn the_rest_of_a_file_that_somebody_begins_is_read_ahead_and_then_the_disk_sleeps() {
+fn the_rest_of_a_begun_file_is_read_ahead_and_then_the_disk_sleeps() {
     let (disk, index) = with_files(None, &[("film", 6 << 20), ("other", 6 << 20)]);
     let (counted, clock) = (counting(&disk), Arc::new(VirtualClock::default()));
     let options = with(Arc::new(empty_keep(4000)), Some(index));
@@ -93,8 +93,8 @@ fn the_rest_of_a_file_that_somebody_begins_is_read_ahead_and_then_the_disk_sleep
     let asked = requests(&counted) - before;
     assert!((1..10).contains(&asked.reads), "{asked:?}: a few requests for the rest");
     assert_eq!(asked.blocks_read as usize, (6 << 20) / BLOCK - (1 << 17) / BLOCK);
-    // Nobody asks for the rest at once, and the disk sleeps meanwhile.
-    let before = (requests(&counted), told(&volume, "disk_wakes"));
+    // The rest is not read immediately, and the disk sleeps meanwhile.
+    let before = (requests(&counted), reported(&volume, "disk_wakes"));
     for at in (1 << 17..6 << 20).step_by(1 << 17) {
         clock.advance(Duration::from_secs(180));
         volume.tick().unwrap();
@@ -102,8 +102,8 @@ fn the_rest_of_a_file_that_somebody_begins_is_read_ahead_and_then_the_disk_sleep
         volume.read(ino, at, &mut part).unwrap();
         assert!(part == bytes(0, 6 << 20)[at as usize..][..1 << 17]);
     }
-    assert_eq!((requests(&counted), told(&volume, "disk_wakes")), before);
-    // Who reads here and there is no player.
+    assert_eq!((requests(&counted), reported(&volume, "disk_wakes")), before);
+    // Random reads are not a player's.
     let ino = volume.lookup(volume.root(), b"other").unwrap().attr.ino;
     for at in [3 << 20, 1 << 20, 5 << 20, 4096] {
         volume.read(ino, at, &mut begin).unwrap();
@@ -111,7 +111,7 @@ fn the_rest_of_a_file_that_somebody_begins_is_read_ahead_and_then_the_disk_sleep
         settle(&volume);
         assert_eq!(requests(&counted) - before, Counts::default(), "{at}");
     }
-    // Who goes on, from wherever, is one.
+    // A reader that continues from any place is one.
     volume.read(ino, 4096 + (1 << 17), &mut begin).unwrap();
     let before = requests(&counted);
     settle(&volume);
@@ -133,7 +133,7 @@ fn a_file_larger_than_the_keep_is_read_ahead_a_part_at_a_time_and_the_keep_stays
         volume.read(ino, at, &mut part).unwrap();
         assert!(part == bytes(0, 8 << 20)[at as usize..][..1 << 17]);
         settle(&volume);
-        most = most.max(told(&volume, "keep"));
+        most = most.max(reported(&volume, "keep"));
     }
     let asked = requests(&counted) - before;
     let twice = asked.blocks_read - (8 << 20) / BLOCK as u64;
@@ -156,7 +156,7 @@ fn small_files_are_put_into_a_new_keep_as_long_as_there_is_room() {
         let volume = mount(counted.clone(), with(Arc::new(empty_keep(slots)), Some(index.clone())));
         let before = requests(&counted);
         settle(&volume);
-        // The index has all else, and nobody leaves for another.
+        // The index has everything else, and no file was evicted for another.
         assert_eq!((requests(&counted) - before).blocks_read, if all { 80 } else { 30 });
         let before = requests(&counted);
         let mut woken = 0;
@@ -191,7 +191,7 @@ fn of_two_slots_that_say_they_have_the_same_block_neither_is_believed() {
     let full: Vec<usize> = (0..100).filter(|n| keep::entry(&table, *n, life).is_some()).collect();
     let empty: Vec<usize> = (0..100).filter(|n| !full.contains(n)).collect();
     for (slot, other) in [(full[0], empty[0]), (full[1], *empty.last().unwrap())] {
-        // What it had before it was written anew, as a power cut may leave it; before and behind the true one.
+        // Its old contents from before a rewrite, as a power cut may leave them; before and behind the current one.
         let (copy, mut table, old) = (image.fork(), table, [7; BLOCK]);
         let kept = keep::entry(&table, slot, life).unwrap();
         let stale = Kept { crc: copy_crc(kept.addr, &old), ..kept };
@@ -211,11 +211,11 @@ fn of_two_slots_that_say_they_have_the_same_block_neither_is_believed() {
     }
 }
 
-/// A volume beside a plain model of it. It is so small that blocks are used again and again.
+/// A volume and a plain model of it, so small that blocks are reused continually.
 struct Course {
     disk: Device,
     keep: Arc<Memory>,
-    /// Copies of the keep from earlier.
+    /// Earlier copies of the keep.
     old: Vec<Memory>,
     model: BTreeMap<String, Vec<u8>>,
     rng: Rng,
@@ -273,13 +273,13 @@ impl Course {
         }
     }
 
-    /// A mount, some calls, and an end of one kind or another.
+    /// A mount, some calls, and one of several endings.
     fn round(&mut self, n: u64) {
         let place = format!("round {n}");
         let (kept, ends) = (self.rng.below(4) > 0, self.rng.below(3));
         let keep = Arc::new(Faulty::new(self.keep.clone()));
         if self.rng.below(3) == 0 {
-            // One request fails, and those after it do not.
+            // One request fails, later ones do not.
             let nth = 3 + self.rng.below(60);
             let op = [Op::Read, Op::Write, Op::Write, Op::Flush][self.rng.below(4) as usize];
             keep.add(Fault::Nth { op, requests: nth..nth + 1 });
@@ -295,7 +295,7 @@ impl Course {
             self.change(&volume);
             match self.rng.below(12) {
                 0..3 => volume.sync().unwrap(),
-                // Blocks are moved, by who neither reads nor writes a file.
+                // Blocks are moved without reads or writes of a file.
                 3 => {
                     let done = volume.tidy().unwrap();
                     self.moved += done.moved + done.gathered;
@@ -310,9 +310,9 @@ impl Course {
         volume.sync().unwrap();
         self.check(&volume, &place);
         if kept {
-            self.served += told(&volume, "keep_blocks_answered");
+            self.served += reported(&volume, "keep_blocks_answered");
         }
-        // Or nothing is said to the keep any more.
+        // Or without saving the keep.
         if ends > 0 {
             volume.unmount().unwrap();
         }
@@ -320,7 +320,7 @@ impl Course {
         match self.rng.below(8) {
             0 => self.old.push(self.keep.fork()),
             1 if !self.old.is_empty() => {
-                // An older copy of the file is put back.
+                // An older copy of the file is restored.
                 let old = self.old.remove(self.rng.below(self.old.len() as u64) as usize);
                 self.keep = Arc::new(old);
             }
@@ -381,7 +381,7 @@ fn a_keep_of_another_volume_size_or_version_begins_anew_and_says_so() {
 fn a_failing_disk_of_the_keep_costs_nothing_but_requests() {
     for nth in 0..60 {
         let op = [Op::Read, Op::Write, Op::Flush][nth as usize % 3];
-        let (disk, keep) = (Arc::new(made()) as Device, Arc::new(Faulty::new(empty_keep(200))));
+        let (disk, keep) = (Arc::new(formatted()) as Device, Arc::new(Faulty::new(empty_keep(200))));
         keep.add(Fault::Nth { op, requests: 3 + nth * [4, 3, 1][nth as usize % 3] / 3..u64::MAX });
         let volume = match Volume::mount(disk.clone(), Arc::new(VirtualClock::default()), with(keep.clone(), None)) {
             Ok(volume) => volume,

@@ -1,4 +1,4 @@
-//! A volume whose disk sleeps: what its index, its stage and its timer promise.
+//! A volume whose disk sleeps: guarantees of its index, its stage and its timer.
 
 extern crate joulefs_scherlfs as scherlfs;
 

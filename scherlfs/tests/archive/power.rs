@@ -1,5 +1,6 @@
-//! The power goes at every write to the disk, the index, the stage and the keep; each keeps of its last writes what it likes. A
-//! mount with them then says what a mount without them says, of names and of contents, and what was synced is there.
+//! The power is cut at every write to the disk, the index, the stage and the keep; each retains an arbitrary part
+//! of its last writes. A mount with them then returns the same names and contents as one without them, and fsynced
+//! files exist.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +11,15 @@ use vfs::{FileSystem, WriteFlags};
 
 use crate::support::{ME, STAGE, all_of, mount, new_file, read_only, settle, without_index, write};
 
-/// Blocks of the volume. The log goes round what [`BALLAST`] leaves of it many times.
+/// Blocks of the volume. The log passes many times over what [`BALLAST`] leaves of it.
 const BLOCKS: u64 = 480;
-/// Bytes of a file that stays.
+/// Bytes of a permanent file.
 const BALLAST: usize = 250 * 4096;
 const ROUNDS: usize = 40;
-/// Blocks of contents that are kept: fewer than there are.
+/// Cached blocks of contents: fewer than there are.
 const SLOTS: u64 = 100;
 
-/// A device whose end is the end of all of them.
+/// A device whose power cut is shared by all devices.
 struct Together {
     own: Arc<PowerCut>,
     all: Vec<Arc<PowerCut>>,
@@ -79,20 +80,20 @@ impl Disks {
     }
 }
 
-/// Files there are at a time.
+/// Files at a time.
 const LIVE: usize = 6;
 
 fn contents(n: usize) -> Vec<u8> {
     vec![n as u8 + 1; 3000 * (n % 8) + 1]
 }
 
-/// A course of calls that goes round the volume, with a mount in its midst; gives how many files were made when the last sync
-/// came back, and whether the power stayed.
+/// Calls that fill the whole volume, with a remount in the middle; returns the number of files created before the
+/// last completed sync, and whether the power stayed on.
 fn course(disks: &Disks, sync: Sync) -> (usize, bool) {
     let mut synced = 0;
     let mut go = || -> vfs::Result<()> {
         let mut volume = disks.mount(sync)?;
-        // Little is free, so that what a checkpoint freed is used before the next.
+        // Little is free, so that blocks freed by a checkpoint are reused before the next.
         let ballast = write(&volume, "ballast", &vec![7; BALLAST])?;
         volume.forget(ballast, 1);
         volume.sync()?;
@@ -108,7 +109,7 @@ fn course(disks: &Disks, sync: Sync) -> (usize, bool) {
                 synced = n + 1;
             }
             volume.forget(ino, 1);
-            // Blocks of metadata become contents, and the other way round.
+            // Blocks of metadata become contents, and vice versa.
             let short = volume.mknod(ME, dir, b"short", &new_file())?.attr.ino;
             volume.write(short, 0, &[9; 30_000], WriteFlags::empty())?;
             volume.unlink(dir, b"short")?;
@@ -137,7 +138,7 @@ fn settle_if_powered(volume: &Volume) -> vfs::Result<()> {
     Ok(())
 }
 
-/// What is in all files of the root.
+/// Contents of all files in the root.
 fn contents_of(volume: &Volume) -> BTreeMap<String, Vec<u8>> {
     let names = all_of(volume).into_keys().filter_map(|path| path.strip_prefix("/f").map(|n| format!("f{n}")));
     let read = |name: String| {
@@ -152,10 +153,10 @@ fn contents_of(volume: &Volume) -> BTreeMap<String, Vec<u8>> {
 
 fn judge(images: [Memory; 4], synced: usize, place: &str) {
     let disks = Disks::new(images);
-    // The disk alone is whole.
+    // The disk alone is a valid volume.
     let alone: Arc<dyn BlockDevice> = Arc::new(disks.0[0].image(Loss::AllKept));
     without_index(&alone);
-    // All of it under the index's eyes: a single block of contents is looked for there, too.
+    // All of it goes through the index, which is also searched for single blocks of contents.
     let volume = disks.mount(Sync::Fsync).unwrap_or_else(|e| panic!("{place}: {e}"));
     let mut names = all_of(&volume);
     for n in synced.saturating_sub(2)..synced {
@@ -166,7 +167,7 @@ fn judge(images: [Memory; 4], synced: usize, place: &str) {
         assert!(bytes == contents(n), "{place}: f{n}");
     }
     let held = contents_of(&volume);
-    // What the disk has by now, asked without the index, is what was said with it.
+    // The disk without the index now matches the answers with it.
     let now: Arc<dyn BlockDevice> = Arc::new(disks.0[0].image(Loss::AllKept));
     let mut expected = without_index(&now);
     let alone = mount(now, read_only());
@@ -179,7 +180,7 @@ fn judge(images: [Memory; 4], synced: usize, place: &str) {
     names = all_of(&volume);
     names.remove("df");
     assert_eq!(names, expected, "{place}, filled");
-    // What is written over blocks of which the index may still have something is read as it was written.
+    // Data written over blocks that the index may still have reads back correctly.
     let after = write(&volume, "after", &[]).unwrap();
     let part = |n: u8| vec![n + 100; BLOCK];
     for n in 0..90 {
@@ -213,7 +214,7 @@ fn every_cut(sync: Sync) {
     let mut images = 0;
     for device in 0..4 {
         let writes = whole.0[device].write_count();
-        // Each write to the disk; of the others those that fill the index are much alike.
+        // Each write to the disk; writes that fill the index are much alike, so only some of them.
         let step = (writes / [90, 40, 40, 40][device]).max(1);
         for cut in (1..=writes).step_by(step as usize) {
             let disks = fresh();

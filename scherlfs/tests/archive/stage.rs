@@ -1,4 +1,4 @@
-//! A disk that sleeps is left alone: writes wait, an fsync is durable elsewhere, and who wakes it is told.
+//! A sleeping disk is left alone: writes wait, an fsync is durable elsewhere, and the causes of wakes are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use scherlfs::{Beside, MountOptions, Sync, Volume};
 use vfs::{FileSystem, WriteFlags};
 
 use crate::support::{
-    Device, STAGE, all_of, counting, empty_index, made, mount, read_only, requests, settle, without_index, write,
+    Device, STAGE, all_of, counting, empty_index, formatted, mount, read_only, requests, settle, without_index, write,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -20,7 +20,7 @@ struct Disks {
 }
 
 fn disks() -> Disks {
-    Disks { disk: Arc::new(made()), index: Arc::new(empty_index()), stage: Arc::new(Memory::new(STAGE)) }
+    Disks { disk: Arc::new(formatted()), index: Arc::new(empty_index()), stage: Arc::new(Memory::new(STAGE)) }
 }
 
 impl Disks {
@@ -40,11 +40,11 @@ impl Disks {
     }
 }
 
-fn told(volume: &Volume, name: &str) -> String {
+fn reported(volume: &Volume, name: &str) -> String {
     volume.report().into_iter().find(|(n, _)| n == name).map(|(_, v)| v).unwrap_or_default()
 }
 
-/// Lets time pass, with a tick a second.
+/// Lets time pass, with a tick per second.
 fn passes(volume: &Volume, clock: &VirtualClock, time: Duration) {
     for _ in 0..time.as_secs() {
         clock.advance(Duration::from_secs(1));
@@ -73,13 +73,13 @@ fn an_fsync_is_durable_on_the_stage_and_the_disk_sees_nothing_of_it() {
     }
     write(&volume, "not-synced", &[1; 100]).unwrap();
     assert_eq!(requests(&counted) - before, Counts::default());
-    assert_ne!(told(&volume, "staged_blocks"), "0");
+    assert_ne!(reported(&volume, "staged_blocks"), "0");
     drop(volume);
 
-    // Without the stage the volume is whole, and as it was before.
+    // Without the stage the volume is valid, in its earlier state.
     let alone = without_index(&disks.disk);
     assert!(!alone.contains_key("/f1"), "{:?}", alone.keys());
-    // With it, also for who may not write, everything is there.
+    // With it, even a read-only mount sees everything.
     let stage = disks.stage.fork();
     for read_only in [true, false] {
         let options = MountOptions { read_only, ..disks.options() };
@@ -118,7 +118,7 @@ fn a_stage_for_another_state_of_the_volume_is_refused_and_kept() {
     let ino = write(&volume, "f", &[3; 7000]).unwrap();
     volume.fsync(ino, false).unwrap();
     drop(volume);
-    // Somebody mounts the disk without its stage and writes.
+    // The disk is mounted without its stage and written to.
     let volume = mount(disks.disk.clone(), MountOptions::default());
     write(&volume, "other", &[3; 7000]).unwrap();
     volume.unmount().unwrap();
@@ -127,7 +127,7 @@ fn a_stage_for_another_state_of_the_volume_is_refused_and_kept() {
     let why = refused.err().expect("it is refused").to_string();
     assert!(why.contains("the stage has fsyncs"), "{why}");
     assert!(stage.same_as(&disks.stage));
-    // An empty stage may be of anybody.
+    // An empty stage fits any volume.
     disks.stage.write(Lba(1), &[0; BLOCK], Tag::default()).unwrap();
     assert!(Volume::mount(disks.disk.clone(), Arc::new(VirtualClock::default()), disks.options()).is_ok());
 }
@@ -141,7 +141,7 @@ fn a_record_behind_one_that_was_lost_is_not_taken_for_one_of_the_next_mount() {
         volume.fsync(ino, false).unwrap();
     }
     drop(volume);
-    // The first record is torn, those behind it are whole.
+    // The first record is torn, the later ones are complete.
     let mut block = [0; BLOCK];
     disks.stage.read(Lba(1), &mut block, Tag::default()).unwrap();
     block[20] ^= 1;
@@ -157,7 +157,7 @@ fn a_record_behind_one_that_was_lost_is_not_taken_for_one_of_the_next_mount() {
 }
 
 #[test]
-fn what_waits_leaves_when_somebody_reads_contents_and_not_because_time_passes() {
+fn waiting_blocks_are_written_when_contents_are_read_and_not_because_time_passes() {
     let disks = disks();
     let counted = counting(&disks.disk);
     let clock = Arc::new(VirtualClock::default());
@@ -171,7 +171,7 @@ fn what_waits_leaves_when_somebody_reads_contents_and_not_because_time_passes() 
     write(&volume, "new", &[2; 10_000]).unwrap();
     passes(&volume, &clock, HOUR);
     assert_eq!(requests(&counted) - before, Counts::default(), "an hour");
-    assert_eq!(told(&volume, "disk"), "asleep");
+    assert_eq!(reported(&volume, "disk"), "asleep");
 
     let _player = vfs::asking::asks(77);
     volume.read(old, 0, &mut [0; 8192]).unwrap();
@@ -180,19 +180,19 @@ fn what_waits_leaves_when_somebody_reads_contents_and_not_because_time_passes() 
     let after = requests(&counted);
     assert!(after.writes > before.writes && after.flushes > before.flushes);
     assert!(without_index(&disks.disk).contains_key("/new"));
-    // Once: what is written from now on waits for the next reader.
+    // Only once: later writes wait for the next reader.
     write(&volume, "newer", &[2; 10_000]).unwrap();
     passes(&volume, &clock, Duration::from_secs(60));
     assert_eq!(requests(&counted), after);
-    assert_eq!((told(&volume, "disk_wakes_contents"), told(&volume, "disk_wakes")), ("1".into(), "2".into()));
-    let wake = told(&volume, "disk_wake_1");
+    assert_eq!((reported(&volume, "disk_wakes_contents"), reported(&volume, "disk_wakes")), ("1".into(), "2".into()));
+    let wake = reported(&volume, "disk_wake_1");
     assert!(wake.contains("contents read, /old, by player (77); it had slept 50 min"), "{wake}");
-    assert!(told(&volume, "disk_wake_2").contains("mount"), "{}", told(&volume, "disk_wake_2"));
+    assert!(reported(&volume, "disk_wake_2").contains("mount"), "{}", reported(&volume, "disk_wake_2"));
     volume.unmount().unwrap();
 }
 
 #[test]
-fn each_cause_of_a_wake_is_told() {
+fn each_cause_of_a_wake_is_reported() {
     let disks = disks();
     let clock = Arc::new(VirtualClock::default());
     let mut options = disks.options();
@@ -206,11 +206,11 @@ fn each_cause_of_a_wake_is_told() {
     volume.write(ino, 0, &vec![5; 3 << 20], WriteFlags::empty()).unwrap();
     passes(&volume, &clock, HOUR);
     volume.unmount().unwrap();
-    let count = |name: &str| told(&volume, &format!("disk_wakes_{name}"));
+    let count = |name: &str| reported(&volume, &format!("disk_wakes_{name}"));
     let all = ["mount", "fsync", "stage_full", "unmount", "contents", "names"].map(count);
     assert_eq!(all, ["1", "1", "1", "1", "0", "0"]);
-    // A burst is flushed by the tick behind it.
-    assert_eq!(told(&volume, "disk_slept_seconds"), (3 * 3000 - 1).to_string());
+    // The next tick flushes a burst.
+    assert_eq!(reported(&volume, "disk_slept_seconds"), (3 * 3000 - 1).to_string());
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn names_that_no_index_has_wake_the_disk_and_say_so() {
     let volume = Volume::mount(disks.disk.clone(), clock.clone(), options).unwrap();
     passes(&volume, &clock, HOUR);
     volume.lookup(volume.root(), b"f").unwrap();
-    assert_eq!(told(&volume, "disk_wakes_names"), "1");
+    assert_eq!(reported(&volume, "disk_wakes_names"), "1");
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_full_stage_leaves_as_one_burst() {
         volume.fsync(ino, false).unwrap();
         n += 1;
     }
-    // A record has a head, and a transaction an inode, the directory's and its block.
+    // A record has a head, and a transaction has an inode, the directory's inode and its block.
     assert!((60..=STAGE / 11).contains(&n), "{n} files of ten blocks on {STAGE} blocks");
     drop(volume);
     let volume = mount(disks.disk.clone(), MountOptions { sync: Sync::Fsync, ..disks.options() });

@@ -1,4 +1,4 @@
-//! Volumes in memory, and everything that can be asked of them.
+//! Volumes in memory, and a complete dump of their state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub fn new_file() -> NewNode {
     NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() }
 }
 
-pub fn made() -> Memory {
+pub fn formatted() -> Memory {
     let dev = Arc::new(Memory::new(BLOCKS));
     scherlfs::make::format(dev.clone(), &VirtualClock::default(), &scherlfs::make::Options::default()).unwrap();
     dev.fork()
@@ -42,19 +42,19 @@ pub fn mount(disk: Device, options: MountOptions) -> Volume {
     Volume::mount(disk, Arc::new(VirtualClock::default()), options).unwrap()
 }
 
-/// Ticks until nothing is left to do soon.
+/// Ticks until no work is due soon.
 pub fn settle(volume: &Volume) {
     while volume.tick().unwrap() < Duration::from_secs(1) {}
 }
 
-/// A file with contents.
+/// Creates a file with contents.
 pub fn write(volume: &Volume, name: &str, bytes: &[u8]) -> vfs::Result<Ino> {
     let ino = volume.mknod(ME, volume.root(), name.as_bytes(), &new_file())?.attr.ino;
     volume.write(ino, 0, bytes, WriteFlags::empty())?;
     Ok(ino)
 }
 
-/// Files in directories, of every kind, with attributes and holes, so that inodes have continuations, too.
+/// Files in directories, of every kind, with attributes and holes, so that some inodes have continuations.
 pub fn populate(volume: &Volume, seed: u64) -> vfs::Result<()> {
     let mut rng = Rng::new(seed);
     let mut dirs = vec![volume.root()];
@@ -77,7 +77,7 @@ pub fn populate(volume: &Volume, seed: u64) -> vfs::Result<()> {
     Ok(())
 }
 
-/// All that `ls -lR`, `find`, `stat`, `readlink`, `getfattr` and `df` ask.
+/// The results of `ls -lR`, `find`, `stat`, `readlink`, `getfattr` and `df`.
 pub fn all_of(volume: &Volume) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let mut todo = vec![(String::new(), volume.root())];
@@ -104,7 +104,7 @@ pub fn all_of(volume: &Volume) -> BTreeMap<String, String> {
     out
 }
 
-/// What a mount that changes nothing and has no index says of a volume.
+/// The state of a volume from a read-only mount without an index.
 pub fn without_index(disk: &Device) -> BTreeMap<String, String> {
     all_of(&mount(disk.clone(), read_only()))
 }

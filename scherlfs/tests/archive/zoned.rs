@@ -1,10 +1,10 @@
-//! What of ScherlFS is lawful on a host-managed zoned disk, and what is not.
+//! Which operations of ScherlFS are valid on a host-managed zoned disk?
 //!
-//! The superblocks are in the conventional zone. The log begins there and goes on through the zones in the order of
-//! their addresses, each write where the one before ended. That is lawful until the log comes to the end of the volume: then it
-//! threads through holes. A volume on which it does not come there is one that is only added to.
+//! The superblocks are in the conventional zone. The log begins there and continues through the zones in address
+//! order, each write where the previous one ended. That is valid until the log reaches the end of the volume and
+//! threads through holes. A volume that only grows does not reach that point.
 //!
-//! [`course`] is the judge for whatever frees whole zones: it goes round the volume as often as it is told.
+//! [`course`] is the judge of anything that frees whole zones: it goes round the volume any number of times.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use vfs::{FileSystem, WriteFlags};
 
 use crate::support::{ME, all_of, new_file};
 
-/// Blocks of a zone, and of a segment.
+/// Blocks per zone and per segment.
 const ZONE: u64 = 64;
 const BLOCKS: u64 = 40 * ZONE;
 
-fn made<D: BlockDevice>(disk: D) -> Arc<Zoned<D>> {
+fn formatted<D: BlockDevice>(disk: D) -> Arc<Zoned<D>> {
     let disk = Arc::new(Zoned::new(disk, ZONE, 1));
     let options = make::Options { segment_blocks: ZONE as u32, ..make::Options::default() };
     make::format(disk.clone(), &VirtualClock::default(), &options).unwrap();
@@ -29,8 +29,8 @@ fn mount(disk: Arc<dyn BlockDevice>, options: &MountOptions) -> vfs::Result<Volu
     Volume::mount(disk, Arc::new(VirtualClock::default()), options.clone())
 }
 
-/// Writes files of ten blocks, syncs each, and keeps the last `kept` of them, until as many blocks were written as the volume
-/// has, `rounds` times; mounts anew in between. Gives the blocks that were written when a call failed, if one did.
+/// Writes files of ten blocks, syncs each, and keeps the last `kept` of them, until `rounds` times the volume's
+/// size is written; remounts in between. Returns the number of written blocks at the first failed call, if any.
 fn course(disk: &Arc<Zoned<Memory>>, options: &MountOptions, kept: u64, rounds: f64) -> Result<(), (u64, vfs::Error)> {
     let (files, mut n) = ((BLOCKS as f64 * rounds / 10.0) as u64, 0);
     while n < files {
@@ -56,7 +56,7 @@ fn course(disk: &Arc<Zoned<Memory>>, options: &MountOptions, kept: u64, rounds: 
 
 #[test]
 fn what_is_only_added_is_lawful() {
-    let disk = made(Memory::new(BLOCKS));
+    let disk = formatted(Memory::new(BLOCKS));
     course(&disk, &MountOptions::default(), u64::MAX, 0.6).unwrap();
     let volume = mount(disk.clone(), &MountOptions { read_only: true, ..MountOptions::default() }).unwrap();
     assert!(all_of(&volume).len() > 100);
@@ -65,8 +65,8 @@ fn what_is_only_added_is_lawful() {
 
 #[test]
 fn a_log_that_comes_round_is_refused_as_long_as_it_threads() {
-    let disk = made(Memory::new(BLOCKS));
-    // Files go as others come, so that there is room; but not whole zones of it in order.
+    let disk = formatted(Memory::new(BLOCKS));
+    // Files are removed while others are written, so there is room, but not in whole consecutive zones.
     let (written, why) = course(&disk, &MountOptions::default(), 40, 3.0).expect_err("it is not lawful");
     assert!((BLOCKS / 2..BLOCKS).contains(&written), "{written} blocks of contents of {BLOCKS}");
     assert!(why.to_string().contains("write pointer"), "{why}");
@@ -75,16 +75,16 @@ fn a_log_that_comes_round_is_refused_as_long_as_it_threads() {
 #[test]
 fn a_torn_end_of_the_log_leaves_a_pointer_that_the_next_mount_does_not_meet() {
     let power = Arc::new(PowerCut::new(Memory::new(BLOCKS)));
-    let disk = made(power.clone());
+    let disk = formatted(power.clone());
     let volume = mount(disk, &MountOptions::default()).unwrap();
     let ino = volume.mknod(ME, volume.root(), b"f", &new_file()).unwrap().attr.ino;
     volume.write(ino, 0, &[1; 400_000], WriteFlags::empty()).unwrap();
-    // The request is torn: some of the transaction is on the medium, and does not count.
+    // The request is torn: a part of the transaction is on the medium, and is ignored.
     power.cut_after(power.write_count() + 3);
     assert!(volume.fsync(ino, false).is_err());
     drop(volume);
     let image = power.image(Loss::AllKept);
-    // The medium's pointers are behind what it took.
+    // The medium's write pointers are behind the accepted blocks.
     let disk = Arc::new(Zoned::new(image.fork(), ZONE, 1));
     let mut end = 0;
     image.each_piece(|at, bytes| end = end.max(at.0 + (bytes.len() / device::BLOCK) as u64));

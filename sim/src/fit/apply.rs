@@ -1,9 +1,9 @@
-//! A profile with the fitted numbers in it.
+//! Writes fitted numbers into a profile.
 //!
-//! The model adds its own share to both energy and time: flash pages are sensed and programmed, the map is
-//! looked up. The link's numbers are what is left of the fitted ones once the model, run with the
-//! profile's other numbers, has taken its share; they are found by running it. Times get their scale from
-//! the profile's anchor, which is how long a random read of 4 KB takes.
+//! The model adds its own share to both energy and time: flash pages are sensed and programmed, the map is looked
+//! up. The link's numbers are the remainder of the fitted ones after the model, run with the profile's other
+//! numbers, has taken its share; they are found by running it. The scale of times comes from the profile's anchor,
+//! the duration of a random read of 4 KB.
 
 use toml_edit::{DocumentMut, Item, TableLike, value};
 
@@ -13,14 +13,14 @@ use super::probe::probe;
 use device::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
 use device::energy::{Energy, Nanos};
 
-/// Megabytes of the file the model is run with: far more than a buffer, and less than the map covers.
+/// Megabytes of the file in model runs: far more than a buffer, and less than the map covers.
 const FILE: u64 = 64;
-/// Requests in a megabyte of 4 KB each.
+/// Requests of 4 KB per megabyte.
 const RANDOM: f64 = 256.0;
 
-/// What the four workloads should come to: milliseconds and millijoules a megabyte.
+/// Target results of the four workloads: milliseconds and millijoules per megabyte.
 struct Aim {
-    /// Time of a megabyte read and of a request, ms.
+    /// Time per megabyte read and per request, ms.
     pass: f64,
     request: f64,
     p: Parameters,
@@ -50,9 +50,8 @@ struct Link {
     write_energy: f64,
 }
 
-/// `base`, the text of a profile, with the fitted numbers in place of its own, each saying it was fitted to
-/// `sources`. What the fit does not determine stays as it is, comments and order too. `anchor` replaces the
-/// base's own.
+/// Replaces the numbers of `base`, the text of a profile, by fitted ones whose source is `sources`. Numbers that
+/// the fit does not determine stay unchanged, including comments and order. `anchor` replaces the base's own.
 pub fn calibrate(
     base: &str,
     from: &str,
@@ -77,8 +76,9 @@ pub fn calibrate(
     let scaled = why(", at this anchor");
     let timed = why(", at this anchor, less the model's own share");
     let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(from, e.to_string()))?;
-    let mut set =
-        |path: &[&str], amount: f64, unit: &str, source: &str| put(&mut document, path, amount, unit, source, from);
+    let mut set = |path: &[&str], amount: f64, unit: &str, source: &str| {
+        set_number(&mut document, path, amount, unit, source, from)
+    };
     set(&["host", "cpu_request"], p.cpu_request() * 1e3, "uJ", &plain)?;
     set(&["host", "cpu_byte"], p.cpu_byte(), "mJ/MB", &plain)?;
     set(&["host", "dram_byte"], p.dram_byte(), "mJ/MB", &plain)?;
@@ -100,7 +100,7 @@ pub fn calibrate(
     Ok(document.to_string())
 }
 
-/// Finds the link's numbers with which the model comes to `aim`: times first, since what the flash does, and
+/// Finds the link's numbers with which the model matches `aim`. Times come first, since the work of the flash, and
 /// so its energy, may depend on them.
 fn settle(spec: &FlashSpec, aim: &Aim) -> Result<Link, FitError> {
     let mut bare = spec.clone();
@@ -135,7 +135,7 @@ fn settle(spec: &FlashSpec, aim: &Aim) -> Result<Link, FitError> {
     }
     let own = own.unwrap_or_else(|| probe(&bare, FILE));
     let (reads, writes) = (own.sequential_read.mj, own.sequential_write.mj);
-    // One price for requests of both kinds: what is left on the mean of the two.
+    // One price for requests of both kinds: the remainder for the mean of the two.
     let taken = (by_request(reads, own.random_read.mj) + by_request(writes, own.random_write.mj)) / 2.0;
     let request_energy = aim.p.storage_request() - taken;
     let read_energy = aim.energy(1.0) - request_energy - reads;
@@ -160,7 +160,7 @@ fn nanos(ms: f64) -> Nanos {
     Nanos((ms * 1e6).round() as u64)
 }
 
-/// Sets every number that differs from `other`'s, in its place.
+/// Sets every number that differs in `other`, in place.
 fn take_values(item: &mut Item, other: &toml::Value) {
     if let Some(table) = item.as_table_like_mut() {
         take_table(table, other);
@@ -196,8 +196,8 @@ fn malformed(from: &str, message: String) -> ProfileError {
     ProfileError::Malformed { from: from.into(), message }
 }
 
-/// Sets a number to four digits, in its place.
-fn put(
+/// Sets a number, rounded to four digits, in place.
+fn set_number(
     document: &mut DocumentMut,
     path: &[&str],
     amount: f64,
@@ -220,7 +220,7 @@ fn put(
     Ok(())
 }
 
-/// Rounded to four digits.
+/// Rounds to four digits.
 fn digits(amount: f64) -> f64 {
     format!("{amount:.3e}").parse().unwrap_or(amount)
 }

@@ -1,8 +1,8 @@
-//! Which prices explain what was measured?
+//! Which prices explain the measurements?
 //!
-//! [`Rows`] are measured workloads: what they asked for, and energy by component. [`Fit`] finds the eight
-//! numbers of [`Parameters`] that explain them best, says how well, and predicts others; [`calibrate`]
-//! writes them into a profile. Left out: measuring.
+//! [`Rows`] are measured workloads: requests, and energy by component. [`Fit`] finds the eight numbers of
+//! [`Parameters`] that explain them best, reports the quality of the fit, and predicts others; [`calibrate`] writes
+//! them into a profile. Left out: measuring.
 
 mod apply;
 mod parameters;
@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 use device::energy::profile::ProfileError;
 
-/// A fit that cannot be made.
+/// Why a fit failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FitError {
@@ -29,24 +29,24 @@ pub enum FitError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
-    /// It is not a table of rows.
+    /// The file is not a table of rows.
     #[error("{from}: {message}")]
     Malformed {
         /// The file.
         from: String,
-        /// What and where.
+        /// The error and its place.
         message: String,
     },
     /// The rows hold fewer numbers than there are parameters.
     #[error("{numbers} measured numbers cannot determine 8 parameters")]
     TooFew {
-        /// How many there are.
+        /// The number of measurements.
         numbers: usize,
     },
-    /// A parameter could be anything.
+    /// The rows do not determine this parameter.
     #[error("the rows do not determine {0}: measure workloads in which it matters more, or less")]
     Undetermined(String),
     /// No minimum was found.
@@ -55,22 +55,22 @@ pub enum FitError {
     /// The base profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// It is no flash device.
+    /// The profile is not a flash device.
     #[error("profile {0} is not a flash device with an anchor, so it cannot be fitted")]
     NotFlash(String),
-    /// The base profile's flash alone is dearer or slower than what was measured.
+    /// The base profile's flash alone uses more energy or time than measured.
     #[error(
         "{what}: the flash of the base profile alone takes {flash:.3} {unit}, but the measurement leaves {left:.3}: \
          lower the profile's device.nand or device.map numbers"
     )]
     NothingLeft {
-        /// Which number has no room.
+        /// The quantity.
         what: &'static str,
-        /// What the flash takes.
+        /// What the flash uses.
         flash: f64,
-        /// What there is.
+        /// What was measured.
         left: f64,
-        /// Of both.
+        /// Unit of both.
         unit: &'static str,
     },
 }

@@ -1,19 +1,19 @@
-//! Eight numbers that make energy and time of bytes and requests.
+//! Eight numbers that convert bytes and requests to energy and time.
 //!
-//! CPU: `cpu_byte` MB + `cpu_request` N. Storage: `storage_byte` MB + `storage_request` (N + M), M being the
-//! pages of the device's map that had to be fetched. The rest: `board` T + `dram_byte` MB. Time in units of
-//! the time in which a megabyte read passes: T = MB read + `write_time` MB written + `request_time` N.
+//! CPU: `cpu_byte` MB + `cpu_request` N. Storage: `storage_byte` MB + `storage_request` (N + M), with M the number
+//! of map pages that had to be fetched. The rest: `board` T + `dram_byte` MB. The unit of time is that of reading a
+//! megabyte: T = MB read + `write_time` MB written + `request_time` N.
 
 use super::rows::Row;
 
-/// One of the eight.
+/// One of the eight parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub meaning: &'static str,
 }
 
@@ -21,10 +21,10 @@ const fn parameter(name: &'static str, unit: &'static str, meaning: &'static str
     Parameter { name, unit, meaning }
 }
 
-/// How many there are.
+/// Number of parameters.
 pub(super) const N: usize = 8;
 
-/// Their values, in the order of [`Parameters::ALL`].
+/// Values, in the order of [`Parameters::ALL`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Parameters(pub [f64; N]);
 
@@ -37,7 +37,7 @@ const WRITE_TIME: usize = 5;
 const REQUEST_TIME: usize = 6;
 const DRAM_BYTE: usize = 7;
 
-/// A prediction and how it changes with each parameter.
+/// A prediction and its derivative by each parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guess {
     pub value: f64,
@@ -65,10 +65,10 @@ impl Parameters {
         parameter("dram_byte", "mJ/MB", "memory, for a megabyte"),
     ];
 
-    /// Where to begin: a phone's orders of magnitude.
+    /// Start values: the orders of magnitude of a phone.
     pub(super) const START: Parameters = Parameters([0.44, 0.05, 1.3, 0.024, 0.75, 1.4, 0.06, 0.3]);
 
-    /// With every energy `factor` times as large.
+    /// Multiplies every energy by `factor`.
     pub(super) fn dearer(mut self, factor: f64) -> Self {
         for (i, v) in self.0.iter_mut().enumerate() {
             if i != WRITE_TIME && i != REQUEST_TIME {
@@ -111,35 +111,35 @@ impl Parameters {
         self.cpu_of(r).plus(self.storage_of(r)).plus(self.rest_of(r))
     }
 
-    /// Processor, mJ for a megabyte.
+    /// Processor, mJ per megabyte.
     pub fn cpu_byte(&self) -> f64 {
         self.0[CPU_BYTE]
     }
-    /// Processor, mJ for a request.
+    /// Processor, mJ per request.
     pub fn cpu_request(&self) -> f64 {
         self.0[CPU_REQUEST]
     }
-    /// Device, mJ for a megabyte.
+    /// Device, mJ per megabyte.
     pub fn storage_byte(&self) -> f64 {
         self.0[STORAGE_BYTE]
     }
-    /// Device, mJ for a request.
+    /// Device, mJ per request.
     pub fn storage_request(&self) -> f64 {
         self.0[STORAGE_REQUEST]
     }
-    /// Board, mJ in the time of a megabyte read.
+    /// Board, mJ during the read of a megabyte.
     pub fn board(&self) -> f64 {
         self.0[BOARD]
     }
-    /// Time of a megabyte written, in times of a megabyte read.
+    /// Time per megabyte written, in units of a megabyte read.
     pub fn write_time(&self) -> f64 {
         self.0[WRITE_TIME]
     }
-    /// Time of a request, likewise.
+    /// Time per request, in the same unit.
     pub fn request_time(&self) -> f64 {
         self.0[REQUEST_TIME]
     }
-    /// Memory, mJ for a megabyte.
+    /// Memory, mJ per megabyte.
     pub fn dram_byte(&self) -> f64 {
         self.0[DRAM_BYTE]
     }

@@ -1,4 +1,4 @@
-//! What does the simulated device itself make of the four workloads a phone's storage is measured with?
+//! Time and energy of the simulated device in the four workloads used to measure phone storage.
 
 use device::Rng;
 use device::energy::profile::FlashSpec;
@@ -10,7 +10,7 @@ use device::{Lba, Tag};
 /// Blocks in a megabyte.
 const MB: u64 = 256;
 
-/// Time and the device's energy, for each megabyte.
+/// Time and the device's energy per megabyte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Timed {
     /// In milliseconds.
@@ -19,16 +19,16 @@ pub struct Timed {
     pub mj: f64,
 }
 
-/// A file's reads and writes on the bare device, one request at a time.
+/// Reads and writes of a file on the bare device, one request at a time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probe {
     /// Requests of 1 MB, in order.
     pub sequential_read: Timed,
-    /// The same, written.
+    /// The same for writes.
     pub sequential_write: Timed,
     /// Requests of 4 KB at random places of the file.
     pub random_read: Timed,
-    /// The same, written.
+    /// The same for writes.
     pub random_write: Timed,
 }
 
@@ -50,8 +50,8 @@ impl Bench {
     }
 }
 
-/// Runs them on a file of `mb` megabytes on a device that is otherwise empty. Every block of the file is read
-/// and written once in each workload.
+/// Runs the workloads on a file of `mb` megabytes on an otherwise empty device. Each workload reads or writes every
+/// block of the file once.
 pub fn probe(spec: &FlashSpec, mb: u64) -> Probe {
     let blocks = mb * MB;
     let mut bench = Bench { device: Flash::new(spec, blocks * 16), now: Nanos(0) };

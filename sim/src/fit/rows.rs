@@ -1,10 +1,10 @@
-//! Measured workloads, one a line.
+//! Measured workloads, one per line.
 //!
-//! CSV with a header; lines that begin with `#` are for people. Columns: `workload` (its name), `mb_read`,
-//! `mb_written` (of 1,048,576 bytes), `read_requests`, `write_requests`, `map_accesses` (pages of the device's
-//! map that had to be fetched); energies in millijoules `total`, `cpu`, `storage`, `rest` (DRAM and board),
-//! each a number, a share of the total such as `17.91%`, or empty if not measured; `times` and `as_long_as`
-//! (so many times as long as the row of that name); `source`. Columns that are absent are empty.
+//! CSV with a header; lines that begin with `#` are comments. Columns: `workload` (its name), `mb_read`,
+//! `mb_written` (of 1,048,576 bytes), `read_requests`, `write_requests`, `map_accesses` (pages of the device's map
+//! that had to be fetched); energies in millijoules `total`, `cpu`, `storage`, `rest` (DRAM and board), each a
+//! number, a share of the total such as `17.91%`, or empty if not measured; `times` and `as_long_as` (duration as a
+//! multiple of the named row's); `source`. Missing columns count as empty.
 
 use std::path::Path;
 
@@ -42,16 +42,16 @@ struct Written {
     source: String,
 }
 
-/// Energies in millijoules, where they were measured.
+/// Energies in millijoules, if measured.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Measured {
-    /// The processor's.
+    /// Of the processor.
     pub cpu: Option<f64>,
-    /// The storage device's.
+    /// Of the storage device.
     pub storage: Option<f64>,
-    /// DRAM's and the board's together; what the others leave of the total if not given.
+    /// Of DRAM and board together; if not given, the rest of the total.
     pub rest: Option<f64>,
-    /// Everything; the sum of the three if not given.
+    /// The total; if not given, the sum of the three.
     pub total: Option<f64>,
 }
 
@@ -68,30 +68,30 @@ pub struct Row {
     pub requests: f64,
     /// Pages of the device's map fetched.
     pub map_accesses: f64,
-    /// What was measured.
+    /// The measurements.
     pub measured: Measured,
-    /// It takes so many times as long as the row of that number.
+    /// Its duration is this multiple of the row with this index.
     pub times: Option<(f64, usize)>,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
 }
 
 /// The rows of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rows {
-    /// Them.
+    /// The rows.
     pub rows: Vec<Row>,
 }
 
 impl Rows {
-    /// From a file.
+    /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, FitError> {
         let unreadable = |source| FitError::Unreadable { path: path.into(), source };
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         Self::parse(&text, &path.display().to_string())
     }
 
-    /// From its text; `from` is named in errors.
+    /// Parses the text of a file; `from` is its name for errors.
     pub fn parse(text: &str, from: &str) -> Result<Self, FitError> {
         let malformed = |message: String| FitError::Malformed { from: from.into(), message };
         let mut reader =
@@ -106,7 +106,7 @@ impl Rows {
         Ok(Rows { rows })
     }
 
-    /// Where they come from, each source once.
+    /// Their sources, without duplicates.
     pub fn sources(&self) -> String {
         let mut sources: Vec<&str> = self.rows.iter().map(|r| r.source.as_str()).filter(|s| !s.is_empty()).collect();
         sources.dedup();

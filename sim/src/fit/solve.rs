@@ -1,4 +1,4 @@
-//! Least squares on the logarithms, so that a few percent weigh the same in every number.
+//! Least squares on the logarithms, so that relative differences have the same weight in every number.
 
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::storage::Owned;
@@ -8,23 +8,23 @@ use super::FitError;
 use super::parameters::{Guess, N, Parameters};
 use super::rows::{Row, Rows};
 
-/// What was measured of a row.
+/// Measured quantities of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quality {
-    /// The processor's energy.
+    /// Energy of the processor.
     Cpu,
-    /// The device's.
+    /// Energy of the device.
     Storage,
-    /// DRAM's and the board's.
+    /// Energy of DRAM and board.
     Rest,
-    /// Everything's.
+    /// Total energy.
     Total,
-    /// How many times as long as another row.
+    /// Duration as a multiple of another row's.
     Times,
 }
 
 impl Quality {
-    /// What a person reads.
+    /// Text for reports.
     pub fn text(self) -> &'static str {
         match self {
             Quality::Cpu => "CPU, mJ",
@@ -36,12 +36,12 @@ impl Quality {
     }
 }
 
-/// A measured number beside what the parameters make of it.
+/// A measured number and its computed counterpart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comparison {
     /// The row.
     pub workload: String,
-    /// Which number.
+    /// The quantity.
     pub quality: Quality,
     /// As measured.
     pub measured: f64,
@@ -50,30 +50,29 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// By how many percent the computed number is larger.
+    /// Difference of the computed number from the measured one, in percent.
     pub fn percent(&self) -> f64 {
         100.0 * (self.computed / self.measured - 1.0)
     }
 }
 
-/// Parameters and how well they explain the rows.
+/// Fitted parameters and the quality of the fit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fit {
     /// Their values.
     pub parameters: Parameters,
-    /// How far off each may be: one standard error in percent. Not known if there are no more numbers than
-    /// parameters.
+    /// Standard error of each in percent. Unknown if there are no more numbers than parameters.
     pub errors: Option<[f64; N]>,
     /// Every measured number, fitted ones and totals.
     pub comparisons: Vec<Comparison>,
     /// Root mean square of the fitted numbers' differences, in percent.
     pub rms: f64,
-    /// How many numbers were fitted.
+    /// Number of fitted numbers.
     pub numbers: usize,
 }
 
 impl Fit {
-    /// Fits all eight parameters. Totals are compared, and fitted only where the components were not measured.
+    /// Fits all eight parameters. Totals are compared, and fitted only if the components were not measured.
     pub fn new(rows: &Rows) -> Result<Self, FitError> {
         let data = data(&rows.rows, true);
         if data.len() < N {
@@ -100,7 +99,7 @@ impl Fit {
         Ok(Fit { parameters, errors, comparisons, rms, numbers: data.len() })
     }
 
-    /// What the parameters make of rows they were not fitted to.
+    /// Predictions for rows that were not used in the fit.
     pub fn predict(&self, rows: &Rows) -> Vec<Comparison> {
         compare(&self.parameters, rows)
     }
@@ -133,7 +132,7 @@ impl Datum {
     }
 }
 
-/// The measured numbers, row by row; `to_fit` leaves out totals that follow from components.
+/// The measured numbers, row by row; with `to_fit`, without totals that follow from components.
 fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
     let mut out = Vec::new();
     for (row, r) in rows.iter().enumerate() {
@@ -163,7 +162,7 @@ fn compare(p: &Parameters, rows: &Rows) -> Vec<Comparison> {
     data(&rows.rows, false).into_iter().map(comparison).collect()
 }
 
-/// The usual start, with its energies at the scale of those measured.
+/// The usual start values, with energies scaled to the measured ones.
 fn start(rows: &[Row]) -> Parameters {
     let usual = Parameters::START;
     let energies: Vec<f64> = data(rows, true)
@@ -174,7 +173,7 @@ fn start(rows: &[Row]) -> Parameters {
     usual.dearer((energies.iter().sum::<f64>() / energies.len().max(1) as f64).exp())
 }
 
-/// Standard errors in percent, from the residuals and their slopes; refuses parameters that could be anything.
+/// Standard errors in percent, from the residuals and their slopes; rejects undetermined parameters.
 fn errors(slopes: &OMatrix<f64, Dyn, Const<N>>, squares: f64, numbers: usize) -> Result<Option<[f64; N]>, FitError> {
     let normal = slopes.tr_mul(slopes);
     let eigen = normal.symmetric_eigen();
@@ -199,7 +198,7 @@ fn errors(slopes: &OMatrix<f64, Dyn, Const<N>>, squares: f64, numbers: usize) ->
 struct Problem<'a> {
     rows: &'a [Row],
     data: &'a [Datum],
-    /// Logarithms, which keeps every parameter above 0.
+    /// Logarithms, which keep every parameter above 0.
     logs: OVector<f64, Const<N>>,
 }
 

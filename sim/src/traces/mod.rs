@@ -181,7 +181,7 @@ impl Stack {
     }
 
     fn now(&self) -> Nanos {
-        Nanos::of(self.clock.monotonic())
+        Nanos::from_duration(self.clock.monotonic())
     }
 }
 

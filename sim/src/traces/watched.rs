@@ -31,7 +31,7 @@ pub struct Watch {
 
 impl Watch {
     fn now(&self) -> u64 {
-        Nanos::of(self.clock.monotonic()).0
+        Nanos::from_duration(self.clock.monotonic()).0
     }
 
     fn spent(&self) -> [Energy; Component::ALL.len()] {

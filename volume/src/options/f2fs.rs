@@ -1,4 +1,4 @@
-//! Options of F2FS that a person may set, whatever a volume is mounted for.
+//! User options of F2FS for all purposes of a mount.
 
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
@@ -9,10 +9,10 @@ use format::superblock::Features;
 use super::{commit, commit_idle, number, on};
 use crate::size;
 
-/// Sets an option. False if F2FS has none of this name; the error says what is wrong with its value.
+/// Sets an option. False if F2FS has none with this name; the error explains a wrong value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     let known = set_value(core, name, value)?;
-    // The last one of a name counts.
+    // The last option with a name wins.
     core.needs.retain(|(given, _)| given.split('=').next() != Some(name));
     if known && let Some(feature) = needed_by(name, value) {
         let given = value.map_or_else(|| name.to_owned(), |value| format!("{name}={value}"));
@@ -21,7 +21,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
     Ok(known)
 }
 
-/// Without which feature a volume makes nothing of an option.
+/// The feature without which an option has no effect.
 fn needed_by(name: &str, value: Option<&str>) -> Option<Features> {
     match name {
         "delta" | "delta_return" if value == Some("off") => None,
@@ -82,7 +82,7 @@ fn set_value(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result
     Ok(true)
 }
 
-/// One of [`Streams::ALL`] by its name.
+/// Parses a name in [`Streams::ALL`].
 fn streams(value: Option<&str>) -> Result<Streams, String> {
     let found = Streams::ALL.into_iter().find(|(name, _)| Some(*name) == value);
     found.map(|(_, s)| s).ok_or_else(|| Streams::ALL.map(|(name, _)| name).join(", "))

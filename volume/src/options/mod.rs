@@ -1,4 +1,4 @@
-//! What may be said about how a volume is mounted, by name and value, before it is known of which file system it is.
+//! Mount options by name and value, before the kind of file system is known.
 
 pub mod f2fs;
 pub mod scherlfs;
@@ -11,14 +11,14 @@ use vfs::Commit;
 
 use crate::Kind;
 
-/// How to mount, for each file system.
+/// Mount options for each file system.
 #[derive(Clone)]
 pub struct MountOptions {
-    /// If it is F2FS.
+    /// Options of F2FS.
     pub f2fs: ::f2fs::MountOptions,
-    /// If it is ScherlFS.
+    /// Options of ScherlFS.
     pub scherlfs: ::scherlfs::MountOptions,
-    /// What was set by name, and for whom it is.
+    /// Options set by name, with the file systems that accept them.
     given: Vec<(String, Vec<Kind>)>,
 }
 
@@ -34,26 +34,26 @@ impl From<::f2fs::MountOptions> for MountOptions {
     }
 }
 
-/// Why an option cannot be.
+/// Why an option is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// Its value.
+    /// Its value is wrong.
     #[error("{0}")]
     Value(String),
-    /// Nobody has one of this name.
+    /// No file system has this option.
     #[error("no option {0:?}")]
     Unknown(String),
 }
 
 impl MountOptions {
-    /// These for F2FS, the defaults for others.
+    /// These options for F2FS, defaults for others.
     pub fn of_f2fs(f2fs: ::f2fs::MountOptions) -> Self {
         let read_only = f2fs.read_only;
         let scherlfs = ::scherlfs::MountOptions { read_only, ..Default::default() };
         MountOptions { f2fs, scherlfs, given: Vec::new() }
     }
 
-    /// Nothing is to be changed.
+    /// Sets a read-only mount.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.set_read_only(read_only);
         self
@@ -64,12 +64,12 @@ impl MountOptions {
         (self.f2fs.read_only, self.scherlfs.read_only) = (read_only, read_only);
     }
 
-    /// Nothing can be changed.
+    /// True for a read-only mount.
     pub fn is_read_only(&self) -> bool {
         self.f2fs.read_only
     }
 
-    /// The room that the host has for the image.
+    /// Sets the room that the host has for the image.
     pub fn set_host_room(&mut self, room: &Arc<HostRoom>) {
         (self.f2fs.host_room, self.scherlfs.host_room) = (Some(room.clone()), Some(room.clone()));
     }
@@ -79,27 +79,27 @@ impl MountOptions {
         self.f2fs.host_room.as_ref()
     }
 
-    /// What was synced after the last checkpoint is not replayed, or given up: as it is asked of F2FS. ScherlFS, of which
-    /// the log behind the checkpoint is the volume, has no such thing.
+    /// Skips or discards files fsynced after the last checkpoint instead of replaying them; for F2FS only. In
+    /// ScherlFS the log behind the checkpoint is part of the volume.
     pub fn roll_forward(&mut self, name: &str, how: ::f2fs::RollForward) {
         self.for_f2fs(name, |options| options.roll_forward = how);
     }
 
-    /// Sets what only F2FS can do, as somebody asked for it under this name: no other volume is mounted so.
+    /// Sets an option that only F2FS has, under the given name: mounting any other volume then fails.
     pub fn for_f2fs(&mut self, name: &str, set: impl FnOnce(&mut ::f2fs::MountOptions)) {
         set(&mut self.f2fs);
         self.given.push((name.to_owned(), vec![Kind::F2fs]));
     }
 
-    /// Says that an option was given that only ScherlFS has and that is no value of a volume's, such as a file beside it.
+    /// Records an option that only ScherlFS has and that is not a setting of the volume, such as a separate file.
     pub fn only_scherlfs(&mut self, option: &str) {
         self.given.push((option.to_owned(), vec![Kind::ScherlFs]));
     }
 
-    /// Sets an option of a volume by its name, for every file system that has it.
+    /// Sets an option by name for every file system that has it.
     ///
     /// # Errors
-    /// What is wrong with its value, or that nobody has one of this name.
+    /// A wrong value, or no file system with this option.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
         let of_f2fs = f2fs::set(&mut self.f2fs, name, value);
         let of_scherlfs = scherlfs::set(&mut self.scherlfs, name, value);
@@ -115,7 +115,7 @@ impl MountOptions {
             }
         }
         match wrong {
-            // A value that only one of them takes is for that one.
+            // A value that only one of them accepts is for that one.
             Some(why) if whose.is_empty() => Err(OptionError::Value(why)),
             None if whose.is_empty() => Err(OptionError::Unknown(name.to_owned())),
             _ => {
@@ -126,16 +126,17 @@ impl MountOptions {
         }
     }
 
-    /// The first option that was given and is not one of this file system's.
+    /// The first given option that this file system does not have.
     pub fn foreign(&self, kind: Kind) -> Option<&str> {
         self.given.iter().find(|(_, whose)| !whose.contains(&kind)).map(|(name, _)| name.as_str())
     }
 }
 
-/// Within which time changes become durable where nothing else is said: as on ext4.
+/// Default time within which changes become durable: as on ext4.
 pub const COMMIT: Duration = Duration::from_secs(5);
 
-/// Seconds within which changes become durable; 0: never by time alone. What was said before of idle volumes stays.
+/// Seconds within which changes become durable; 0: never by time alone. An earlier setting for idle volumes is
+/// kept.
 fn commit(value: Option<&str>, before: Option<Commit>) -> Result<Option<Commit>, String> {
     const MOST: u64 = 86_400;
     let seconds = value.and_then(|text| text.parse::<u64>().ok()).filter(|seconds| *seconds <= MOST);
@@ -144,7 +145,7 @@ fn commit(value: Option<&str>, before: Option<Commit>) -> Result<Option<Commit>,
     Ok((seconds > 0).then(|| Commit { when_idle, ..Commit::within(Duration::from_secs(seconds)) }))
 }
 
-/// Whether changes become durable sooner when the volume is idle.
+/// Sets whether changes become durable earlier on an idle volume.
 fn commit_idle(value: Option<&str>, commit: &mut Option<Commit>) -> Result<(), String> {
     let when_idle = on(value)?;
     match commit {
@@ -154,7 +155,7 @@ fn commit_idle(value: Option<&str>, commit: &mut Option<Commit>) -> Result<(), S
     Ok(())
 }
 
-/// On or off; on without a value.
+/// Parses on or off; on without a value.
 pub fn on(value: Option<&str>) -> Result<bool, String> {
     match value {
         None | Some("on") => Ok(true),
@@ -163,7 +164,7 @@ pub fn on(value: Option<&str>) -> Result<bool, String> {
     }
 }
 
-/// A number of at least 1.
+/// Parses a number of at least 1.
 pub fn number(name: &str, value: Option<&str>) -> Result<usize, String> {
     let number = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1 << 20).contains(n));
     number.ok_or_else(|| format!("write {name}=NUMBER, 1 or more"))
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_value_and_a_name_that_nobody_has_are_errors() {
+    fn a_wrong_value_and_an_unknown_name_are_errors() {
         let mut options = MountOptions::default();
         let wrong = |name: &str, value, options: &mut MountOptions| options.set(name, value).unwrap_err().to_string();
         assert_eq!(wrong("sync", Some("never"), &mut options), "call, fsync or burst");

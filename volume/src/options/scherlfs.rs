@@ -1,4 +1,4 @@
-//! Options of ScherlFS that a person may set, whatever a volume is mounted for.
+//! User options of ScherlFS for all purposes of a mount.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use scherlfs::{Clean, MountOptions, Placement, Sync};
 use super::{commit, commit_idle, number};
 use crate::size;
 
-/// Sets an option. False if ScherlFS has none of this name; the error says what is wrong with its value.
+/// Sets an option. False if ScherlFS has none with this name; the error explains a wrong value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     match name {
         "sync" => {
@@ -50,7 +50,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
     Ok(true)
 }
 
-/// A time as people write it: `90`, `90s`, `10m`, `1h`; over 0.
+/// Parses a time such as `90`, `90s`, `10m`, `1h`; over 0.
 fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = match text.char_indices().last()? {
         (at, 's') => (&text[..at], 1),
@@ -62,7 +62,7 @@ fn duration(text: &str) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds))
 }
 
-/// MiB in blocks; nothing may be kept at all.
+/// Parses MiB into blocks; 0 is allowed.
 fn cache(name: &str, value: Option<&str>) -> Result<usize, String> {
     match value {
         Some("0") => Ok(0),

@@ -1,15 +1,15 @@
-//! What does `nvme id-ctrl -o json` say?
+//! Parser for `nvme id-ctrl -o json`.
 //!
-//! The keys are those of nvme-cli 1.12, 2.3 and 2.13. They differ in the power states: the scale of the highest power and
-//! whether a state is operational are bits of `flags`, or numbers of their own, and scales of other powers are the field's
-//! two highest bits in place, or by themselves.
+//! The keys are those of nvme-cli 1.12, 2.3 and 2.13. They differ in the power states: the scale of the highest
+//! power and the operational mark are either bits of `flags` or separate numbers, and scales of other powers are
+//! the two highest bits of the field, in place or shifted down.
 
 use serde_json::{Map, Value};
 
-use super::{Controller, NvmeError, State, all_there, highest, scaled};
+use super::{Controller, NvmeError, State, check_count, highest, scaled};
 use crate::energy::units::Nanos;
 
-/// A number, written as one or as text, as numbers of 128 bits are.
+/// A number, stored as a number or as text (numbers of 128 bits).
 fn number(of: &Map<String, Value>, key: &str) -> Option<u64> {
     match of.get(key)? {
         Value::String(text) => text.trim().parse().ok(),
@@ -18,7 +18,7 @@ fn number(of: &Map<String, Value>, key: &str) -> Option<u64> {
     }
 }
 
-/// A scale, in the two highest bits of its byte or by itself.
+/// A scale, in the two highest bits of its byte or shifted down.
 fn scale(of: &Map<String, Value>, key: &str) -> u64 {
     match number(of, key).unwrap_or_default() {
         n if n > 3 => n >> 6,
@@ -46,7 +46,7 @@ fn state(n: usize, value: &Value) -> Result<State, NvmeError> {
     })
 }
 
-/// Of a whole document.
+/// Parses a whole document.
 pub fn read(text: &str) -> Result<Controller, NvmeError> {
     let value: Value = serde_json::from_str(text).map_err(|e| NvmeError::Unknown(format!("JSON, but {e}")))?;
     let of = value.as_object().ok_or_else(|| NvmeError::Unknown("JSON, but no object".into()))?;
@@ -55,7 +55,7 @@ pub fn read(text: &str) -> Result<Controller, NvmeError> {
     };
     let words = |key: &str| of.get(key).and_then(Value::as_str).map(|t| t.trim().to_owned());
     let states: Vec<State> = psds.iter().enumerate().map(|(n, s)| state(n, s)).collect::<Result<_, _>>()?;
-    all_there(&states, number(of, "npss"))?;
+    check_count(&states, number(of, "npss"))?;
     Ok(Controller {
         model: words("mn").filter(|m| !m.is_empty()).ok_or_else(|| NvmeError::Broken("no model (mn)".into()))?,
         firmware: words("fr").unwrap_or_default(),

@@ -1,25 +1,26 @@
-//! Which states does Linux let a device go to by itself, and after how long?
+//! Which power states does Linux let a device enter by itself, and after how long?
 //!
-//! The device is given a table (autonomous power state transitions): from which state it goes to which after how long
-//! without a request. Since 5.13 Linux fills it as follows (`drivers/nvme/host/core.c`, `nvme_configure_apst`, read in 6.12;
-//! the numbers are the defaults of parameters of `nvme_core`):
+//! The device gets a table (autonomous power state transitions): for each state the next one, and the time without
+//! requests before the transition. Since 5.13 Linux fills it as follows (`drivers/nvme/host/core.c`,
+//! `nvme_configure_apst`, read in 6.12; the numbers are the defaults of parameters of `nvme_core`):
 //!
-//! * States are looked at from the last, of the least power, to the first. One counts if it is not operational and is left
-//!   within the latency limit (100 ms, `default_ps_max_latency_us`; 0 turns the table off).
-//! * Entering and leaving it together take at most 15 ms: states before it go there after 100 ms (`apst_primary_...`). There
-//!   is one such state, the first that is found.
-//! * They take more, and at most 100 ms: states before it go there after 2 s (`apst_secondary_...`). There is one such
-//!   state, and only if no state was found before it, so that it is the deeper one.
+//! * States are examined from the last, with the least power, to the first. A state is usable if it is not
+//!   operational and its exit latency is within the limit (100 ms, `default_ps_max_latency_us`; 0 disables the
+//!   table).
+//! * If entry and exit together take at most 15 ms, earlier states enter it after 100 ms (`apst_primary_...`). Only
+//!   the first such state is used.
+//! * If they take at most 100 ms, earlier states enter it after 2 s (`apst_secondary_...`). Only one such state is
+//!   used, and only if no state was found before it, so it is the deeper one.
 //!
-//! So there are at most two, and to the deeper one the device goes from the lighter one: 2 s after it came there.
+//! So there are at most two, and the device enters the deeper one from the lighter one, 2 s after it entered that.
 //!
-//! Left out: devices that Linux knows to be broken and keeps from their last state or from all; a host that sets another
-//! table or none; other systems. Kernels before 5.13 went to each state after 50 times the time of entering and leaving it.
+//! Left out: devices that Linux knows to be broken and whose last or all states it disables; hosts with another
+//! table or none; other systems. Kernels before 5.13 entered each state after 50 times its entry and exit time.
 
 use super::Controller;
 use crate::energy::units::Nanos;
 
-/// How long leaving a state may take, unless another limit is given.
+/// Default limit of the exit latency of a state.
 pub const LATENCY_LIMIT: Nanos = Nanos(100_000_000);
 
 const PRIMARY_LIMIT: Nanos = Nanos(15_000_000);
@@ -27,17 +28,17 @@ const PRIMARY_AFTER: Nanos = Nanos(100_000_000);
 const SECONDARY_LIMIT: Nanos = Nanos(100_000_000);
 const SECONDARY_AFTER: Nanos = Nanos(2_000_000_000);
 
-/// A state that is entered without being asked for.
+/// A state that the device enters by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sleep {
     /// Its number.
     pub state: usize,
-    /// How long without a request before it, from the last request on.
+    /// Time without requests before it, from the last request on.
     pub after: Nanos,
 }
 
 impl Controller {
-    /// The states Linux lets it sleep in, the lightest first. `limit` is how long leaving one may take.
+    /// The states that Linux lets the device sleep in, the lightest first. `limit` is the maximum exit latency.
     pub fn sleeps(&self, limit: Nanos) -> Vec<Sleep> {
         if !self.autonomous || limit == Nanos(0) {
             return Vec::new();
@@ -65,7 +66,8 @@ mod tests {
     use super::super::State;
     use super::*;
 
-    /// States that are not operational, by the microseconds of entering and leaving, after three that are.
+    /// A controller with three operational states, then non-operational ones with these entry and exit times in
+    /// microseconds.
     fn controller(latencies: &[(u64, u64)]) -> Controller {
         let state = |operational, (entry, exit): (u64, u64)| State {
             most: None,

@@ -1,7 +1,7 @@
-//! Which profile is a device of these power states?
+//! Builds a profile for a device with given power states.
 //!
-//! A controller tells how it waits, not how it works: rates, prices of bytes and chips are another profile's, of the same
-//! drive if there is one. What is taken of the report says so in its source.
+//! A controller reports how it waits, not how it works: rates, prices of bytes and chips come from another profile,
+//! if possible of the same drive. Numbers from the report have it as their source.
 
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -9,14 +9,14 @@ use super::{Controller, NvmeError, Sleep};
 use crate::energy::profile::{DeviceSpec, Profile, ProfileError};
 use crate::energy::units::{Energy, Nanos, Power};
 
-/// A profile that was made.
+/// A generated profile.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Made {
     /// Its text.
     pub text: String,
     /// The states it sleeps in, the lightest first.
     pub sleeps: Vec<Sleep>,
-    /// What the reader should know: what was not reported and stays the base's.
+    /// Notes for the user: values that were not reported and stay the base's.
     pub notes: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ fn number(amount: impl Into<Value>, unit: &str, confidence: &str, source: &str) 
     value(number)
 }
 
-/// An amount in thousands of its smallest unit, as a whole number if it is one.
+/// An amount in thousands of its smallest unit, as an integer if possible.
 fn thousands(amount: u64) -> Value {
     match amount % 1000 {
         0 => Value::from(i64::try_from(amount / 1000).unwrap_or(i64::MAX)),
@@ -42,11 +42,12 @@ fn milliwatts(power: Power) -> Value {
 }
 
 impl Controller {
-    /// The profile `name`: this device's power states, and its size unless another is given, on top of `base`, the text of
-    /// a profile that `from` names. `limit` is how long leaving a state may take ([`sleeps`](Self::sleeps)).
+    /// Builds the profile `name`: this device's power states, and its size unless another is given, on top of
+    /// `base`, the text of the profile `from`. `limit` is the maximum exit latency ([`sleeps`](Self::sleeps)).
     ///
     /// # Errors
-    /// [`NvmeError::Profile`] if the base is no profile, [`NvmeError::Broken`] if it is none of flash.
+    /// [`NvmeError::Profile`] if the base is not a profile, [`NvmeError::Broken`] if it is not a flash
+    /// profile.
     pub fn profile(
         &self,
         name: &str,
@@ -61,7 +62,7 @@ impl Controller {
         };
         let malformed = |message: String| ProfileError::Malformed { from: from.into(), message };
         let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(e.to_string()))?;
-        // Serial numbers are left out: profiles are passed on.
+        // Without the serial number, because profiles are shared.
         let report = format!("nvme id-ctrl of {}, firmware {}, serial left out", self.model, self.firmware);
         let mut notes = Vec::new();
 
@@ -111,13 +112,13 @@ impl Controller {
             device["idle"] = Item::ArrayOfTables(idle);
         }
         let text = document.to_string();
-        // Made of a profile that was right: what is wrong with it is this device's report.
+        // The base profile was valid, so any error comes from this device's report.
         let broken = |e: ProfileError| NvmeError::Broken(format!("these power states make no profile: {e}"));
         Profile::parse(&text, name).map_err(broken)?;
         Ok(Made { text, sleeps, notes })
     }
 
-    /// A state as the profile has it.
+    /// The profile entry of a state.
     fn sleep(&self, sleep: &Sleep, report: &str, ready: Power, most: Option<Power>, notes: &mut Vec<String>) -> Table {
         let state = &self.states[sleep.state];
         let of = format!("{report}: power state {}", sleep.state);

@@ -1,4 +1,4 @@
-//! What does the identify controller structure say?
+//! Parser for the identify controller structure.
 //!
 //! Offsets and fields are those of the NVM Express base specification (Identify Controller data structure, power state
 //! descriptor data structure). Numbers are little-endian, texts padded with spaces.
@@ -11,7 +11,7 @@ const FIRMWARE: std::ops::Range<usize> = 64..72;
 const NPSS: usize = 263;
 const APSTA: usize = 265;
 const TNVMCAP: usize = 280;
-/// The first descriptor.
+/// Offset of the first descriptor.
 const DESCRIPTORS: usize = 2048;
 const DESCRIPTOR: usize = 32;
 
@@ -37,7 +37,7 @@ fn state(d: &[u8]) -> State {
     }
 }
 
-/// Of 4,096 bytes.
+/// Parses the 4,096 bytes.
 pub fn read(bytes: &[u8]) -> Result<Controller, NvmeError> {
     let last = number(bytes, NPSS, 1) as usize;
     if last >= STATES {
@@ -48,7 +48,7 @@ pub fn read(bytes: &[u8]) -> Result<Controller, NvmeError> {
     if model.is_empty() || model.contains(|c: char| c.is_control()) {
         return Err(NvmeError::Unknown("4096 bytes, but none that could be a model's name at byte 24".into()));
     }
-    // A capacity of more than 2^64 bytes is none of a device.
+    // No device has a capacity of more than 2^64 bytes.
     let capacity = number(bytes, TNVMCAP, 8);
     Ok(Controller {
         model,

@@ -1,25 +1,25 @@
-//! What does `nvme id-ctrl` say to people?
+//! Parser for the text output of `nvme id-ctrl`.
 //!
-//! A line a field, `npss      : 4`, and power states of some lines each:
+//! Each field is a line, `npss      : 4`, and each power state takes several lines:
 //!
 //! ```text
 //! ps      3 : mp:0.0700W non-operational enlat:210 exlat:1200 rrt:3 rrl:3
 //!             rwt:3 rwl:3 idle_power:- active_power:-
 //! ```
 //!
-//! Lines that are indented explain the field before (`-H`), or go on with a power state. The form is the same in nvme-cli
-//! 1 and 2; later ones print more words.
+//! Indented lines explain the previous field (`-H`), or continue a power state. The form is the same in nvme-cli 1
+//! and 2; later versions print more words.
 
-use super::{Controller, NvmeError, State, all_there};
+use super::{Controller, NvmeError, State, check_count};
 use crate::energy::units::{Nanos, Power};
 
-/// Watts as they are printed, `0.0700W`; `-` is not reported.
+/// Watts in the printed form `0.0700W`; `-` is not reported.
 fn watts(text: &str) -> Option<Power> {
     let watts: f64 = text.strip_suffix('W')?.parse().ok()?;
     (0.0..1e6).contains(&watts).then(|| Power((watts * 1e6).round() as u64))
 }
 
-/// A number in decimal, or in hexadecimal with 0x.
+/// A decimal number, or hexadecimal with 0x.
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -27,7 +27,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// Of the words of a power state.
+/// Parses the words of a power state.
 fn state(n: usize, words: &str) -> Result<State, NvmeError> {
     let word = |key: &str| words.split_whitespace().find_map(|w| w.strip_prefix(key)?.strip_prefix(':'));
     let broken = |what: &str| NvmeError::Broken(format!("power state {n} has no {what}"));
@@ -49,7 +49,7 @@ fn state(n: usize, words: &str) -> Result<State, NvmeError> {
     })
 }
 
-/// Of all that was printed.
+/// Parses the whole output.
 pub fn read(text: &str) -> Result<Controller, NvmeError> {
     let mut states: Vec<String> = Vec::new();
     let (mut model, mut firmware, mut last, mut capacity, mut autonomous) = (None, None, None, None, None);
@@ -90,7 +90,7 @@ pub fn read(text: &str) -> Result<Controller, NvmeError> {
     }
     let missing = |what: &str| NvmeError::Broken(format!("no {what}: is the output whole?"));
     let states: Vec<State> = states.iter().enumerate().map(|(n, s)| state(n, s)).collect::<Result<_, _>>()?;
-    all_there(&states, last)?;
+    check_count(&states, last)?;
     Ok(Controller {
         model: model.filter(|m| !m.is_empty()).ok_or_else(|| missing("model (mn)"))?,
         firmware: firmware.unwrap_or_default(),

@@ -16,29 +16,29 @@ pub struct DiskSpec {
     pub rpm: Quantity<u64>,
     /// Moving the arm to the next track.
     pub seek_track: Quantity<Nanos>,
-    /// Moving it a third of the way, the mean over random places.
+    /// Moving it a third of the way, the mean over random positions.
     pub seek_average: Quantity<Nanos>,
     /// Moving it all the way.
     pub seek_full: Quantity<Nanos>,
-    /// What settling takes longer before a write.
+    /// Extra settling time before a write.
     pub write_settle: Quantity<Nanos>,
-    /// A byte between platter and buffer; on the outermost track, if `media_inner` is there.
+    /// A byte between platter and buffer; on the outermost track if `media_inner` is given.
     pub media: Quantity<TimePerByte>,
-    /// The same on the innermost track. From the first block, on the outermost track, to the last the rate falls in
-    /// proportion to the radius. Without, the rate is the same everywhere.
+    /// The same on the innermost track. The rate falls in proportion to the radius from the first block, on the
+    /// outermost track, to the last. If not given, the rate is the same everywhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_inner: Option<Quantity<TimePerByte>>,
     /// A byte between buffer and host.
     pub link: Quantity<TimePerByte>,
-    /// What each request takes in the electronics.
+    /// Time per request in the electronics.
     pub request: Quantity<Nanos>,
-    /// Bytes read ahead and kept.
+    /// Read-ahead buffer in bytes.
     pub buffer: Quantity<u64>,
-    /// Bytes written that may wait for the platter; 0: a write is done when it is on the platter.
+    /// Written bytes that may wait for the platter; 0: a write completes when it is on the platter.
     pub write_cache: Quantity<u64>,
     /// Power while the arm moves.
     pub seek_power: Quantity<Power>,
-    /// Power while waiting for the platter to turn.
+    /// Power while waiting for the platter's rotation.
     pub rotate_power: Quantity<Power>,
     /// Power while reading.
     pub read_power: Quantity<Power>,
@@ -46,32 +46,32 @@ pub struct DiskSpec {
     pub write_power: Quantity<Power>,
     /// Power while spinning without a request, before the first of `idle`.
     pub idle_power: Quantity<Power>,
-    /// Power while standing.
+    /// Power while spun down.
     pub standby_power: Quantity<Power>,
-    /// Stands still after so long without a request; 0: never.
+    /// Spins down after this time without a request; 0: never.
     pub standby_after: Quantity<Nanos>,
     /// Time to spin up.
     pub spin_up: Quantity<Nanos>,
     /// Energy of spinning up.
     pub spin_up_energy: Quantity<Energy>,
-    /// Idle levels with a turning platter, the lightest first: data sheets call them active and low-power idle, or idle_a,
-    /// idle_b and idle_c. One that `standby_after` comes before is never entered.
+    /// Idle levels with a spinning platter, the lightest first: data sheets call them active and low-power idle, or
+    /// idle_a, idle_b and idle_c. A level later than `standby_after` is never entered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle: Vec<IdleSpec>,
 }
 
 impl DiskSpec {
-    /// A byte between platter and buffer, the mean over all places.
+    /// A byte between platter and buffer, averaged over all places.
     pub fn media_mean(&self) -> TimePerByte {
         let outer = self.media.value;
         let Some(inner) = self.media_inner.as_ref().map(|q| q.value) else { return outer };
-        // The rate falls evenly over the time that reading all takes (`model/disk/platter.rs`): the mean rate is the mean
-        // of both.
+        // The rate falls linearly over the time of reading everything (`model/disk/platter.rs`), so the mean rate
+        // is the mean of both.
         let (v, w) = (u128::from(outer.0), u128::from(inner.0));
         TimePerByte(u64::try_from(2 * v * w / (v + w).max(1)).unwrap_or(u64::MAX))
     }
 
-    /// Refuses what cannot be built, naming the number.
+    /// Rejects impossible values, naming the number.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.size.value == 0 || self.rpm.value == 0 || self.media.value.0 == 0 {
             return Err("device.size, device.rpm and device.media must not be 0".into());
@@ -86,7 +86,7 @@ impl DiskSpec {
         idle::check(&self.idle)
     }
 
-    /// Makes every time `factor` times as long and every power as much less.
+    /// Multiplies every time by `factor` and divides every power by it.
     pub(super) fn scale(&mut self, factor: f64) {
         let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
         let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);

@@ -10,9 +10,9 @@ use crate::energy::units::{Energy, Nanos, Power};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NandSpec {
-    /// Channels; a channel carries one page at a time.
+    /// Channels; a channel transfers one page at a time.
     pub channels: Quantity<u64>,
-    /// Dies on each channel; a die does one thing at a time.
+    /// Dies per channel; a die does one operation at a time.
     pub dies: Quantity<u64>,
     /// Planes of a die, which read, program and erase together.
     pub planes: Quantity<u64>,
@@ -20,30 +20,31 @@ pub struct NandSpec {
     pub pages: Quantity<u64>,
     /// Bytes in a page.
     pub page: Quantity<u64>,
-    /// Reading a page into its register, by the page's position in its word line: one for each bit of a cell.
+    /// Time of reading a page into its register, by the page's position in its word line: one for each bit of a
+    /// cell.
     pub read: Vec<Quantity<Nanos>>,
-    /// Programming a page, likewise.
+    /// Time of programming a page, likewise.
     pub program: Vec<Quantity<Nanos>>,
-    /// Erasing a block.
+    /// Time of erasing a block.
     pub erase: Quantity<Nanos>,
     /// A byte between a register and the controller.
     pub transfer: Quantity<TimePerByte>,
-    /// Energy of reading a byte.
+    /// Energy per byte read.
     pub read_energy: Quantity<PerByte>,
-    /// Energy of programming a byte.
+    /// Energy per byte programmed.
     pub program_energy: Quantity<PerByte>,
-    /// Energy of erasing a block.
+    /// Energy per block erased.
     pub erase_energy: Quantity<Energy>,
-    /// Room beyond what the host sees, as a share of that.
+    /// Spare room beyond the visible size, as a share of that.
     pub spare: Quantity<f64>,
-    /// Room that the device keeps erased while nobody asks it anything, cleaning for it, as a share of what the host sees.
-    /// Without, it cleans only when a write needs a block.
+    /// Room that the device keeps erased by cleaning while it is idle, as a share of the visible size. If not
+    /// given, it cleans only when a write needs a block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ahead: Option<Quantity<f64>>,
-    /// Handles of reclaim units that a host may name, as NVMe's flexible data placement has them; one without.
+    /// Handles of reclaim units, as in NVMe's flexible data placement; 1 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handles: Option<Quantity<u64>>,
-    /// Erases a block is made for.
+    /// Erase cycles that a block endures.
     pub endurance: Quantity<u64>,
 }
 
@@ -53,22 +54,22 @@ pub struct NandSpec {
 pub struct MapSpec {
     /// Translation pages (of 4 KiB, 1,024 entries) kept in the device's memory.
     pub cached_pages: Quantity<u64>,
-    /// Energy of fetching or writing back one.
+    /// Energy of fetching or writing back one page.
     pub access_energy: Quantity<Energy>,
-    /// Time of fetching one.
+    /// Time of fetching one page.
     pub access: Quantity<Nanos>,
 }
 
-/// The way to the host.
+/// The link to the host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// What each request takes before its first byte moves.
+    /// Latency of each request before its first byte.
     pub request: Quantity<Nanos>,
-    /// The same for a write, if it differs: what takes a read from flash does not delay it.
+    /// The same for a write, if it differs: read latency of flash does not delay it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_request: Option<Quantity<Nanos>>,
-    /// What each request costs the device.
+    /// Energy of each request in the device.
     pub request_energy: Quantity<Energy>,
     /// A byte to the host.
     pub read: Quantity<TimePerByte>,
@@ -78,7 +79,7 @@ pub struct LinkSpec {
     pub read_energy: Quantity<PerByte>,
     /// Energy of a byte from the host.
     pub write_energy: Quantity<PerByte>,
-    /// Requests the device takes in at once.
+    /// Most requests that the device accepts concurrently.
     pub queue: Quantity<u64>,
 }
 
@@ -94,29 +95,29 @@ pub struct FlashSpec {
     pub map: MapSpec,
     /// The link.
     pub link: LinkSpec,
-    /// Bytes written that may wait in the device's memory.
+    /// Written bytes that may wait in the device's memory.
     pub buffer: Quantity<u64>,
-    /// After so long without a write what waits in it is programmed, whether it fills a row or not. Without, it waits for
-    /// more, or for a flush.
+    /// After this time without a write the buffer is programmed, even if it does not fill a row. If not given, it
+    /// waits for more writes or a flush.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<Quantity<Nanos>>,
-    /// What a flush takes beside writing the buffer out.
+    /// Time of a flush in addition to writing the buffer.
     pub flush: Quantity<Nanos>,
-    /// What a flush costs beside that.
+    /// Energy of a flush in addition to that.
     pub flush_energy: Quantity<Energy>,
-    /// Power while ready and waiting, before the first idle state.
+    /// Power while ready, before the first idle state.
     pub ready: Quantity<Power>,
-    /// Power while at least one request is under way, once however many there are, beside the prices of requests, bytes and
-    /// flash. Without, these contain it.
+    /// Power while at least one request is under way, independent of their number, in addition to the prices of
+    /// requests, bytes and flash. If not given, these prices contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy: Option<Quantity<Power>>,
-    /// Ways of waiting, the lightest sleep first.
+    /// Idle states, the lightest first.
     #[serde(default)]
     pub idle: Vec<IdleSpec>,
 }
 
 impl FlashSpec {
-    /// Refuses what cannot be built, naming the number.
+    /// Rejects impossible values, naming the number.
     pub(super) fn check(&self) -> Result<(), String> {
         let n = &self.nand;
         for (name, q) in [
@@ -151,7 +152,7 @@ impl FlashSpec {
         idle::check(&self.idle)
     }
 
-    /// Makes every time `factor` times as long and every power as much less.
+    /// Multiplies every time by `factor` and divides every power by it.
     pub(super) fn scale(&mut self, factor: f64) {
         let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
         let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);

@@ -1,27 +1,27 @@
-//! Which ways of waiting does a device have, and what do they cost?
+//! Idle states of a device, and their costs.
 
 use serde::{Deserialize, Serialize};
 
 use super::quantity::{Quantity, TimePerByte};
 use crate::energy::units::{Energy, Nanos, Power};
 
-/// A way of waiting: a sleep of flash, an idle level of a disk whose platter turns.
+/// An idle state: a sleep state of flash, or an idle level of a disk with a spinning platter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IdleSpec {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Entered after so long without a request.
+    /// Entered after this time without a request.
     pub after: Quantity<Nanos>,
     /// Power in it.
     pub power: Quantity<Power>,
     /// Time until the next request starts.
     pub wake: Quantity<Nanos>,
-    /// Energy of entering and leaving it, all of what is drawn during `wake` included.
+    /// Energy of entering and leaving it, including all energy during `wake`.
     pub wake_energy: Quantity<Energy>,
 }
 
-/// Refuses a list that is not in order of `after`, or in which two have one name.
+/// Rejects a list that is not ordered by `after`, or that has a duplicate name.
 pub(super) fn check(states: &[IdleSpec]) -> Result<(), String> {
     if !states.is_sorted_by_key(|i| i.after.value) {
         return Err("device.idle is not in order of `after`".into());
@@ -35,24 +35,24 @@ pub(super) fn check(states: &[IdleSpec]) -> Result<(), String> {
 }
 
 impl IdleSpec {
-    /// Makes its times `factor` times as long and its power as much less.
+    /// Multiplies its times by `factor` and divides its power by it.
     pub(super) fn scale(&mut self, factor: f64) {
         [&mut self.after, &mut self.wake].into_iter().for_each(|q| longer(q, factor));
         weaker(&mut self.power, factor);
     }
 }
 
-/// Makes a time `factor` times as long.
+/// Multiplies a time by `factor`.
 pub(super) fn longer(q: &mut Quantity<Nanos>, factor: f64) {
     q.value.0 = (q.value.0 as f64 * factor).round() as u64;
 }
 
-/// Makes a rate as much slower.
+/// Divides a rate by `factor`.
 pub(super) fn slower(q: &mut Quantity<TimePerByte>, factor: f64) {
     q.value.0 = (q.value.0 as f64 * factor).round() as u64;
 }
 
-/// Makes a power as much less.
+/// Divides a power by `factor`.
 pub(super) fn weaker(q: &mut Quantity<Power>, factor: f64) {
     q.value.0 = (q.value.0 as f64 / factor).round() as u64;
 }

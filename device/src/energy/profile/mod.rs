@@ -1,7 +1,7 @@
-//! One file per device: every number with its unit, source and confidence.
+//! Device profiles: one file per device, every number with its unit, source and confidence.
 //!
-//! A profile names what it was calibrated on and what it only predicts. The shipped ones are in
-//! `profiles/` and built in; others are read from files of the same form.
+//! A profile records the measurements it was calibrated on and those it only predicts. The shipped ones are in
+//! `profiles/` and built in; others are read from files in the same format.
 
 pub mod disk;
 pub mod flash;
@@ -20,44 +20,44 @@ pub use idle::IdleSpec;
 pub use numbers::Number;
 pub use quantity::{Confidence, PerByte, Quantity, TimePerByte, Unit};
 
-/// What the host and the board spend around a request.
+/// Costs of host and board around a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostSpec {
-    /// Processor, for each request.
+    /// Processor, per request.
     pub cpu_request: Quantity<Energy>,
-    /// Processor, for each byte read or written.
+    /// Processor, per byte read or written.
     pub cpu_byte: Quantity<PerByte>,
-    /// Memory, for each byte read or written.
+    /// Memory, per byte read or written.
     pub dram_byte: Quantity<PerByte>,
-    /// The processor, computing.
+    /// The computing processor.
     pub cpu_busy: Quantity<Power>,
-    /// Comparing a page of 4 KiB with its base and making a delta of it, its check included.
+    /// Encoding a delta of a page of 4 KiB, including its check.
     #[serde(default = "delta_encode")]
     pub delta_encode: Quantity<Nanos>,
-    /// Making a page of its base and a delta, likewise.
+    /// Decoding a delta of a page, likewise.
     #[serde(default = "delta_decode")]
     pub delta_decode: Quantity<Nanos>,
-    /// Compressing a block of 4 KiB by LZO or LZ4.
+    /// Compressing a block of 4 KiB with LZO or LZ4.
     #[serde(default = "compress")]
     pub compress: Quantity<Nanos>,
-    /// Decompressing what becomes such a block.
+    /// Decompressing to a block of 4 KiB with LZO or LZ4.
     #[serde(default = "decompress")]
     pub decompress: Quantity<Nanos>,
-    /// The same by Zstandard.
+    /// Compressing with Zstandard.
     #[serde(default = "zstd_compress")]
     pub zstd_compress: Quantity<Nanos>,
-    /// Likewise.
+    /// Decompressing with Zstandard.
     #[serde(default = "zstd_decompress")]
     pub zstd_decompress: Quantity<Nanos>,
-    /// The rest of the board while a request is waited for.
+    /// The rest of the board while a request is pending.
     pub board: Quantity<Power>,
-    /// The rest of the board while nothing is asked.
+    /// The rest of the board without requests.
     pub board_idle: Quantity<Power>,
 }
 
 impl HostSpec {
-    /// Times of a profile that names none: [`Self::compress`], `decompress`, `zstd_compress`, `zstd_decompress`.
+    /// Default times: [`Self::compress`], `decompress`, `zstd_compress`, `zstd_decompress`.
     pub const COMPRESSING: [Nanos; 4] = [Nanos(7_400), Nanos(8_300), Nanos(14_800), Nanos(8_300)];
 }
 
@@ -70,46 +70,46 @@ fn of_medfs(value: u64, what: &str) -> Quantity<Nanos> {
     }
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn delta_encode() -> Quantity<Nanos> {
     of_medfs(7_400, "compressing a delta")
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn delta_decode() -> Quantity<Nanos> {
     of_medfs(8_300, "decompressing a delta")
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn compress() -> Quantity<Nanos> {
     of_medfs(HostSpec::COMPRESSING[0].0, "compressing 4 KiB")
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn decompress() -> Quantity<Nanos> {
     of_medfs(HostSpec::COMPRESSING[1].0, "decompressing 4 KiB")
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn zstd_compress() -> Quantity<Nanos> {
     of_medfs(HostSpec::COMPRESSING[2].0, "taken to be twice compressing 4 KiB")
 }
 
-/// The time of a profile that names none.
+/// Default of a profile without this time.
 fn zstd_decompress() -> Quantity<Nanos> {
     of_medfs(HostSpec::COMPRESSING[3].0, "taken to be decompressing 4 KiB")
 }
 
-/// [`HostSpec`] as the meter reckons with it.
+/// [`HostSpec`] as plain numbers for the meter.
 #[derive(Debug, Clone, Default)]
 pub struct Host {
-    /// Processor, for each request.
+    /// Processor, per request.
     pub cpu_request: Energy,
-    /// Processor, for each byte.
+    /// Processor, per byte.
     pub cpu_byte: PerByte,
-    /// Memory, for each byte.
+    /// Memory, per byte.
     pub dram_byte: PerByte,
-    /// The processor, computing.
+    /// The computing processor.
     pub cpu_busy: Power,
     /// The rest of the board during requests.
     pub board: Power,
@@ -118,7 +118,7 @@ pub struct Host {
 }
 
 impl HostSpec {
-    /// The bare numbers.
+    /// The plain numbers.
     pub fn prices(&self) -> Host {
         Host {
             cpu_request: self.cpu_request.value,
@@ -131,16 +131,16 @@ impl HostSpec {
     }
 }
 
-/// What ties relative times to seconds, where a source gives only ratios of times.
+/// Ties relative times to seconds if a source gives only ratios of times.
 ///
-/// Choosing another anchor scales every time of the profile by the same factor and every power by its
-/// inverse, so that energies stay what they were fitted to.
+/// Changing the anchor multiplies every time of the profile by the same factor and divides every power by it, so
+/// that energies stay as fitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Anchor {
-    /// What takes this long.
+    /// The operation.
     pub what: String,
-    /// How long it takes.
+    /// Its time.
     pub time: Quantity<Nanos>,
 }
 
@@ -154,21 +154,21 @@ pub enum DeviceSpec {
     Disk(Box<DiskSpec>),
 }
 
-/// A device's file.
+/// The profile file of a device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// The name it is asked for by.
+    /// The name for lookups.
     pub name: String,
-    /// One line for people.
+    /// One line for users.
     pub title: String,
-    /// What it was fitted to; empty if to nothing.
+    /// Measurements it was fitted to; empty if none.
     #[serde(default)]
     pub calibrated_on: Vec<String>,
-    /// What it predicts without having been fitted to it.
+    /// Measurements it predicts without having been fitted to them.
     #[serde(default)]
     pub predicts: Vec<String>,
-    /// What gives its times their scale, if that is a choice.
+    /// The operation that defines the scale of times, if it can be chosen.
     #[serde(default)]
     pub anchor: Option<Anchor>,
     /// Processor, memory and board.
@@ -177,16 +177,16 @@ pub struct Profile {
     pub device: DeviceSpec,
 }
 
-/// A profile that cannot be used.
+/// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProfileError {
     /// Neither a shipped profile nor a file.
     #[error("no profile {name:?}: choose {known}, or give the path of a profile file")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Those there are.
+        /// The known names.
         known: String,
     },
     /// The file cannot be read.
@@ -194,7 +194,7 @@ pub enum ProfileError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: std::io::Error,
     },
     /// It is not a profile.
@@ -202,7 +202,7 @@ pub enum ProfileError {
     Malformed {
         /// The file or shipped name.
         from: String,
-        /// What and where.
+        /// The error and its place.
         message: String,
     },
 }
@@ -229,12 +229,12 @@ pub const SHIPPED: &[(&str, &str)] = shipped![
 ];
 
 impl Profile {
-    /// A shipped profile by name, or any by path (what has a slash or ends in `.toml`).
+    /// Finds a shipped profile by name, or any by path (with a slash or the extension `.toml`).
     pub fn find(name: &str) -> Result<Self, ProfileError> {
         Self::parse(&Self::text(name)?, name)
     }
 
-    /// The text [`find`](Self::find) would read.
+    /// The text that [`find`](Self::find) would parse.
     pub fn text(name: &str) -> Result<String, ProfileError> {
         if let Some((_, text)) = SHIPPED.iter().find(|(n, _)| *n == name) {
             return Ok((*text).into());
@@ -248,7 +248,7 @@ impl Profile {
         std::fs::read_to_string(path).map_err(unreadable)
     }
 
-    /// What kind of device it is, in a word.
+    /// The kind of device, in one word.
     pub fn kind(&self) -> &'static str {
         match self.device {
             DeviceSpec::Flash(_) => "flash",
@@ -256,7 +256,7 @@ impl Profile {
         }
     }
 
-    /// From its text; `from` is named in errors.
+    /// Parses the text of a profile; `from` is its name for errors.
     pub fn parse(text: &str, from: &str) -> Result<Self, ProfileError> {
         let malformed = |message: String| ProfileError::Malformed { from: from.into(), message };
         let profile: Profile = toml::from_str(text).map_err(|e| malformed(e.to_string()))?;
@@ -268,7 +268,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The same device if the anchor took `time` (see [`Anchor`]); itself if it has none.
+    /// The same device with `time` as the anchor's time (see [`Anchor`]); unchanged without an anchor.
     pub fn anchored(mut self, time: Nanos) -> Self {
         let Some(anchor) = &mut self.anchor else { return self };
         let factor = time.0 as f64 / (anchor.time.value.0.max(1)) as f64;

@@ -1,4 +1,4 @@
-//! Which numbers does a profile hold, and what is it with another one in its place?
+//! Which numbers does a profile contain, and how is one replaced?
 //!
 //! Numbers are named as in the file: `device.nand.read_energy`, an element of a list by its `name` or its place
 //! (`device.idle.hibernate.power`, `device.nand.program.0`).
@@ -18,9 +18,9 @@ pub struct Number {
     pub value: f64,
     /// The unit; empty for a plain number.
     pub unit: String,
-    /// How far it can be trusted.
+    /// Its confidence.
     pub confidence: Confidence,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
 }
 
@@ -33,7 +33,7 @@ fn inside(value: &Value) -> Vec<(String, &Value)> {
     }
 }
 
-/// What an element of a list is called.
+/// Name of a list element.
 fn called(place: usize, element: &Value) -> String {
     element.get("name").and_then(Value::as_str).map_or_else(|| place.to_string(), str::to_owned)
 }
@@ -50,23 +50,23 @@ fn collect(name: &str, value: &Value, out: &mut Vec<Number>) {
 
 impl Profile {
     fn as_toml(&self) -> Value {
-        // OK to unwrap: every profile was read from such a file, and has only tables, lists, texts and numbers.
+        // OK to unwrap: every profile was parsed from such a file, and has only tables, lists, texts and numbers.
         Value::try_from(self).unwrap()
     }
 
-    /// All its numbers.
+    /// All numbers.
     pub fn numbers(&self) -> Vec<Number> {
         let mut out = Vec::new();
         collect("", &self.as_toml(), &mut out);
         out
     }
 
-    /// The same profile with another number in the place `name`, which may be one that it lacks. Without a unit the number is
-    /// in the unit of the one before. `source` says who assumes it. Another anchor changes every time and power with it, as
-    /// [`anchored`](Self::anchored) does.
+    /// The same profile with another value for the number `name`, which may be absent. Without a unit the value has
+    /// the unit of the old one. `source` names who assumes it. A new anchor also changes every time and power, like
+    /// [`anchored`](Self::anchored).
     ///
     /// # Errors
-    /// [`ProfileError::Malformed`] if there is no such number, or none that can be this.
+    /// [`ProfileError::Malformed`] if there is no such number, or if it cannot have this value.
     pub fn with(&self, name: &str, value: f64, unit: Option<&str>, source: &str) -> Result<Profile, ProfileError> {
         let malformed = |message: String| ProfileError::Malformed { from: self.name.clone(), message };
         let before = self.numbers().into_iter().find(|n| n.name == name);
@@ -98,7 +98,7 @@ impl Profile {
         *at = Value::try_from(written).map_err(|e| malformed(e.to_string()))?;
         let text = toml::to_string(&whole).map_err(|e| malformed(e.to_string()))?;
         let changed = Profile::parse(&text, name).map_err(|e| match e {
-            // The line of a text that nobody wrote says nothing.
+            // A line number in generated text is meaningless.
             ProfileError::Malformed { message, .. } => {
                 let why = message.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default().trim().to_owned();
                 malformed(format!("{name} = {value}{unit}: {why}"))

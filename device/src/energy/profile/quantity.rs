@@ -1,52 +1,52 @@
-//! Numbers that say where they come from.
+//! Numbers with their sources.
 
 use serde::{Deserialize, Serialize};
 
 use crate::energy::units::{Energy, Nanos, Power};
 
-/// How far a number can be trusted.
+/// Confidence in a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// Measured, in the source named.
+    /// Measured in the named source.
     Measured,
     /// A vendor's statement or data sheet.
     Vendor,
-    /// The default of a simulator.
+    /// Default of a simulator.
     Simulator,
-    /// Computed from measured or vendor's numbers.
+    /// Computed from measured or vendor numbers.
     Derived,
     /// Fitted to measured rows.
     Fitted,
-    /// Chosen here, since no source gives it.
+    /// Chosen here because no source gives it.
     Assumed,
 }
 
-/// Energy for each byte, in femtojoules, so that prices of a few hundred picojoules keep four digits.
+/// Energy per byte, in femtojoules, so that prices of a few hundred picojoules keep four digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PerByte(pub u64);
 
 impl PerByte {
-    /// The price of so many bytes; the part of a picojoule is dropped.
+    /// Energy of `bytes` bytes, rounded down to a picojoule.
     pub fn of(self, bytes: u64) -> Energy {
         Energy(u64::try_from(u128::from(self.0) * u128::from(bytes) / 1000).unwrap_or(u64::MAX))
     }
 }
 
-/// Time for each byte, in femtoseconds.
+/// Time per byte, in femtoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct TimePerByte(pub u64);
 
 impl TimePerByte {
-    /// The time of so many bytes; the part of a nanosecond is dropped.
+    /// Time of `bytes` bytes, rounded down to a nanosecond.
     pub fn of(self, bytes: u64) -> Nanos {
         Nanos(u64::try_from(u128::from(self.0) * u128::from(bytes) / 1_000_000).unwrap_or(u64::MAX))
     }
 }
 
-/// A kind of number a profile may hold, and the units it may be written in.
+/// A kind of number in a profile, and the units in which it may be written.
 pub trait Unit: Sized + Copy {
-    /// Units and what one of each is in the type's own smallest unit.
+    /// Units, each with its value in the type's smallest unit.
     const UNITS: &'static [(&'static str, f64)];
     /// From the smallest unit.
     fn from_smallest(n: f64) -> Self;
@@ -96,7 +96,7 @@ impl Unit for f64 {
     }
 }
 
-/// As it stands in a file: `{ value = 24.3, unit = "uJ", confidence = "fitted", source = "..." }`.
+/// The form in a file: `{ value = 24.3, unit = "uJ", confidence = "fitted", source = "..." }`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
@@ -113,16 +113,16 @@ pub(super) struct Written {
 pub struct Quantity<T: Unit> {
     /// The number.
     pub value: T,
-    /// The unit it was written in.
+    /// The unit in the file.
     pub unit: String,
-    /// How far it can be trusted.
+    /// Its confidence.
     pub confidence: Confidence,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
 }
 
 impl<T: Unit> Quantity<T> {
-    /// The number in the unit it was written in.
+    /// The number in the file's unit.
     pub fn as_written(&self) -> f64 {
         let factor = T::UNITS.iter().find(|(n, _)| *n == self.unit).map_or(1.0, |(_, f)| *f);
         self.value.smallest() / factor

@@ -1,8 +1,8 @@
-//! What does the disk hold in its track buffer, and what is it reading ahead?
+//! Which blocks are in the disk's track buffer, and which is it reading ahead?
 
 use super::platter::{Femto, Platter};
 
-/// Reading that goes on by itself.
+/// Read-ahead in progress.
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     /// The block that began to pass at `since`.
@@ -16,36 +16,36 @@ struct Stream {
 #[derive(Debug)]
 pub struct Buffer {
     capacity: u64,
-    /// The first block that was read without a gap up to the last.
+    /// The first block of the contiguous range up to the last.
     first: u64,
-    /// The block after the last, if nothing is being read.
+    /// The block after the last, if no read is in progress.
     end: u64,
     stream: Option<Stream>,
 }
 
 impl Buffer {
-    /// An empty one of so many blocks.
+    /// An empty buffer of `capacity` blocks.
     pub fn new(capacity: u64) -> Self {
         Buffer { capacity, first: 0, end: 0, stream: None }
     }
-    /// The block after the last that is in it at `now`.
+    /// The block after the last buffered one at `now`.
     pub fn end(&self, now: Femto, platter: &Platter) -> u64 {
         match self.stream {
             Some(s) => s.from.saturating_add(platter.passed(s.from, now.saturating_sub(s.since))).min(s.limit),
             None => self.end,
         }
     }
-    /// True if a range is in it at `now`.
+    /// True if a range is buffered at `now`.
     pub fn holds(&self, at: u64, end: u64, now: Femto, platter: &Platter) -> bool {
         let last = self.end(now, platter);
         self.first.max(last.saturating_sub(self.capacity)) <= at && end <= last
     }
-    /// When reading ahead stops because the buffer is full.
+    /// When read-ahead stops because the buffer is full.
     pub fn stops(&self, platter: &Platter) -> Option<Femto> {
         self.stream.map(|s| s.since + platter.passing(s.from, s.limit))
     }
-    /// When the last block of a range will be in it if reading goes on from `begin` as it does: none if it
-    /// will have stopped before, or has left the range behind.
+    /// When the last block of a range will be buffered if read-ahead continues from `begin`: `None` if it will have
+    /// stopped before, or has passed the range.
     pub fn arrives(&self, at: u64, end: u64, begin: Femto, platter: &Platter) -> Option<Femto> {
         let s = self.stream?;
         let last = self.end(begin, platter);
@@ -53,27 +53,27 @@ impl Buffer {
         let goes_on = end <= s.limit || self.stops(platter)? >= begin;
         (kept && goes_on).then(|| s.since + platter.passing(s.from, end))
     }
-    /// A range was asked for at `begin`, while being read ahead: goes on to a full buffer after it, unless
-    /// it has stopped.
+    /// Extends read-ahead to a full buffer after a range requested at `begin` while being read ahead, unless it has
+    /// stopped.
     pub fn extend(&mut self, end: u64, begin: Femto, blocks: u64, platter: &Platter) {
         let stopped = self.stops(platter).is_none_or(|t| t < begin);
         if let Some(s) = self.stream.as_mut().filter(|_| !stopped) {
             s.limit = s.limit.max(end.saturating_add(self.capacity).min(blocks)).max(end);
         }
     }
-    /// A range was read whose last block had passed at `passed`: goes on to a full buffer after it.
+    /// Starts read-ahead to a full buffer after a range whose last block had passed at `passed`.
     pub fn start(&mut self, at: u64, end: u64, passed: Femto, blocks: u64) {
         self.first = at;
         let limit = end.saturating_add(self.capacity).min(blocks).max(end);
         self.stream = Some(Stream { from: end, since: passed, limit });
     }
-    /// The arm is called away at `now`; says which block was under the head if it was reading.
+    /// Stops read-ahead at `now`, since the arm is needed; returns the block under the head if it was reading.
     pub fn stop(&mut self, now: Femto, platter: &Platter) -> Option<u64> {
         let end = self.end(now, platter);
         self.end = end;
         self.stream.take().map(|_| end)
     }
-    /// A range changes on the platter: what is held of it is of no use.
+    /// Drops buffered blocks of a range that changes on the platter.
     pub fn forget(&mut self, at: u64, end: u64) {
         if at < self.end && self.first < end {
             (self.first, self.end) = (0, 0);

@@ -1,20 +1,18 @@
-//! A mobile disk: an arm that seeks, a platter that turns, a buffer that is read ahead into, and a motor
-//! that can be stopped.
+//! A mobile disk: an arm that seeks, a spinning platter, a read-ahead buffer, and a motor that can be stopped.
 //!
-//! The disk is at every moment in one mode of Table 3.1 of Scherl 2004 (seeking, rotating, reading,
-//! writing, idle, stand-by), in one of the idle levels of its data sheet, or on its way back from one or spinning up, and
-//! pays that mode's power for as long as it lasts. Where the
-//! platter is follows from the time, so the latency of rotation is deterministic. Requests are done in
-//! the order they arrive in; written blocks may wait in a cache and are on their way to the platter at once.
+//! At every moment the disk is in one mode of Table 3.1 of Scherl 2004 (seeking, rotating, reading, writing, idle,
+//! stand-by), in an idle level of its data sheet, on its way back from one, or spinning up, and draws that mode's
+//! power. The platter's angle follows from the time, so rotational latency is deterministic. Requests are served in
+//! order of arrival; written blocks may wait in a cache, and their way to the platter begins immediately.
 //!
-//! An idle level is entered when the arm has had nothing to do for the level's time: reading ahead and writing out of the
-//! cache are work of the arm. The next request that needs the arm waits for the way back and pays its energy, which stands
-//! for entering, too; after it the head is where it was. What the electronics do alone (a read from the buffer, a flush
-//! of nothing) neither leaves a level nor keeps the disk from deeper ones. From the deepest level as from the lightest the
-//! motor stops at its time, and spinning up is the way back from there.
+//! The disk enters an idle level when the arm has been unused for the level's time; read-ahead and writing from the
+//! cache use the arm. The next request that needs the arm waits for the return and pays its energy, which covers
+//! entering too; the head position is unchanged. Work of the electronics alone (a read from the buffer, an empty
+//! flush) neither leaves a level nor delays deeper ones. The motor stops at its time from any level, and the return
+//! from there is spinning up.
 //!
-//! Left out: heads, scheduling inside the disk, energy of the link, a motor that turns slower, what a buffer's read
-//! takes longer in a level.
+//! Left out: heads, scheduling inside the disk, energy of the link, reduced motor speeds, slower buffer reads in an
+//! idle level.
 
 mod buffer;
 mod platter;
@@ -30,14 +28,14 @@ use crate::energy::profile::{DiskSpec, IdleSpec, TimePerByte};
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
 use crate::{BLOCK, Lba, Tag};
 
-/// How long a disk must stand still for its standing to pay: waiting longer than this without a request
-/// costs more idling, in the levels it comes to and on the way back, than it costs standing and spinning up for the next
-/// request. None if it never does.
+/// Shortest standstill that saves energy: a longer time without requests costs more in idling (including the idle
+/// levels and their return) than in standing and spinning up for the next request. `None` if standing never saves
+/// energy.
 pub fn break_even(spec: &DiskSpec) -> Option<Nanos> {
     // A microwatt over a nanosecond is a femtojoule.
     let standing = i128::from(spec.standby_power.value.0);
     let (mut level, mut power, mut way_back) = (Nanos(0), spec.idle_power.value, Energy::ZERO);
-    // What idling has cost more than standing when this level is entered.
+    // Extra cost of idling over standing when this level is entered.
     let mut more: i128 = 0;
     let mut next = spec.idle.iter().map(|l| (l.after.value, l.power.value, l.wake_energy.value)).peekable();
     loop {
@@ -90,7 +88,7 @@ struct Counts {
     wakes: u64,
 }
 
-/// The inside of a disk.
+/// The model of a disk.
 #[derive(Debug)]
 pub struct Disk {
     blocks: u64,
@@ -100,33 +98,33 @@ pub struct Disk {
     request: Nanos,
     link: TimePerByte,
     write_settle: Nanos,
-    /// Blocks written that may wait.
+    /// Written blocks that may wait.
     write_room: u64,
     standby_after: Option<Nanos>,
     spin_up: Nanos,
     spin_up_energy: Energy,
     levels: Vec<Level>,
 
-    /// Up to here everything is on a bill.
+    /// The time up to which energy is booked.
     paid: Nanos,
-    /// When the arm has done what it was given.
+    /// When the arm finishes its work.
     free: Femto,
-    /// The block that is under the head then.
+    /// The block under the head at that time.
     head: u64,
-    /// True if the last thing the arm was given is a write.
+    /// True if the arm's last work is a write.
     writing: bool,
     buffer: Buffer,
     waiting: Writes,
-    /// When the last request or reading ahead ended.
+    /// When the last request or read-ahead ended.
     rest: Nanos,
     standing: bool,
-    /// The idle level it is in.
+    /// The current idle level.
     level: Option<usize>,
     counts: Counts,
 }
 
 impl Disk {
-    /// A disk like `spec` with so many blocks, its platter turning and its arm at the outermost track.
+    /// A disk like `spec` with `blocks` blocks, spinning, with its arm at the outermost track.
     pub fn new(spec: &DiskSpec, blocks: u64) -> Self {
         let platter = Platter::new(spec, blocks);
         Disk {
@@ -162,7 +160,7 @@ impl Disk {
         }
     }
 
-    /// Pays a mode from the moment everything is paid up to until `until`.
+    /// Books a mode from the end of the booked time until `until`.
     fn stay(&mut self, part: Part, power: Power, until: Nanos, bill: &mut Bill) {
         let time = until.since(self.paid);
         if time > Nanos(0) {
@@ -171,13 +169,13 @@ impl Disk {
         }
     }
 
-    /// Pays for the time until `until`, in which the arm is given nothing new.
+    /// Books the time until `until`, in which the arm gets no new work.
     fn pay(&mut self, until: Nanos, bill: &mut Bill) {
         if let Some(stops) = self.buffer.stops(&self.platter).map(nanos) {
             self.stay(Part::PlatterRead, self.power.read, until.min(stops), bill);
             self.rest = self.rest.max(until.min(stops));
         }
-        // While the arm works the disk does not rest.
+        // The disk does not rest while the arm works.
         self.rest = self.rest.max(nanos(self.free));
         if !self.standing {
             let sleeps = self.standby_after.map_or(Nanos(u64::MAX), |t| self.rest + t);
@@ -190,7 +188,7 @@ impl Disk {
         self.stay(Part::Sleep, self.power.standby, until, bill);
     }
 
-    /// Pays for the time until `until`, in which the platter turns and the arm has nothing to do.
+    /// Books the time until `until`, in which the platter spins and the arm is unused.
     fn idle(&mut self, until: Nanos, bill: &mut Bill) {
         let begins = |n: usize, disk: &Self| disk.levels.get(n).map_or(Nanos(u64::MAX), |l| disk.rest + l.after);
         self.stay(Part::Idle, self.power.idle, until.min(begins(0, self)), bill);
@@ -203,7 +201,7 @@ impl Disk {
         }
     }
 
-    /// The platter turns and the arm obeys from the moment this returns on.
+    /// Returns the moment from which the platter spins and the arm is usable.
     fn awake(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
         if let Some(level) = self.level.take().map(|n| self.levels[n]) {
             self.counts.wakes += 1;
@@ -214,7 +212,7 @@ impl Disk {
             return self.paid;
         }
         if !self.standing {
-            // What comes before the arm moves is no rest either.
+            // Time before the arm moves is not rest either.
             self.rest = self.rest.max(now);
             return now;
         }
@@ -228,12 +226,12 @@ impl Disk {
         self.paid
     }
 
-    /// How long the arm moves to get to a block from another.
+    /// Time of moving the arm from one block to another.
     fn seek(&self, from: u64, to: u64) -> Nanos {
         self.curve.time(self.platter.track(from).abs_diff(self.platter.track(to)))
     }
 
-    /// Moves the arm and waits for block `at`, from `begin` on; says when it passes.
+    /// Moves the arm and waits for block `at`, from `begin` on; returns when it passes.
     fn position(&mut self, begin: Femto, at: u64, settle: Nanos, bill: &mut Bill) -> Femto {
         self.pay(nanos(begin), bill);
         let mut seek = self.seek(self.head, at);
@@ -248,7 +246,7 @@ impl Disk {
         passes
     }
 
-    /// The arm does not go on reading ahead.
+    /// Stops read-ahead because the arm is needed.
     fn call_away(&mut self, at: Nanos, bill: &mut Bill) {
         self.pay(at, bill);
         if let Some(under) = self.buffer.stop(femto(at), &self.platter) {
@@ -322,7 +320,7 @@ impl Model for Disk {
             Ask::Read { at, blocks } => self.read(now, at.0, blocks, bill),
             Ask::Write { at, blocks } => self.write(now, at.0, blocks, bill),
             Ask::Flush => (now + self.request).max(nanos(self.waiting.fits(0, &self.platter))),
-            // Disks of this kind know no discard and no remap.
+            // Disks of this kind have neither discard nor remap.
             Ask::Discard { .. } | Ask::Remap { .. } => now,
         };
         self.pay(done, bill);

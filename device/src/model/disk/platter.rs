@@ -1,20 +1,20 @@
 //! Where on the platter is a block, and when does it pass under the head?
 //!
-//! The blocks lie on one spiral: a block's angle and track follow from how much media time lies before it,
-//! so a transfer that goes on never waits, whichever track it crosses. This stands for the skew between
-//! tracks of a real disk, whose cost is in its media rate already. Heads are left out.
+//! The blocks lie on one spiral: the media time before a block determines its angle and track, so a continued
+//! transfer never waits, whichever track it crosses. This stands for the skew between tracks of a real disk, whose
+//! cost is part of its media rate. Heads are left out.
 //!
-//! Where the rate falls from the outermost track to the innermost, it is in proportion to the radius: bits are
-//! equally dense along every track, tracks are equally far from each other, and each takes one turn. Then the rate falls
-//! linearly with the media time that has passed, so its square falls linearly with the blocks that have: with rates `v` of
-//! the first block, `w` of the last and `r` of block `b` of `n`,
+//! If the rate falls from the outermost track to the innermost, it is proportional to the radius: bits have the
+//! same density along every track, tracks have equal distances, and each takes one revolution. Then the rate falls
+//! linearly with elapsed media time, and its square falls linearly with the number of blocks: with rates `v` of the
+//! first block, `w` of the last and `r` of block `b` of `n`,
 //!
 //! ```text
 //! r = sqrt(v^2 - (v^2 - w^2) b / n)        the time before block b = 2 b / (v + r)
 //! ```
 //!
-//! Zones of a real disk are steps along this line. The time before a block is computed to some femtoseconds and rounded
-//! once; all other times are differences of these, so that pieces of a transfer add up to the whole.
+//! Zones of a real disk are steps along this line. The time before a block is computed to some femtoseconds and
+//! rounded once; all other times are differences of these, so pieces of a transfer add up to the whole.
 
 use crate::BLOCK;
 use crate::energy::Nanos;
@@ -28,17 +28,17 @@ pub fn femto(t: Nanos) -> Femto {
     u128::from(t.0) * 1_000_000
 }
 
-/// The first nanosecond that is not before.
+/// The first nanosecond not before `t`.
 pub fn nanos(t: Femto) -> Nanos {
     Nanos(u64::try_from(t.div_ceil(1_000_000)).unwrap_or(u64::MAX))
 }
 
-/// Blocks in a femtosecond, where the rate differs.
+/// Blocks per femtosecond, if the rate varies.
 #[derive(Debug, Clone, Copy)]
 struct Zones {
-    /// Of the first block.
+    /// At the first block.
     outer: f64,
-    /// By how much the square of the rate falls with each block.
+    /// Decrease of the squared rate per block.
     fall: f64,
 }
 
@@ -48,17 +48,17 @@ impl Zones {
         let rate = (self.outer * self.outer - self.fall * b).max(0.0).sqrt();
         (2.0 * b / (self.outer + rate)) as Femto
     }
-    /// The block before which so much time lies, to a block or two.
+    /// The block before which `time` elapses, with an error of a block or two.
     fn at(&self, time: Femto) -> f64 {
         let t = time as f64;
         t * (self.outer - t * self.fall / 4.0)
     }
 }
 
-/// The turning platter.
+/// The spinning platter.
 #[derive(Debug, Clone)]
 pub struct Platter {
-    /// The time of a block, where it is the same everywhere.
+    /// Time per block, if it is the same everywhere.
     block: Femto,
     zones: Option<Zones>,
     blocks: u64,
@@ -66,7 +66,7 @@ pub struct Platter {
 }
 
 impl Platter {
-    /// The platter of `spec` with so many blocks, which fill it from the outermost track to the innermost.
+    /// The platter of `spec` with `blocks` blocks, which fill it from the outermost track to the innermost.
     pub fn new(spec: &DiskSpec, blocks: u64) -> Self {
         let block = |q: u64| (u128::from(q) * BLOCK as u128).max(1);
         let outer = block(spec.media.value.0);
@@ -84,11 +84,11 @@ impl Platter {
             Some(zones) => zones.before(block),
         }
     }
-    /// The time in which the blocks of a range pass.
+    /// Time in which a range of blocks passes.
     pub fn passing(&self, from: u64, to: u64) -> Femto {
         self.before(to).saturating_sub(self.before(from))
     }
-    /// How many whole blocks from `from` on pass in a time.
+    /// Number of whole blocks from `from` on that pass in a time.
     pub fn passed(&self, from: u64, time: Femto) -> u64 {
         let Some(zones) = &self.zones else {
             return u64::try_from(time / self.block).unwrap_or(u64::MAX);
@@ -106,11 +106,11 @@ impl Platter {
         }
         last - from
     }
-    /// The track a block begins on.
+    /// The track on which a block begins.
     pub fn track(&self, block: u64) -> u64 {
         u64::try_from(self.before(block) / self.turn).unwrap_or(u64::MAX)
     }
-    /// How long after `at` a block begins to pass. The angle at a moment follows from the moment.
+    /// Time from `at` until a block begins to pass. The angle is a function of time.
     pub fn until(&self, block: u64, at: Femto) -> Femto {
         (self.before(block) % self.turn + self.turn - at % self.turn) % self.turn
     }
@@ -123,7 +123,7 @@ mod tests {
 
     const BLOCKS: u64 = 1 << 18;
 
-    /// One that reads at `outer` and `inner` femtoseconds a byte.
+    /// A platter with rates of `outer` and `inner` femtoseconds per byte.
     fn platter(outer: u64, inner: u64) -> Platter {
         let DeviceSpec::Disk(mut spec) = Profile::find("microdrive").unwrap().device else { panic!("a disk") };
         spec.media.value.0 = outer;
@@ -142,7 +142,7 @@ mod tests {
         near(p.passing(BLOCKS - 1, BLOCKS), inner as f64 * 4096.0);
         let sum = 1.0 / outer as f64 + 1.0 / inner as f64;
         near(p.passing(0, BLOCKS), 4096.0 * BLOCKS as f64 * 2.0 / sum);
-        // Half of the time later the rate is the mean of both.
+        // After half of the time the rate is the mean of both.
         let half = p.passed(0, p.passing(0, BLOCKS) / 2);
         near(p.passing(half, half + 64) / 64, 4096.0 * 2.0 / sum);
     }

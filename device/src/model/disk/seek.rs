@@ -1,11 +1,10 @@
-//! How long does the arm move?
+//! Seek times of the arm.
 
 use crate::energy::Nanos;
 use crate::energy::profile::DiskSpec;
 
-/// Seek time over distance: with the square root of it up to a third of the way, where the arm spends its
-/// time getting faster and slower, and in proportion to it beyond, where it moves at full speed (Ruemmler
-/// and Wilkes, Computer 1994).
+/// Seek time over distance: proportional to the square root up to a third of the way, where the arm accelerates and
+/// brakes, and linear beyond, where it moves at full speed (Ruemmler and Wilkes, Computer 1994).
 #[derive(Debug, Clone)]
 pub struct Curve {
     tracks: f64,
@@ -15,19 +14,18 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// The curve of `spec` on a disk of so many tracks.
+    /// The curve of `spec` on a disk with `tracks` tracks.
     ///
-    /// A data sheet's average is the mean over pairs of random places, which is not the time of the mean
-    /// distance. With distances of density 2(1 - x) the mean of this curve is
-    /// track / 5 + 88 third / 135 + 4 full / 27; the time of a third of the way is chosen to make that
-    /// the data sheet's average.
+    /// A data sheet's average is the mean over pairs of random positions, not the time of the mean distance. For
+    /// distances of density 2(1 - x) the mean of this curve is track / 5 + 88 third / 135 + 4 full / 27; the time
+    /// of a third of the way is chosen so that this equals the data sheet's average.
     pub fn new(spec: &DiskSpec, tracks: u64) -> Self {
         let [track, average, full] = [&spec.seek_track, &spec.seek_average, &spec.seek_full].map(|q| q.value.0 as f64);
         let third = (average - track / 5.0 - full * 4.0 / 27.0) * 135.0 / 88.0;
         Curve { tracks: tracks.max(2) as f64, track, third: third.min(full).max(track), full }
     }
 
-    /// The time of moving over so many tracks.
+    /// Time of moving over `tracks` tracks.
     pub fn time(&self, tracks: u64) -> Nanos {
         let (d, third, last) = (tracks as f64, self.tracks / 3.0, self.tracks - 1.0);
         Nanos(match tracks {

@@ -1,4 +1,4 @@
-//! Which writes are not on the platter yet?
+//! Writes that are not on the platter yet.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -13,7 +13,7 @@ struct Write {
     starts: Femto,
 }
 
-/// Writes in the order in which they get to the platter.
+/// Pending writes in the order in which they reach the platter.
 #[derive(Debug, Default)]
 pub struct Writes {
     queue: VecDeque<Write>,
@@ -25,14 +25,14 @@ impl Writes {
         self.queue.push_back(Write { at, blocks, starts });
     }
 
-    /// Forgets what is on the platter by `now`.
+    /// Drops writes that are on the platter by `now`.
     pub fn prune(&mut self, now: Femto, platter: &Platter) {
         while self.queue.front().is_some_and(|w| w.starts + platter.passing(w.at, w.at + w.blocks) <= now) {
             self.queue.pop_front();
         }
     }
 
-    /// The first moment at which no more than `room` blocks are not on the platter; 0 if they never were more.
+    /// The first moment with at most `room` pending blocks; 0 if there were never more.
     pub fn fits(&self, room: u64, platter: &Platter) -> Femto {
         let waiting: u64 = self.queue.iter().map(|w| w.blocks).sum();
         let mut excess = waiting.saturating_sub(room);
@@ -48,7 +48,7 @@ impl Writes {
         0
     }
 
-    /// The blocks that are not on the platter at `now`; forgets all.
+    /// Returns the blocks that are not on the platter at `now`, and drops all.
     pub fn lose(&mut self, now: Femto, platter: &Platter) -> Vec<Lba> {
         let mut lost = BTreeSet::new();
         for w in self.queue.drain(..) {

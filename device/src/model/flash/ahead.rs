@@ -1,22 +1,22 @@
-//! What does the device do while nobody asks it anything?
+//! Background work of an idle device.
 //!
-//! UFS and eMMC call it background operations: the device cleans ahead, so that later writes find erased blocks. Which
-//! blocks, how many and after which pause is the maker's secret; here blocks as cleaning under a writer chooses them
-//! (`clean.rs`), one at a time on each die that keeps fewer erased ones than the profile's `nand.ahead` says, after
-//! [`PAUSE`]. A read that comes meanwhile goes before what has not begun (`dies.rs`). Without the number the device
-//! cleans for writers alone.
+//! UFS and eMMC call it background operations: the device cleans ahead, so that later writes find erased blocks.
+//! Real devices do not document which blocks, how many, and after which pause. The model chooses blocks like
+//! cleaning for a writer (`clean.rs`), one at a time on each die with fewer erased blocks than the profile's
+//! `nand.ahead`, after [`PAUSE`]. A read that arrives meanwhile precedes work that has not begun (`dies.rs`).
+//! Without the number the device cleans only for writers.
 
 use super::Flash;
 use super::clean::KEPT;
 use crate::energy::{Bill, Nanos};
 
-/// So long nothing was asked or done; assumed.
+/// Idle time before background work; assumed.
 const PAUSE: Nanos = Nanos(10_000_000);
-/// A block with less than this part of it to win is left: it is worn for little.
+/// A block with a smaller reclaimable share is skipped: the wear would gain too little.
 const LEAST_GAIN: u32 = 16;
 
 impl Flash {
-    /// Cleans in the time up to `now`, which nobody asked anything in since the last request.
+    /// Cleans in the idle time between the last request and `now`.
     pub(super) fn clean_ahead(&mut self, now: Nanos, bill: &mut Bill) {
         if self.prices.ahead == 0 {
             return;
@@ -43,7 +43,7 @@ impl Flash {
         }
     }
 
-    /// Begins to clean a block of each die that keeps too few erased ones; false if there is none to win by.
+    /// Begins to clean a block on each die with too few erased ones; false if none is worth it.
     fn clean_once(&mut self, at: Nanos, bill: &mut Bill) -> bool {
         let (kept, units) = (KEPT + self.prices.ahead, self.geometry.block_units());
         let mut any = false;

@@ -1,24 +1,24 @@
-//! What was written and is not yet on flash?
+//! Which written blocks are not on flash yet?
 //!
-//! Written blocks wait in slots until there are enough for a row, and stay there until the row is programmed. A block
-//! that is written again while it waits takes no second slot.
+//! Written blocks wait in slots until there are enough for a row, and stay there until the row is programmed. A
+//! block that is rewritten while it waits takes no second slot.
 
 use rustc_hash::FxHashMap;
 
 const NONE: u32 = u32::MAX;
 
-/// A block that was written.
+/// A written block.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
     /// Its number.
     pub block: u32,
-    /// The number of the write.
+    /// The write's number.
     pub generation: u64,
     /// The handle of its reclaim unit.
     handle: u8,
-    /// Given to a die.
+    /// True if it was issued to a die.
     issued: bool,
-    /// Overtaken by a newer write that was programmed before it, or discarded.
+    /// True if it was discarded, or superseded by a newer write that was programmed first.
     dead: bool,
     /// The slot of an older write of the same block that is being programmed, and that write's number.
     older: (u32, u64),
@@ -27,20 +27,20 @@ pub struct Slot {
 /// Blocks being programmed together.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// The unit of the first.
+    /// The first unit.
     pub unit: u32,
     /// Their slots.
     pub slots: Vec<u32>,
 }
 
-/// How the buffer took a written block.
+/// Result of adding a written block to the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// It took a slot.
+    /// It took a new slot.
     Slot,
-    /// It took the place of an older write that still waited.
+    /// It replaced an older write that still waited.
     Absorbed,
-    /// There is no room.
+    /// The buffer is full.
     Full,
 }
 
@@ -51,14 +51,14 @@ pub struct Buffer {
     free: Vec<u32>,
     /// The newest slot of a block.
     newest: FxHashMap<u32, u32>,
-    /// Slots not yet given to a die, oldest first, by handle.
+    /// Slots that are not issued, oldest first, by handle.
     waiting: Vec<Vec<u32>>,
     rows: Vec<Row>,
     free_rows: Vec<u32>,
 }
 
 impl Buffer {
-    /// Room for so many blocks, of so many handles.
+    /// A buffer for `room` blocks and `handles` handles.
     pub fn new(room: u32, handles: u32) -> Self {
         let slot = Slot { block: 0, generation: 0, handle: 0, issued: false, dead: false, older: (NONE, 0) };
         Buffer {
@@ -70,27 +70,27 @@ impl Buffer {
             free_rows: Vec::new(),
         }
     }
-    /// Blocks it has room for.
+    /// Capacity in blocks.
     pub fn room(&self) -> u32 {
         self.slots.len() as u32
     }
-    /// True if nothing is in it.
+    /// True if it is empty.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
-    /// True if it has no room.
+    /// True if it is full.
     pub fn is_full(&self) -> bool {
         self.free.is_empty()
     }
-    /// True if a read of this block is answered from it.
+    /// True if the buffer answers a read of this block.
     pub fn holds(&self, block: u32) -> bool {
         self.newest.contains_key(&block)
     }
-    /// Which write of a block it holds.
+    /// The number of the buffered write of a block.
     pub fn generation(&self, block: u32) -> Option<u64> {
         self.newest.get(&block).map(|s| self.slots[*s as usize].generation)
     }
-    /// Blocks in a range that a read finds here, in order.
+    /// Buffered blocks in a range, in order.
     pub fn within(&self, from: u64, to: u64) -> Vec<u32> {
         if self.newest.is_empty() {
             return Vec::new();
@@ -102,21 +102,22 @@ impl Buffer {
         found.sort_unstable();
         found
     }
-    /// Slots not yet given to a die.
+    /// Number of slots that are not issued.
     pub fn waiting(&self) -> u32 {
         self.waiting.iter().map(|w| w.len() as u32).sum()
     }
-    /// Those of a handle.
+    /// Number of such slots of a handle.
     pub fn waiting_of(&self, handle: u8) -> u32 {
         self.waiting[usize::from(handle)].len() as u32
     }
-    /// The handle of which most wait.
+    /// The handle with the most waiting blocks.
     pub fn fullest(&self) -> u8 {
         let all = self.waiting.iter().zip(0_u8..);
         all.max_by_key(|(w, handle)| (w.len(), u8::MAX - handle)).map_or(0, |(_, handle)| handle)
     }
 
-    /// Takes a written block in. One that overwrites a block which waits waits in its place, whatever its handle.
+    /// Adds a written block. If an older write of the block still waits, it is replaced in its slot, whatever its
+    /// handle.
     pub fn take(&mut self, block: u32, generation: u64, handle: u8) -> Taken {
         let before = self.newest.get(&block).copied();
         if let Some(old) = before {
@@ -134,7 +135,7 @@ impl Buffer {
         Taken::Slot
     }
 
-    /// Takes the oldest waiting blocks of a handle, at most `count`, as a row that is programmed from `unit` on.
+    /// Issues the oldest waiting blocks of a handle, at most `count`, as a row that is programmed from `unit` on.
     pub fn issue(&mut self, handle: u8, count: u32, unit: u32) -> u32 {
         let row = self.free_rows.pop().unwrap_or_else(|| {
             self.rows.push(Row::default());
@@ -159,7 +160,8 @@ impl Buffer {
         self.slots[slot as usize]
     }
 
-    /// A row is programmed: calls `counts` for each of its blocks whose newest version on flash this is, with its unit.
+    /// Completes a row: calls `counts` with block and unit for each block whose newest version on flash is in this
+    /// row.
     pub fn programmed(&mut self, row: u32, mut counts: impl FnMut(u32, u32)) {
         let Row { unit, slots } = std::mem::take(&mut self.rows[row as usize]);
         for (at, &slot) in (unit..).zip(&slots) {
@@ -178,11 +180,11 @@ impl Buffer {
         self.free_rows.push(row);
     }
 
-    /// Marks older writes of a block as overtaken, as far as they are still being programmed.
+    /// Marks older writes of a block that are still being programmed as superseded.
     fn kill_older(&mut self, mut older: (u32, u64)) {
         while older.0 != NONE {
             let s = &mut self.slots[older.0 as usize];
-            // A slot that was freed and taken again holds another write.
+            // A slot that was freed and reused holds another write.
             if s.generation != older.1 || s.dead {
                 return;
             }
@@ -191,7 +193,7 @@ impl Buffer {
         }
     }
 
-    /// Discards a block; true if a write of it still waited, which then is not programmed.
+    /// Discards a block; true if a write of it still waited, which is then not programmed.
     pub fn discard(&mut self, block: u32) -> bool {
         let Some(slot) = self.newest.remove(&block) else { return false };
         let s = self.slots[slot as usize];
@@ -210,7 +212,7 @@ impl Buffer {
         rows.flat_map(|(r, _)| (r.unit..).take(r.slots.len())).collect()
     }
 
-    /// After a power cut: drops everything in it, and returns these blocks in order.
+    /// Simulates a power cut: drops everything, and returns the lost blocks in order.
     pub fn lose(&mut self) -> Vec<u32> {
         let mut lost: Vec<u32> = self.newest.drain().map(|(b, _)| b).collect();
         lost.sort_unstable();

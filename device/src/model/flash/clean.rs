@@ -1,35 +1,35 @@
 //! Which block is cleaned when erased ones run short, and where do its valid units go?
 //!
-//! Greedy: the block of a die with the fewest valid units is cleaned onto the same die. Now and then, if blocks are
-//! worn very differently, the contents of the least worn block, which seldom change, move to the most worn one.
-//! Cleaning happens when the host needs a block; of the time in which nobody asks says `ahead.rs`.
+//! Greedy: the block of a die with the fewest valid units is cleaned onto the same die. Occasionally, if wear
+//! differs strongly, the contents of the least worn block, which seldom change, move to the most worn one. This
+//! file cleans when the host needs a block; `ahead.rs` cleans in idle time.
 //!
-//! All steps of cleaning on a die wait in that die's queue in order, so that a block is erased after its contents are
-//! programmed elsewhere. The map is changed at once: both copies are alike, and a power cut in between finds one of
-//! them.
+//! All steps of cleaning on a die wait in that die's queue in order, so a block is erased only after its contents
+//! are programmed elsewhere. The map changes immediately: both copies are identical, and a power cut in between
+//! finds one of them.
 
 use super::ftl::{NONE, Use};
 use super::map::ENTRIES;
 use super::{Flash, dies::OWN};
 use crate::energy::{Bill, Nanos, Part};
 
-/// Erased blocks a die keeps: one to clean into, one for the host.
+/// Erased blocks that a die keeps: one for cleaning, one for the host.
 pub(super) const KEPT: usize = 2;
-/// Cleanings of a die between two that level wear.
+/// Cleanings of a die between two wear-levelling moves.
 const LEVELLING: u32 = 8;
 
-/// Blocks of a die that can be cleaned.
+/// Cleanable blocks of a die.
 pub(super) struct Found {
-    /// The fewest valid units, and the block that has them.
+    /// The fewest valid units, and the block with them.
     pub emptiest: (u32, u32),
-    /// The most erases, and the block that has them, of those in which nothing is parked.
+    /// The most erases, and the block with them, among blocks without parked contents.
     worn: (u32, u32),
-    /// The fewest erases, and the block that has them.
+    /// The fewest erases, and the block with them.
     unworn: (u32, u32),
 }
 
 impl Flash {
-    /// Cleans a die until the host may take an erased block of it.
+    /// Cleans a die until the host may take an erased block.
     pub(super) fn make_room(&mut self, die: u32, at: &mut Nanos, bill: &mut Bill) {
         while self.blocks.erased[die as usize].len() < KEPT {
             let found = loop {
@@ -56,7 +56,7 @@ impl Flash {
         }
     }
 
-    /// Looks at the blocks of a die that can be cleaned; `None` if cleaning none of them gives room.
+    /// Examines the cleanable blocks of a die; `None` if cleaning none of them gains room.
     pub(super) fn look(&self, die: u32) -> Option<Found> {
         let first = die * self.geometry.blocks;
         let mut found: Option<Found> = None;
@@ -77,7 +77,7 @@ impl Flash {
         found.filter(|f| f.emptiest.0 < self.geometry.block_units())
     }
 
-    /// Copies a block's valid units, into a given erased block if there is one, and erases the block.
+    /// Copies a block's valid units, into the given erased block if any, and erases the block.
     pub(super) fn clean(&mut self, die: u32, victim: u32, into: Option<u32>, at: Nanos, bill: &mut Bill) {
         let g = self.geometry;
         let mut moving = std::mem::take(&mut self.moving);
@@ -134,7 +134,7 @@ impl Flash {
             bill.add(Part::FlashClean, self.prices.unit_read.times(copied));
             bill.add(Part::FlashClean, self.prices.unit_program.times(programmed));
         }
-        // Each translation page is changed once for all its blocks that moved.
+        // Each translation page changes once for all its moved blocks.
         moving.extend(sharers);
         moving.sort_unstable_by_key(|(_, host)| *host);
         let mut page = NONE;
@@ -147,7 +147,7 @@ impl Flash {
         self.moving = moving;
     }
 
-    /// The block and page into which cleaning copies next.
+    /// The block and page for the next copy of cleaning.
     fn copy_block(&mut self, die: u32) -> (u32, u32) {
         let block = self.blocks.copy[die as usize];
         if block != NONE && self.nand.programmed(block) < self.geometry.block_pages() {

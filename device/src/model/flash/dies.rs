@@ -1,33 +1,33 @@
 //! When does a die finish its work?
 //!
-//! A die does one thing at a time. Programs and erases wait in a queue in order of arrival; a read goes before those
-//! that have not begun. A channel moves the bytes of one die at a time; the waiting for a channel is computed as for a
-//! server of constant rate.
+//! A die does one operation at a time. Programs and erases wait in a queue in order of arrival; a read precedes
+//! those that have not begun. A channel transfers the bytes of one die at a time; waiting for a channel is modelled
+//! as a server with constant rate.
 
 use std::collections::VecDeque;
 
 use crate::energy::Nanos;
 
-/// No row: the work is the device's own.
+/// No row: the device's own work.
 pub const OWN: u32 = u32::MAX;
 
-/// Work that waits for a die.
+/// Queued work of a die.
 #[derive(Debug, Clone, Copy)]
 struct Job {
-    /// Not before.
+    /// Earliest start.
     ready: Nanos,
-    /// Time on the channel before the die begins.
+    /// Channel time before the die begins.
     transfer: Nanos,
     /// Time of the die.
     busy: Nanos,
-    /// The row of the buffer that is done with it, or [`OWN`].
+    /// The buffer row that it completes, or [`OWN`].
     row: u32,
 }
 
-/// Moments of so many things, of which the first to come is known at once.
+/// Moments of a fixed number of items, with fast access to the earliest.
 #[derive(Debug)]
 struct Moments {
-    /// A tree of which every node has the earlier moment of the two below it; the things are its last half.
+    /// A tree whose nodes hold the earlier moment of their two children; the items are its last half.
     tree: Vec<Nanos>,
     half: usize,
 }
@@ -52,7 +52,7 @@ impl Moments {
             self.tree[node] = earlier;
         }
     }
-    /// The things whose moment is not after `until`, in order.
+    /// The items with moments up to `until`, in order.
     fn until(&self, until: Nanos, found: &mut Vec<usize>) {
         found.clear();
         let mut node = 1;
@@ -67,7 +67,7 @@ impl Moments {
                 }
                 found.push(node - self.half);
             }
-            // The next to the right, of as many levels up as are done.
+            // The next node to the right, above all completed levels.
             while node & 1 == 1 {
                 node /= 2;
             }
@@ -82,33 +82,33 @@ impl Moments {
     }
 }
 
-/// All dies and channels. What is asked of every die for every row, when it is free and what waits, lies together.
+/// All dies and channels. Values that are read for every die at every row are stored together.
 #[derive(Debug)]
 pub struct Dies {
     queues: Vec<VecDeque<Job>>,
-    /// When the first of each queue ends, if it has begun.
+    /// When the first job of each queue ends, if it has begun.
     ends: Vec<Option<Nanos>>,
-    /// When the last work that has left each queue ends.
+    /// When the last completed job of each queue ends.
     free: Vec<Nanos>,
     /// The sum of each queue's times.
     backlog: Vec<Nanos>,
-    /// When the first of each queue begins or ends next.
+    /// When the first job of each queue begins or ends next.
     due: Moments,
-    /// Dies that are due, while they are run.
+    /// Scratch list of dies that are due.
     ready: Vec<usize>,
-    /// A bit for each die without work that waits.
+    /// A bit for each die with an empty queue.
     idle: Vec<u64>,
-    /// When each channel is free.
+    /// When each channel becomes free.
     channels: Vec<Nanos>,
-    /// The channel of each die: `d` modulo their number.
+    /// The channel of each die: `d` modulo the number of channels.
     channel: Vec<u32>,
-    /// Rows that are programmed, to be taken by the buffer.
+    /// Programmed rows, to be taken by the buffer.
     pub done: Vec<u32>,
 }
 
 const NEVER: Nanos = Nanos(u64::MAX);
 
-/// A bit for each of so many dies.
+/// A set bit for each of `dies` dies.
 fn idle(dies: usize) -> Vec<u64> {
     (0..dies.div_ceil(64)).map(|w| u64::MAX >> (64 - (dies - w * 64).min(64))).collect()
 }
@@ -131,7 +131,7 @@ impl Dies {
         }
     }
 
-    /// Notes when the first of a die's queue begins or ends next.
+    /// Updates when the first job of a die's queue begins or ends next.
     fn note(&mut self, die: usize) {
         let begins = || self.queues[die].front().map_or(NEVER, |j| self.free[die].max(j.ready));
         let moment = self.ends[die].unwrap_or_else(begins);
@@ -142,7 +142,7 @@ impl Dies {
         }
     }
 
-    /// Lets time come to `until` on a die.
+    /// Advances a die to `until`.
     fn run_die(&mut self, die: usize, until: Nanos) {
         let channel = self.channel[die] as usize;
         while let Some(job) = self.queues[die].front().copied() {
@@ -176,7 +176,7 @@ impl Dies {
         self.note(die);
     }
 
-    /// Lets time come to `until`.
+    /// Advances all dies to `until`.
     pub fn run(&mut self, until: Nanos) {
         if until < self.due.first() {
             return;
@@ -187,14 +187,14 @@ impl Dies {
         self.ready = ready;
     }
 
-    /// The moment at which something begins or ends next; none if nothing waits.
+    /// The next moment at which a job begins or ends; `None` if all queues are empty.
     pub fn next(&self) -> Option<Nanos> {
         Some(self.due.first()).filter(|t| *t != NEVER)
     }
 
-    /// The die of those that `may`, that could begin new work first at `now`, by the work it has; the first of several.
+    /// The first die accepted by `may` that could begin new work earliest at `now`.
     pub fn least_busy(&self, now: Nanos, may: impl Fn(u32) -> bool) -> Option<u32> {
-        // None is earlier than one that is idle.
+        // No die can be earlier than an idle one.
         for (word, idle) in self.idle.iter().enumerate() {
             let mut left = *idle;
             while left != 0 {
@@ -208,7 +208,7 @@ impl Dies {
         (0..self.free.len() as u32).filter(|die| may(*die)).min_by_key(|die| self.load(*die, now))
     }
 
-    /// Reads on a die from `at` on, and moves the bytes; says when they are with the controller.
+    /// Reads on a die from `at` on and transfers the bytes; returns when the controller has them.
     pub fn read(&mut self, die: u32, at: Nanos, busy: Nanos, transfer: Nanos) -> Nanos {
         let die = die as usize;
         self.run_die(die, at);
@@ -220,7 +220,7 @@ impl Dies {
         *channel
     }
 
-    /// Gives a die work for which no request waits.
+    /// Queues work for which no request waits.
     pub fn push(&mut self, die: u32, ready: Nanos, transfer: Nanos, busy: Nanos, row: u32) {
         let die = die as usize;
         self.queues[die].push_back(Job { ready, transfer, busy, row });
@@ -228,12 +228,12 @@ impl Dies {
         self.note(die);
     }
 
-    /// When a die could begin new work, by the work it has.
+    /// When a die could begin new work.
     pub fn load(&self, die: u32, now: Nanos) -> Nanos {
         self.free[die as usize].max(now) + self.backlog[die as usize]
     }
 
-    /// When the last work that has left the queues ends, if none waits.
+    /// When the last completed job ended, if all queues are empty.
     pub fn quiet_since(&self) -> Option<Nanos> {
         self.queues.iter().all(VecDeque::is_empty).then(|| self.free.iter().copied().max())?
     }

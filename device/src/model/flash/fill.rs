@@ -1,13 +1,12 @@
-//! A device is filled before its first request: which die gets which row?
+//! Which die gets which row when a device is filled before its first request?
 //!
-//! A fill writes blocks one after the other through the same buffer, to the same dies, at the same times as writes of the host
-//! would; what is left of it is only where the blocks lie. So it is enough to follow rows, not blocks: how many slots of the
-//! buffer are free, how many rows each die holds, when dies are done ([`Dies`](super::dies::Dies)), which pages of the map
-//! are written back. Nothing is cleaned, since every die has room for its part, and nothing is overwritten, since no two runs
-//! overlap.
+//! A fill sends blocks through the same buffer to the same dies at the same times as writes of the host, but only
+//! the places of the blocks matter afterwards. So it is enough to track rows: free slots of the buffer, rows on
+//! each die, when dies finish ([`Dies`](super::dies::Dies)), and map pages that are written back. Nothing is
+//! cleaned, since every die has room for its part, and nothing is overwritten, since runs do not overlap.
 //!
-//! Each die is given its rows in order, so the die of every row says where every block is ([`Placement`]): tables of a
-//! large device are made as they are needed.
+//! Each die gets its rows in order, so the dies of all rows determine the place of every block ([`Placement`]).
+//! Tables of a large device are created on demand.
 
 use super::Flash;
 use super::dies::OWN;
@@ -17,34 +16,34 @@ use super::placement::Placement;
 use crate::energy::{Bill, Nanos};
 use crate::{BLOCK, Lba};
 
-/// A fill on its way.
+/// A fill in progress.
 struct Filling {
     placement: Placement,
     /// Rows of each die.
     held: Vec<u32>,
-    /// Slots of the buffer that are free.
+    /// Free slots of the buffer.
     free: u64,
     /// Blocks that wait for a row.
     waiting: u32,
-    /// Pages of the map that they belong to, each once in a sequence.
+    /// The map pages of these blocks, deduplicated within a sequence.
     pages: Vec<u32>,
     bill: Bill,
 }
 
 impl Filling {
-    /// Rows that are programmed leave the buffer.
+    /// Removes programmed rows from the buffer.
     fn commit(&mut self, flash: &mut Flash) {
         self.free += u64::from(flash.row) * flash.dies.done.len() as u64;
         flash.dies.done.clear();
     }
 
-    /// Lets time come to `until`.
+    /// Advances the time to `until`.
     fn run(&mut self, flash: &mut Flash, until: Nanos) {
         flash.dies.run(until);
         self.commit(flash);
     }
 
-    /// Lets time come to the next end of some work; false if there is none.
+    /// Advances to the next completed job; false if there is none.
     fn step(&mut self, flash: &mut Flash, at: &mut Nanos) -> bool {
         let Some(next) = flash.dies.next() else { return false };
         *at = next.max(*at);
@@ -52,7 +51,7 @@ impl Filling {
         true
     }
 
-    /// Blocks from `first` on wait for a row.
+    /// Queues blocks from `first` on for a row.
     fn wait(&mut self, first: u64, blocks: u64) {
         self.waiting += blocks as u32;
         self.free -= blocks;
@@ -63,7 +62,7 @@ impl Filling {
         }
     }
 
-    /// Gives the waiting blocks to a die.
+    /// Issues the waiting blocks to a die.
     fn issue(&mut self, flash: &mut Flash, at: Nanos) {
         let g = flash.geometry;
         let row_units = g.row_units();
@@ -89,8 +88,8 @@ impl Filling {
 }
 
 impl Flash {
-    /// Fills a device to which nothing was written, at `now`, as [`write`](Flash::write) would. False if that is not
-    /// possible; nothing has happened then.
+    /// Fills an unwritten device at `now`, with the same result as [`write`](Flash::write). Returns false and
+    /// changes nothing if that is not possible.
     pub(super) fn fill_rows(&mut self, now: Nanos, runs: &[(Lba, u64)]) -> bool {
         let g = self.geometry;
         if self.generation > 0 || !self.table.is_blank() || self.row != g.row_units() {
@@ -108,14 +107,14 @@ impl Flash {
             },
             now,
         );
-        // As the link's time of so many bytes, in 64 bits where these suffice.
+        // Equals the link's time for the bytes, in 64-bit arithmetic if that suffices.
         let link = self.prices.write;
         let femto_block = link.0.saturating_mul(BLOCK as u64);
         let came_after = |begin: Nanos, blocks: u64| match blocks.checked_mul(femto_block) {
             Some(femto) => begin + Nanos(femto / 1_000_000),
             None => begin + link.of(blocks * BLOCK as u64),
         };
-        // How many blocks more than `done` have come before `next`, at least.
+        // A lower bound on the blocks beyond `done` that arrive before `next`.
         let before = |next: Nanos, begin: Nanos, done: u64| match next.since(begin).0.checked_mul(1_000_000) {
             Some(femto @ 1..) => ((femto - 1) / femto_block.max(1)).saturating_sub(done),
             _ => 0,
@@ -126,7 +125,7 @@ impl Flash {
             let mut done = 0;
             while done < blocks {
                 let together = (blocks - done).min(u64::from(self.row - f.waiting));
-                // What comes before anything happens, and has room, comes as one.
+                // All blocks that fit and arrive before the next event are handled in one step.
                 let next = self.dies.next().unwrap_or(Nanos(u64::MAX));
                 let n = if !self.dies.done.is_empty() || came_after(begin, done + 1) >= next {
                     1
@@ -153,10 +152,10 @@ impl Flash {
         true
     }
 
-    /// All is on flash since long ago.
+    /// Marks everything as long since programmed.
     fn filled(&mut self, now: Nanos, f: Filling) {
         let g = self.geometry;
-        // Of the last row's pages those that hold blocks are programmed.
+        // In the last row only pages with blocks are programmed.
         let rest = (f.placement.blocks() % u64::from(g.row_units())) as u32;
         let unprogrammed = if rest == 0 { 0 } else { g.planes - rest.div_ceil(g.page_units) };
         for (die, rows) in f.held.iter().enumerate() {

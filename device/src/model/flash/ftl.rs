@@ -1,9 +1,9 @@
 //! How do written blocks get from the host to flash?
 //!
-//! Waiting blocks become a row as soon as there are enough (a page for each plane); the row goes to the die that is
-//! free first. Blocks of different handles (`Flash::place`) share neither a row nor a block of flash, until cleaning
-//! moves them. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
-//! written before stays valid, so that cleaning cannot erase it too early.
+//! Waiting blocks become a row when there are enough of them (a page for each plane); the row goes to the die that
+//! is free first. Blocks with different handles (`Flash::place`) share neither a row nor a block of flash until
+//! cleaning moves them. The map changes when the row is programmed. Until then the buffer answers reads, and the
+//! previous unit stays valid, so that cleaning cannot erase it too early.
 
 use super::Flash;
 use super::buffer::Taken;
@@ -13,44 +13,44 @@ use super::nand::Misuse;
 use crate::energy::{Bill, Nanos, Part};
 use crate::model::Remap;
 
-/// Changes that wait for the journal before it is written without a flush; bounds the memory they take.
+/// Pending journal changes that force a journal write without a flush, to bound memory.
 const JOURNAL: usize = 1 << 18;
-/// Entries of the journal (a range and where it went) in a page as large as a translation page.
+/// Journal entries (a range and its new place) in a page of the size of a translation page.
 const JOURNAL_ENTRIES: u64 = 256;
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What a block of flash is used for.
+/// Use of a flash block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Use {
     Erased,
     /// Being filled by the host or by cleaning.
     Open,
     Closed,
-    /// Closed; because it was worn, it was filled with contents that seldom change.
+    /// Closed, and filled with rarely changing contents because it was worn.
     Parked,
 }
 
-/// Which blocks are erased, and which are being filled.
+/// Erased blocks and blocks being filled.
 #[derive(Debug)]
 pub(super) struct Blocks {
     pub uses: Vec<Use>,
     /// Erased blocks of each die.
     pub erased: Vec<Vec<u32>>,
-    /// The block of each die that the host's rows go to, by handle.
+    /// The block on each die for the host's rows, by handle.
     pub host: Vec<Vec<u32>>,
     /// The block of each die that cleaning fills.
     pub copy: Vec<u32>,
     /// Units of a block that are being programmed with the host's writes.
     pub pending: Vec<u32>,
-    /// The same by die.
+    /// The same per die.
     pub pending_on: Vec<u32>,
     /// Cleanings of a die since wear was last levelled.
     pub cleanings: Vec<u32>,
 }
 
 impl Blocks {
-    /// All erased.
+    /// All blocks erased.
     pub fn new(dies: u32, on_die: u32, handles: u32) -> Self {
         let (dies_n, all) = (dies as usize, (dies * on_die) as usize);
         Blocks {
@@ -66,13 +66,13 @@ impl Blocks {
 }
 
 impl Flash {
-    /// Lets time come to `until`: rows that are programmed leave the buffer.
+    /// Advances to `until`: programmed rows leave the buffer.
     pub(super) fn run(&mut self, until: Nanos) {
         self.dies.run(until);
         self.commit();
     }
 
-    /// Takes rows that are programmed out of the buffer, and changes the map.
+    /// Removes programmed rows from the buffer and updates the map.
     pub(super) fn commit(&mut self) {
         while let Some(row) = self.dies.done.pop() {
             let r = self.buffer.row(row);
@@ -84,7 +84,7 @@ impl Flash {
         }
     }
 
-    /// Lets time come to the next end of some work; false if there is none.
+    /// Advances to the next completed job; false if there is none.
     pub(super) fn step(&mut self, at: &mut Nanos) -> bool {
         let Some(next) = self.dies.next() else { return false };
         *at = next.max(*at);
@@ -92,7 +92,7 @@ impl Flash {
         true
     }
 
-    /// Looks into the map, or changes it; says when that is possible.
+    /// Reads or changes a map page; returns when that is possible.
     pub(super) fn map(&mut self, page: u32, change: bool, at: Nanos, bill: &mut Bill) -> Nanos {
         let access = self.map.touch(page, change);
         if let Some(out) = access.written {
@@ -108,7 +108,7 @@ impl Flash {
         self.dies.read(page % self.geometry.dies, at, self.prices.map, Nanos(0))
     }
 
-    /// Takes a written block into the buffer at `at`, or as soon as there is room; says when.
+    /// Adds a written block to the buffer at `at`, or when there is room; returns when.
     pub(super) fn accept(&mut self, block: u32, mut at: Nanos, bill: &mut Bill) -> Nanos {
         self.generation += 1;
         let handle = self.handle(block);
@@ -119,7 +119,7 @@ impl Flash {
                     return at;
                 }
                 Taken::Slot => {
-                    // The write of a block pays for programming it, whichever write fills the row.
+                    // Each written block pays for programming it, whichever write completes the row.
                     match self.paid_ahead {
                         0 => bill.add(Part::FlashProgram, self.prices.unit_program),
                         _ => self.paid_ahead -= 1,
@@ -132,7 +132,7 @@ impl Flash {
                 Taken::Full => {
                     self.counts.stalls += 1;
                     while self.buffer.is_full() && self.step(&mut at) {}
-                    // Everything in it waits for more of its own handle.
+                    // All buffered blocks wait for more of their own handles.
                     if self.buffer.is_full() {
                         self.issue_of(self.buffer.fullest(), at, true, bill);
                     }
@@ -141,14 +141,14 @@ impl Flash {
         }
     }
 
-    /// Gives all waiting blocks to dies, in rows of one handle each that are full as far as there are enough.
+    /// Issues all waiting blocks to dies, in rows of one handle each, full ones first.
     pub(super) fn issue(&mut self, mut at: Nanos, bill: &mut Bill) {
         for handle in 0..self.blocks.host.len() {
             at = self.issue_of(handle as u8, at, true, bill);
         }
     }
 
-    /// Gives waiting blocks of a handle to dies in full rows; if `all`, in rows that are not full too. Says when.
+    /// Issues waiting blocks of a handle to dies in full rows; if `all`, also in partial rows. Returns when.
     fn issue_of(&mut self, handle: u8, mut at: Nanos, all: bool, bill: &mut Bill) -> Nanos {
         let g = self.geometry;
         while self.buffer.waiting_of(handle) >= self.row || all && self.buffer.waiting_of(handle) > 0 {
@@ -186,7 +186,7 @@ impl Flash {
         at
     }
 
-    /// The die that could begin a new row first, of those that have room for one more.
+    /// The die that can begin a new row first, among those with room for it.
     fn least_busy(&mut self, at: &mut Nanos) -> u32 {
         loop {
             let within = |d: u32| {
@@ -194,8 +194,8 @@ impl Flash {
                 held + self.geometry.row_units() <= self.geometry.limit
             };
             let best = self.dies.least_busy(*at, within);
-            // All dies together hold the host's data and a row each; units beyond that are being overwritten by rows
-            // under way.
+            // All dies together have room for the host's data and a row each; units beyond that are being
+            // overwritten by rows in progress.
             match best {
                 Some(die) => return die,
                 None => assert!(self.step(at), "dies hold more than the host wrote"),
@@ -203,7 +203,7 @@ impl Flash {
         }
     }
 
-    /// The block and page of a die where the host's next row of a handle begins.
+    /// The block and page of a die for the host's next row of a handle.
     fn open(&mut self, handle: u8, die: u32, at: &mut Nanos, bill: &mut Bill) -> (u32, u32) {
         let (handle, d) = (usize::from(handle), die as usize);
         let block = self.blocks.host[handle][d];
@@ -229,14 +229,14 @@ impl Flash {
         block
     }
 
-    /// Programs everything in the buffer; says when that is done.
+    /// Programs everything in the buffer; returns when that is done.
     pub(super) fn settle(&mut self, mut at: Nanos, bill: &mut Bill) -> Nanos {
         self.issue(at, bill);
         while !self.buffer.is_empty() && self.step(&mut at) {}
         at
     }
 
-    /// Writes down discards and remaps, so that they are durable; says when that is done.
+    /// Writes pending discards and remaps to the journal to make them durable; returns when that is done.
     pub(super) fn write_journal(&mut self, at: Nanos, bill: &mut Bill) -> Nanos {
         let (entries, changes) = self.table.unwritten();
         if entries == 0 && changes == 0 {
@@ -250,7 +250,7 @@ impl Flash {
         self.dies.read(die, at, self.times.program[0].times(pages), Nanos(0))
     }
 
-    /// Writes back every translation page that was changed in memory.
+    /// Writes back every changed translation page.
     pub(super) fn write_map(&mut self, at: Nanos, bill: &mut Bill) {
         for page in self.map.changed() {
             self.counts.map_writes += 1;
@@ -259,7 +259,7 @@ impl Flash {
         }
     }
 
-    /// Forgets blocks; says when that is done.
+    /// Discards blocks; returns when that is done.
     pub(super) fn discard(&mut self, from: u64, blocks: u64, at: Nanos, bill: &mut Bill) -> Nanos {
         let (to, mut done, mut changed) = (from + blocks, at, false);
         for block in self.buffer.within(from, to) {
@@ -290,10 +290,11 @@ impl Flash {
         done
     }
 
-    /// Changes which data lies where; says when that is done.
+    /// Remaps blocks; returns when that is done.
     pub(super) fn remap(&mut self, pair: [u64; 2], blocks: u64, how: Remap, at: Nanos, bill: &mut Bill) -> Nanos {
         let mut at = at;
-        // A unit's out-of-band area names the block for which it was programmed: waiting blocks are programmed first.
+        // A unit's out-of-band area records the block for which it was programmed, so waiting blocks are programmed
+        // first.
         if pair.iter().any(|from| !self.buffer.within(*from, from + blocks).is_empty()) {
             at = self.settle(at, bill);
         }
@@ -318,7 +319,7 @@ impl Flash {
         done
     }
 
-    /// An error of this layer, not of the host: counted, and stops a test.
+    /// Counts an error of this layer (not of the host), and stops a test.
     pub(super) fn check(&mut self, right: Result<(), Misuse>) {
         debug_assert_eq!(right, Ok(()));
         self.counts.misuses += u64::from(right.is_err());

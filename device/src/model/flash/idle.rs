@@ -1,8 +1,8 @@
-//! How deep is the device asleep, and what do sleeping and waking cost?
+//! Sleep states of the device, and the costs of sleeping and waking.
 //!
-//! A device is idle when it has no request and no work of its own. The request that wakes the device pays the energy of
-//! entering and leaving a state; only the deepest state that was reached is paid. Bytes in the write buffer are kept in
-//! every state.
+//! A device is idle if it has neither requests nor work of its own. The request that wakes the device pays the
+//! energy of entering and leaving a state; only the deepest state reached is paid. Bytes in the write buffer are
+//! kept in every state.
 
 use crate::energy::profile::IdleSpec;
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
@@ -15,23 +15,23 @@ struct State {
     energy: Energy,
 }
 
-/// Waiting.
+/// State of an idle device.
 #[derive(Debug)]
 pub struct Idle {
     ready: Power,
-    /// While a request is under way, if that is not in the prices.
+    /// Power while a request is under way, if the prices do not contain it.
     busy: Option<Power>,
     states: Vec<State>,
-    /// Everything is paid up to here.
+    /// The time up to which energy is booked.
     paid: Nanos,
-    /// What waiting has cost beyond whole picojoules: waiting that is paid in pieces costs what it costs in one.
+    /// Fractions of a picojoule, so that waiting in pieces costs the same as in one.
     femto: u128,
-    /// Times it was woken.
+    /// Number of wakes.
     pub wakes: u64,
 }
 
 impl Idle {
-    /// Awake at the start of time.
+    /// Awake at time 0.
     pub fn new(ready: Power, busy: Option<Power>, states: &[IdleSpec]) -> Self {
         let state = |s: &IdleSpec| State {
             after: s.after.value,
@@ -42,7 +42,7 @@ impl Idle {
         Idle { ready, busy, states: states.iter().map(state).collect(), paid: Nanos(0), femto: 0, wakes: 0 }
     }
 
-    /// Pays for waiting until `until`; `rest` is when the device had nothing more to do.
+    /// Books waiting until `until`; `rest` is when the device finished its last work.
     pub fn pay(&mut self, until: Nanos, rest: Nanos, bill: &mut Bill) {
         if until <= self.paid {
             return;
@@ -63,7 +63,7 @@ impl Idle {
         (self.paid, self.femto) = (until, femto);
     }
 
-    /// A request comes at `now`: says when the device is awake.
+    /// Wakes the device for a request at `now`; returns when it is awake.
     pub fn wake(&mut self, now: Nanos, rest: Nanos, bill: &mut Bill) -> Nanos {
         let slept = now.since(rest);
         match self.states.iter().rfind(|s| s.after <= slept && now > rest) {
@@ -71,14 +71,15 @@ impl Idle {
             Some(s) => {
                 bill.add(Part::Sleep, s.energy);
                 self.wakes += 1;
-                // Its energy is all that is drawn meanwhile.
+                // Its energy includes all power during the wake.
                 self.paid = self.paid.max(now + s.wake);
                 now + s.wake
             }
         }
     }
 
-    /// Up to `until` a request is under way: pays what goes on meanwhile and is in no price, as far as no other request has.
+    /// Books the power of requests under way up to `until` that is in no price, for time that no other request has
+    /// paid.
     pub fn busy(&mut self, until: Nanos, bill: &mut Bill) {
         if let Some(power) = self.busy.filter(|_| until > self.paid) {
             bill.add_power(Part::Controller, power, until.since(self.paid));
@@ -86,7 +87,7 @@ impl Idle {
         self.passed(until);
     }
 
-    /// Time up to `until` costs nothing.
+    /// Skips the time up to `until` without cost.
     pub fn passed(&mut self, until: Nanos) {
         self.paid = self.paid.max(until);
     }

@@ -1,28 +1,28 @@
-//! When does the link move whose bytes?
+//! Occupancy of the link.
 //!
-//! The link is one, and moves the bytes of one request at a time. A request whose bytes come later than others' (its pages
-//! are still being read) leaves the link free until then, and a later request may use the time between.
+//! There is one link, which transfers the bytes of one request at a time. A request whose bytes come later (its
+//! pages are still being read) leaves the link free until then, and a later request may use that time.
 
 use std::collections::VecDeque;
 
 use crate::energy::Nanos;
 
-/// Times that are taken, in order, none touching another.
+/// Occupied times in order, with gaps between them.
 #[derive(Debug, Default)]
 pub struct Link {
     taken: VecDeque<(Nanos, Nanos)>,
 }
 
 impl Link {
-    /// Nothing asks for time before `now` any more.
+    /// Drops times before `now`, for which no more requests come.
     pub fn passed(&mut self, now: Nanos) {
         while self.taken.front().is_some_and(|(_, to)| *to <= now) {
             self.taken.pop_front();
         }
     }
 
-    /// Takes `time` as soon as the link is free so long, not before `from`; returns when that ends.
-    pub fn take(&mut self, from: Nanos, time: Nanos) -> Nanos {
+    /// Takes `time` at the first sufficient gap not before `from`; returns when that ends.
+    pub fn reserve(&mut self, from: Nanos, time: Nanos) -> Nanos {
         let (mut begin, mut at) = (from, 0);
         while let Some((busy_from, busy_to)) = self.taken.get(at) {
             if begin + time <= *busy_from {
@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn a_later_request_uses_the_time_before_an_earlier_one_whose_bytes_come_late() {
         let mut link = Link::default();
-        assert_eq!(link.take(Nanos(100), Nanos(50)), Nanos(150));
-        assert_eq!(link.take(Nanos(10), Nanos(90)), Nanos(100));
-        assert_eq!(link.take(Nanos(10), Nanos(1)), Nanos(151), "there is no room before");
+        assert_eq!(link.reserve(Nanos(100), Nanos(50)), Nanos(150));
+        assert_eq!(link.reserve(Nanos(10), Nanos(90)), Nanos(100));
+        assert_eq!(link.reserve(Nanos(10), Nanos(1)), Nanos(151), "there is no room before");
         assert_eq!(link.taken, [(Nanos(10), Nanos(151))], "times that touch are one");
         link.passed(Nanos(151));
         assert_eq!(link.taken, []);
@@ -73,7 +73,7 @@ mod tests {
             let (mut link, mut busy) = (Link::default(), [false; 400]);
             for _ in 0..20 {
                 let (from, time) = (rng.index(200), rng.index(9) + 1);
-                let end = link.take(Nanos(from as u64), Nanos(time as u64)).0 as usize;
+                let end = link.reserve(Nanos(from as u64), Nanos(time as u64)).0 as usize;
                 let free = |at: usize, busy: &[bool]| !busy[at..at + time].contains(&true);
                 let earliest = (from..400).find(|at| free(*at, &busy)).unwrap();
                 assert_eq!(end, earliest + time);

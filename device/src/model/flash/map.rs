@@ -1,9 +1,9 @@
 //! Which parts of the map are in the device's memory?
 //!
-//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: translation pages of 4 KB with 1,024 entries, fetched
-//! and evicted a page at a time, the least recently used first. This module is the cost of the map; its entries are in
-//! [`super::table`]. A page that was never written back is not on flash and need not be fetched. Left out: where
-//! translation pages lie on flash, and their cleaning.
+//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: translation pages of 4 KB with 1,024 entries,
+//! fetched and evicted page by page, the least recently used first. This module computes the cost of the map; its
+//! entries are in [`super::table`]. A page that was never written back is not on flash and need not be fetched.
+//! Left out: the places of translation pages on flash, and their cleaning.
 
 /// Entries in a translation page.
 pub const ENTRIES: u64 = 1024;
@@ -19,12 +19,12 @@ struct Entry {
     stored: bool,
 }
 
-/// What a look into the map needed.
+/// Cost of a map access.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access {
-    /// The page came from flash.
+    /// True if the page was fetched from flash.
     pub fetched: bool,
-    /// A page that was changed had to leave for it.
+    /// A changed page that was evicted for it.
     pub written: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ pub struct MapCache {
 }
 
 impl MapCache {
-    /// An empty cache of `room` pages over a map of so many blocks.
+    /// An empty cache of `room` pages for a map of `blocks` blocks.
     pub fn new(blocks: u64, room: u64) -> Self {
         let entry = Entry { newer: NONE, older: NONE, cached: false, dirty: false, stored: false };
         let pages = vec![entry; blocks.div_ceil(ENTRIES) as usize];
@@ -69,7 +69,7 @@ impl MapCache {
         self.newest = page;
     }
 
-    /// Looks into a page, or changes it.
+    /// Reads or changes a page.
     pub fn touch(&mut self, page: u32, change: bool) -> Access {
         let mut access = Access::default();
         if self.newest != page {
@@ -97,7 +97,7 @@ impl MapCache {
         access
     }
 
-    /// Everything a page maps is discarded: it is neither kept nor written.
+    /// Drops a page whose mappings are all discarded: it is not written back.
     pub fn drop(&mut self, page: u32) {
         if self.pages[page as usize].cached {
             self.unlink(page);
@@ -107,12 +107,12 @@ impl MapCache {
         (e.cached, e.dirty, e.stored) = (false, false, false);
     }
 
-    /// The pages that were changed in memory and not written back, in order.
+    /// Changed pages that are not written back, in order.
     pub fn changed(&self) -> Vec<u32> {
         (0..).zip(&self.pages).filter(|(_, e)| e.cached && e.dirty).map(|(i, _)| i).collect()
     }
 
-    /// The power was cut: nothing is in memory, and the map is on flash for the pages that map anything.
+    /// After a power cut: the cache is empty, and pages with mappings are on flash.
     pub fn restart(&mut self, maps: impl Fn(u32) -> bool) {
         for (i, e) in self.pages.iter_mut().enumerate() {
             *e = Entry { newer: NONE, older: NONE, cached: false, dirty: false, stored: maps(i as u32) };

@@ -2,32 +2,31 @@
 //!
 //! | question | where |
 //! |---|---|
-//! | where pages are, whether they may be programmed, wear | [`nand`] |
-//! | when a die or a channel is done | `dies.rs` |
-//! | what the map costs | [`map`] |
-//! | what the map says, what a power cut undoes | `table.rs` |
-//! | what was written and is not on flash | `buffer.rs` |
-//! | how it gets there; discards, remaps | `ftl.rs` |
-//! | how data gets there that was written before the first request, and where that lies | `fill.rs`, `placement.rs` |
+//! | places of pages, rules for programming, wear | [`nand`] |
+//! | when a die or a channel is free | `dies.rs` |
+//! | cost of the map | [`map`] |
+//! | contents of the map, and what a power cut undoes | `table.rs` |
+//! | written blocks that are not on flash | `buffer.rs` |
+//! | writing them to flash; discards, remaps | `ftl.rs` |
+//! | data written before the first request, and its places | `fill.rs`, `placement.rs` |
 //! | cleaning and wear levelling | `clean.rs` |
-//! | when the link moves whose bytes | `link.rs` |
-//! | cleaning while nobody asks | `ahead.rs` |
+//! | occupancy of the link | `link.rs` |
+//! | cleaning in idle time | `ahead.rs` |
 //! | sleeping and waking | `idle.rs` |
 //!
-//! Times: a request takes its time in the controller (requests in the queue at the same time), then its
-//! bytes go over the link, which is one. A read's bytes follow as they come from flash; a write is done
-//! when its bytes are in the buffer. A request that finds the queue full waits outside of it. Prices are
-//! the profile's and go to the request that causes them; a write pays for programming its own blocks.
+//! Times: a request takes its time in the controller (queued requests in parallel), then its bytes cross the only
+//! link. A read's bytes follow as they come from flash; a write is done when its bytes are in the buffer. If the
+//! queue is full, a request waits outside of it. Prices are the profile's and are charged to the request that
+//! causes them; a write pays for programming its own blocks.
 //!
-//! A host may name handles of reclaim units, as NVMe's flexible data placement has them (TP4146): each handle has a
-//! block of its own open on every die, and `nand.handles` says how many there are. Cleaning copies what it finds into a
-//! block of its own, whatever handle wrote it (an *initially isolated* handle). A flush fills up a row for each handle that has
-//! something waiting.
+//! A host may use handles of reclaim units, as in NVMe's flexible data placement (TP4146): each handle has its own
+//! open block on every die, and `nand.handles` is their number. Cleaning copies into a separate block, whichever
+//! handle wrote the data (an *initially isolated* handle). A flush pads a row for each handle with waiting blocks.
 //!
-//! A flush is not interrupted: a read that comes meanwhile waits for the programs of its die.
+//! A flush is not interrupted: a concurrent read waits for the programs of its die.
 //!
-//! Left out: a faster region written first (single-level cells in a triple-level chip), suspending a program
-//! for a read, the time to read the map after a power cut.
+//! Left out: a faster region for writes (single-level cells in a triple-level chip), suspending a program for a
+//! read, the time of reading the map after a power cut.
 
 mod ahead;
 mod buffer;
@@ -85,7 +84,7 @@ struct Counts {
     misuses: u64,
 }
 
-/// The inside of a flash device.
+/// The model of a flash device.
 #[derive(Debug)]
 pub struct Flash {
     prices: Prices,
@@ -96,45 +95,45 @@ pub struct Flash {
     map: MapCache,
     table: Table,
     buffer: Buffer,
-    /// The handle of each of the host's blocks; empty as long as the host has named none.
+    /// The handle of each of the host's blocks; empty until the host uses a handle.
     placed: Vec<u8>,
     blocks: Blocks,
     idle: Idle,
-    /// Waiting blocks that make a row.
+    /// Blocks per row.
     row: u32,
-    /// Erases by which blocks may differ before wear is levelled.
+    /// Difference in erases between blocks that triggers wear levelling.
     wear_spread: u32,
-    /// Writes of blocks so far.
+    /// Number of block writes so far.
     generation: u64,
-    /// Blocks whose programming was paid for and that were discarded before it.
+    /// Blocks whose programming was paid for but that were discarded first.
     paid_ahead: u64,
     link: Link,
-    /// When the requests in the queue are done.
+    /// End times of the requests in the queue.
     queue: BinaryHeap<Reverse<Nanos>>,
-    /// When the last request was done.
+    /// When the last request ended.
     last: Nanos,
-    /// When the last write was done.
+    /// When the last write ended.
     written: Nanos,
-    /// Units being cleaned, and their blocks.
+    /// Units being cleaned, with their blocks.
     moving: Vec<(u32, u32)>,
     counts: Counts,
 }
 
-/// Erases of the blocks of flash.
+/// Erase counts of the flash blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wear {
     /// Of the least worn block.
     pub least: u32,
-    /// Of the most worn one.
+    /// Of the most worn block.
     pub most: u32,
-    /// Of all together.
+    /// Of all blocks together.
     pub total: u64,
-    /// Blocks of flash.
+    /// Number of flash blocks.
     pub blocks: u64,
 }
 
 impl Flash {
-    /// A device like `spec` with so many blocks, nothing written.
+    /// An unwritten device like `spec` with `blocks` blocks.
     ///
     /// # Panics
     /// If it has more than 2^31 blocks.
@@ -142,8 +141,8 @@ impl Flash {
         Self::build(spec, blocks, false)
     }
 
-    /// The same, that also keeps in each unit's out-of-band area which write it was programmed with, at
-    /// eight bytes of memory for each: for [`generation`](Self::generation).
+    /// The same, but each unit's out-of-band area also records its write, which costs eight bytes of memory per
+    /// unit: for [`generation`](Self::generation).
     ///
     /// # Panics
     /// If it has more than 2^31 blocks.
@@ -155,7 +154,7 @@ impl Flash {
         let geometry = Geometry::new(&spec.nand, blocks);
         let room = (spec.buffer.value / BLOCK as u64).clamp(u64::from(geometry.page_units), 1 << 24) as u32;
         let row = geometry.row_units().min(room / geometry.page_units * geometry.page_units);
-        // A hundredth of what a block is made for.
+        // A hundredth of the rated erase cycles.
         let wear_spread = (spec.nand.endurance.value / 100).clamp(4, 1 << 20) as u32;
         Flash {
             prices: Prices::new(spec, &geometry),
@@ -182,30 +181,30 @@ impl Flash {
         }
     }
 
-    /// Its chips.
+    /// The geometry of its chips.
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Which write of the host, counting written blocks from 1, a read of this block would find; none if
-    /// none, or if the device does not keep it.
+    /// The number of the host's write (counting written blocks from 1) that a read of this block would find; `None`
+    /// if there is none, or if the device does not record it.
     pub fn generation(&self, at: Lba) -> Option<u64> {
         let block = at.0 as u32;
         self.buffer.generation(block).or_else(|| self.table.generation(self.table.unit(block)?))
     }
 
-    /// The newest write of each block that the out-of-band areas know of, if the device keeps them: what a
-    /// map would be built from that was lost, were it not for discards and remaps.
+    /// The newest write of each block according to the out-of-band areas, if the device records them: the basis for
+    /// rebuilding a lost map, without discards and remaps.
     pub fn scan(&self) -> BTreeMap<Lba, u64> {
         self.table.scan().into_iter().map(|(block, write)| (Lba(block.into()), write)).collect()
     }
 
-    /// Compares what the device keeps twice; says what differs. Takes long.
+    /// Compares redundant state; returns the first difference. Slow.
     pub fn audit(&self) -> Result<(), String> {
         self.table.audit()
     }
 
-    /// How worn the flash is.
+    /// Wear of the flash.
     pub fn wear(&self) -> Wear {
         let erases = self.nand.all_erases();
         Wear {
@@ -216,17 +215,17 @@ impl Flash {
         }
     }
 
-    /// The handle whose reclaim unit a write of this block goes to.
+    /// The handle for writes of this block.
     fn handle(&self, block: u32) -> u8 {
         self.placed.get(block as usize).copied().unwrap_or(0)
     }
 
-    /// When the device had nothing more to do; `now` if it still has.
+    /// When the device finished its last work; `now` if it is still working.
     fn rest(&self, now: Nanos) -> Nanos {
         self.dies.quiet_since().map_or(now, |t| t.max(self.last))
     }
 
-    /// Lets time come to a request at `now`; says when the device begins with it.
+    /// Advances to a request at `now`; returns when the device begins with it.
     fn admit(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
         self.wait(now, bill);
         self.link.passed(now);
@@ -240,7 +239,7 @@ impl Flash {
         start
     }
 
-    /// Programs what has waited for more so long that the device does not wait any more.
+    /// Programs buffered blocks that have waited longer than the drain time.
     fn drain(&mut self, now: Nanos, bill: &mut Bill) {
         let due = self.prices.drain.map(|after| Nanos(self.written.0.saturating_add(after.0)));
         if let Some(due) = due.filter(|due| *due <= now && self.buffer.waiting() > 0) {
@@ -250,7 +249,7 @@ impl Flash {
         }
     }
 
-    /// Writes what is filled, block by block.
+    /// Fills the device block by block.
     fn fill_blocks(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
         let (mut at, mut free) = (now, Bill::default());
         for (first, blocks) in runs {
@@ -275,7 +274,7 @@ impl Flash {
         }
         let (mut first, mut last, mut from_flash) = (None, begin, 0);
         let (mut map_page, mut mapped_at) = (NONE, begin);
-        // A run of blocks in one row is read at once.
+        // A run of blocks in one row is read in one operation.
         let (mut row, mut units, mut ready) = (NONE, 0, begin);
         for block in at as u32..(at + blocks) as u32 {
             let mut unit = None;
@@ -312,10 +311,10 @@ impl Flash {
         }
         let last = last.max(came);
         let first = first.unwrap_or(self.begins(came, units));
-        self.link.take(first, self.prices.read.of(bytes)).max(last + self.prices.read.of(BLOCK as u64))
+        self.link.reserve(first, self.prices.read.of(bytes)).max(last + self.prices.read.of(BLOCK as u64))
     }
 
-    /// Reads units of a row; says when they are with the controller.
+    /// Reads units of a row; returns when the controller has them.
     fn read_row(&mut self, row: u32, units: u64, ready: Nanos) -> Nanos {
         if row == NONE {
             return ready;
@@ -325,7 +324,7 @@ impl Flash {
         self.dies.read(die, ready, busy, self.times.transfer.times(units))
     }
 
-    /// When the first of so many units that are there at `came` was there.
+    /// When the first of `units` units arrived, if all were there at `came`.
     fn begins(&self, came: Nanos, units: u64) -> Nanos {
         Nanos(came.0 - self.times.transfer.times(units.saturating_sub(1)).0)
     }
@@ -339,9 +338,9 @@ impl Flash {
         if blocks == 0 {
             return start + self.prices.write_request;
         }
-        // The device asks for bytes when it has room: one that waits for room leaves the link to others.
+        // The device requests bytes when it has room: a request that waits for room leaves the link to others.
         let moving = self.prices.write.of(bytes);
-        let begin = Nanos(self.link.take(start + self.prices.write_request, moving).0 - moving.0);
+        let begin = Nanos(self.link.reserve(start + self.prices.write_request, moving).0 - moving.0);
         let mut taken = begin;
         for i in 0..blocks {
             let came = begin + self.prices.write.of((i + 1) * BLOCK as u64);

@@ -1,27 +1,27 @@
-//! Where are pages and blocks on the chips, how long do they take, and may this be programmed?
+//! Geometry, timing and programming rules of the flash chips.
 //!
-//! The planes of a die read, program and erase together, so what a chip's data sheet calls a block is
-//! taken here for all planes of a die at once: a *block* is erased as one, a *row* is the pages of the
-//! same number on all planes, a *unit* is the 4 KiB the host sees. Left out: bad blocks, errors of bits.
+//! The planes of a die read, program and erase together, so a *block* here spans all planes of a die and is erased
+//! as one; a *row* is the pages with the same number on all planes; a *unit* is the 4 KiB that the host sees. Left
+//! out: bad blocks, bit errors.
 
 use crate::energy::Nanos;
 use crate::energy::profile::flash::NandSpec;
 
-/// Fewest blocks on a die: with less, a few percent of spare would be no whole block.
+/// Fewest blocks on a die: with fewer, a few percent of spare would be less than a block.
 const BLOCKS_ON_A_DIE: u64 = 128;
-/// Fewest pages in a block: what cleaning a block loses to a last page that is not full must be little.
+/// Fewest pages in a block: the loss by a partial last page must be small in cleaning.
 const PAGES_IN_A_BLOCK: u64 = 64;
-/// Blocks of a die that the host's data must be able to do without: one being filled by the host, one by
-/// cleaning, two erased, one for what is left. Each handle more fills one more.
+/// Blocks of a die that must not be needed for the host's data: one being filled by the host, one by cleaning, two
+/// erased, one for the remainder. Each further handle fills one more.
 const APART: u64 = 5;
 const UNIT: u64 = 4096;
 
-/// Numbers of things. Blocks and units are numbered through all dies, one die after the other.
+/// Dimensions of the chips. Blocks and units are numbered through all dies, one die after the other.
 #[derive(Debug, Clone, Copy)]
 pub struct Geometry {
     /// Channels.
     pub channels: u32,
-    /// On all channels.
+    /// Dies on all channels.
     pub dies: u32,
     /// Blocks on a die.
     pub blocks: u32,
@@ -31,19 +31,19 @@ pub struct Geometry {
     pub rows: u32,
     /// Units in a page.
     pub page_units: u32,
-    /// Units of the host's data, divided among dies.
+    /// Units of the host's data per die.
     pub on_die: u32,
-    /// Units with the host's data that a die may hold, so that there is always something to clean.
+    /// Most units with the host's data on a die, so that cleaning always finds a block.
     pub limit: u32,
-    /// Rows of a block of the profile for one of these: a small device has smaller blocks.
+    /// Number of rows in the profile's blocks per row here: a small device has smaller blocks.
     pub shrunk: u32,
     /// Handles of reclaim units.
     pub handles: u32,
 }
 
 impl Geometry {
-    /// Chips for so many units of data. A device smaller than the profile's has blocks of fewer rows
-    /// on as many dies, so that its spare is still made of whole blocks.
+    /// Chips for `units` units of data. A device smaller than the profile's has blocks of fewer rows on the same
+    /// number of dies, so that its spare still consists of whole blocks.
     ///
     /// # Panics
     /// If the device has more than 2^31 units.
@@ -60,15 +60,15 @@ impl Geometry {
             rows = rows.div_ceil(2);
         }
         let block = rows * row_units;
-        // If the host's data fills no more than `limit` of a die, its blocks that are neither erased nor
-        // being filled have two pages each, on the average, that do not count: cleaning always gains.
+        // If the host's data fills at most `limit` of a die, its closed blocks have two invalid pages each on
+        // average, so cleaning always gains.
         let gain = (block - (2 * page_units).min(block - 1)).max(1);
         let handles = spec.handles.as_ref().map_or(1, |q| q.value.clamp(1, 256)) as u32;
         let apart = APART + u64::from(handles - 1);
         let needed = on_die + row_units;
         let with_spare = (on_die as f64 * (1.0 + spec.spare.value)).ceil() as u64;
         let blocks = with_spare.div_ceil(block).max(needed.div_ceil(gain) + apart);
-        // Half of the spare lets the fill of dies differ, the other half stays to clean with on each.
+        // Half of the spare allows for uneven filling of dies, the other half remains on each for cleaning.
         let limit = (on_die + (with_spare - on_die) / 2).max(needed).min((blocks - apart) * gain);
         let shrunk = small(spec.pages.value.div_ceil(rows));
         assert!(blocks * block * u64::from(dies) < u64::from(u32::MAX), "a flash model of too many units");
@@ -105,7 +105,7 @@ impl Geometry {
     pub fn units(&self) -> u32 {
         self.all_blocks() * self.block_units()
     }
-    /// Blocks of a die in a share of the host's data, rounded up.
+    /// Blocks of a die for a share of the host's data, rounded up.
     pub fn blocks_of(&self, share: f64) -> usize {
         (f64::from(self.on_die) * share / f64::from(self.block_units())).ceil() as usize
     }
@@ -125,26 +125,26 @@ impl Geometry {
     pub fn row_of(&self, unit: u32) -> u32 {
         unit / self.row_units()
     }
-    /// The bit of the cell a row is kept in.
+    /// The bit of the cell that stores a row.
     pub fn bit(&self, row: u32, bits: usize) -> usize {
         (row % self.rows) as usize % bits
     }
 }
 
-/// Something was asked of flash that flash cannot do: an error of the translation layer.
+/// An impossible flash operation: an error of the translation layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Misuse {
-    /// Pages of a block are programmed once, in order.
+    /// Pages of a block must be programmed once and in order.
     #[error("page {page} of block {block} programmed, {next} is next")]
     Order {
         /// The block.
         block: u32,
-        /// The page that was to be programmed.
+        /// The requested page.
         page: u32,
-        /// The one that may be.
+        /// The permitted page.
         next: u32,
     },
-    /// There are not so many pages.
+    /// The page does not exist.
     #[error("page {page} of block {block} does not exist")]
     NoPage {
         /// The block.
@@ -152,7 +152,7 @@ pub enum Misuse {
         /// The page.
         page: u32,
     },
-    /// Nothing is there.
+    /// The page is not programmed.
     #[error("page {page} of block {block} read, and not programmed since the erase")]
     Blank {
         /// The block.
@@ -162,7 +162,7 @@ pub enum Misuse {
     },
 }
 
-/// Which pages are programmed, and how often blocks were erased.
+/// State of pages, and erase counts of blocks.
 #[derive(Debug)]
 pub struct Nand {
     geometry: Geometry,
@@ -186,11 +186,11 @@ impl Nand {
     pub fn erases(&self, block: u32) -> u32 {
         self.erases[block as usize]
     }
-    /// Erases of all blocks, in order.
+    /// Erase counts of all blocks, in order.
     pub fn all_erases(&self) -> &[u32] {
         &self.erases
     }
-    /// Programs pages that follow each other.
+    /// Programs consecutive pages.
     pub fn program(&mut self, block: u32, page: u32, pages: u32) -> Result<(), Misuse> {
         let next = &mut self.programmed[block as usize];
         if page != *next {
@@ -202,7 +202,7 @@ impl Nand {
         *next += pages;
         Ok(())
     }
-    /// Reads the page a unit is in.
+    /// Reads the page of a unit.
     pub fn read(&self, unit: u32) -> Result<(), Misuse> {
         let block = self.geometry.block_of(unit);
         let page = unit % self.geometry.block_units() / self.geometry.page_units;
@@ -218,21 +218,21 @@ impl Nand {
     }
 }
 
-/// Times of the chips.
+/// Timing of the chips.
 #[derive(Debug)]
 pub struct Times {
     /// Reading a page, by bit of the cell.
     pub read: Vec<Nanos>,
-    /// Programming one, likewise.
+    /// Programming a page, likewise.
     pub program: Vec<Nanos>,
     /// Erasing a block of this device.
     pub erase: Nanos,
-    /// A unit over a channel.
+    /// Transferring a unit over a channel.
     pub transfer: Nanos,
 }
 
 impl Times {
-    /// As the profile has them; a block shrunk for a small device takes its share of the time.
+    /// The profile's times; a block shrunk for a small device takes a proportional time.
     pub fn new(spec: &NandSpec, geometry: &Geometry) -> Self {
         Times {
             read: spec.read.iter().map(|q| q.value).collect(),

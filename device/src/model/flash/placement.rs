@@ -1,8 +1,8 @@
-//! Where do the blocks of a device lie that was filled once, before its first request?
+//! Places of the blocks of a device that was filled before its first request.
 //!
-//! A fill writes row after row, and each row goes to some die, behind the rows that the die has already. So the die of every
-//! row says where every block is, in a byte or two for a row in place of eight bytes for a block. Counts of each die's rows
-//! at every few hundredth row keep a look-up short, in both directions.
+//! A fill writes row after row, each appended to some die. So the die of every row determines the place of every
+//! block, in a byte or two per row instead of eight bytes per block. Counts of each die's rows at every few
+//! hundredth row keep lookups short in both directions.
 
 use super::nand::Geometry;
 use crate::Lba;
@@ -16,26 +16,27 @@ struct Run {
     before: u64,
 }
 
-/// What is filled, and where that lies.
+/// The filled blocks and their places.
 #[derive(Debug)]
 pub struct Placement {
     geometry: Geometry,
-    /// In the order in which they were written.
+    /// In write order.
     runs: Vec<Run>,
-    /// The same in order of the host's blocks, by their places in `runs`.
+    /// Indices into `runs`, in order of the host's blocks.
     by_block: Vec<u32>,
-    /// All blocks.
+    /// Total number of blocks.
     blocks: u64,
-    /// Of each row in order of writing.
+    /// The die of each row, in write order.
     dies: Vec<u16>,
-    /// Rows from one count to the next, a power of two: so many that counts take no more memory than the rows' dies do.
+    /// Rows between two counts, a power of two, chosen so that counts take no more memory than the dies of the
+    /// rows.
     step: usize,
-    /// For every `step` rows, each die's rows before them.
+    /// At every `step` rows, the number of earlier rows on each die.
     counts: Vec<u32>,
 }
 
 impl Placement {
-    /// These runs, none written yet. None if two overlap or one is empty, or there are too many dies.
+    /// A placement for these runs without rows. `None` if two overlap, one is empty, or there are too many dies.
     pub fn new(geometry: Geometry, runs: &[(Lba, u64)]) -> Option<Self> {
         let mut before = 0;
         let runs: Vec<Run> = runs
@@ -59,7 +60,7 @@ impl Placement {
         })
     }
 
-    /// The next row goes to a die; `held` is how many rows each die has before it.
+    /// Appends a row on a die; `held` is the number of earlier rows on each die.
     pub fn push(&mut self, die: u32, held: &[u32]) {
         if self.dies.len() & (self.step - 1) == 0 {
             self.counts.extend_from_slice(held);
@@ -67,7 +68,7 @@ impl Placement {
         self.dies.push(die as u16);
     }
 
-    /// Blocks that are filled.
+    /// Number of filled blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -82,21 +83,22 @@ impl Placement {
         self.by_block.iter().map(|n| (self.runs[*n as usize].first, self.runs[*n as usize].blocks))
     }
 
-    /// Rows of a die before row `row`.
+    /// Number of a die's rows before row `row`.
     fn rows_before(&self, die: usize, row: usize) -> u32 {
         let step = row / self.step;
         let counted = self.counts[step * self.geometry.dies as usize + die];
         counted + self.dies[step * self.step..row].iter().filter(|d| usize::from(**d) == die).count() as u32
     }
 
-    /// How many blocks were written before one of the host's, if it is filled, and up to which block the next ones follow.
+    /// Number of blocks written before one of the host's, if it is filled, and the end of the consecutive blocks
+    /// that follow it.
     fn written(&self, block: u64) -> Option<(u64, u64)> {
         let after = self.by_block.partition_point(|n| self.runs[*n as usize].first <= block);
         let run = self.runs[*self.by_block.get(after.checked_sub(1)?)? as usize];
         (block < run.first + run.blocks).then(|| (run.before + block - run.first, run.first + run.blocks))
     }
 
-    /// The block that was written after so many.
+    /// The block with this index in write order.
     fn block(&self, written: u64) -> u32 {
         let after = self.runs.partition_point(|r| r.before <= written);
         let run = self.runs[after - 1];
@@ -111,7 +113,7 @@ impl Placement {
         Some(self.unit_of(die, self.rows_before(die, row)) + within)
     }
 
-    /// The row of a block by the order of writing, and its place there.
+    /// The row of a block with this index in write order, and its position in the row.
     fn row(&self, written: u64) -> (usize, u32) {
         let row_units = u64::from(self.geometry.row_units());
         ((written / row_units) as usize, (written % row_units) as u32)
@@ -123,7 +125,7 @@ impl Placement {
         self.geometry.unit(first, 0) + nth * self.geometry.row_units()
     }
 
-    /// Calls `put` for blocks from `first` on, each with its unit, as far as they are filled.
+    /// Calls `put` with index and unit for the filled blocks among `count` blocks from `first` on.
     pub fn units(&self, first: u32, count: usize, mut put: impl FnMut(usize, u32)) {
         let (mut at, end) = (u64::from(first), u64::from(first) + count as u64);
         while at < end {
@@ -150,14 +152,14 @@ impl Placement {
         }
     }
 
-    /// The block in a unit, if the fill put one there.
+    /// The block in a unit, if the fill wrote one there.
     pub fn held(&self, unit: u32) -> Option<u32> {
         let mut found = None;
         self.holders(unit, 1, |_, block| found = Some(block));
         found
     }
 
-    /// Calls `put` for units from `first` on, each with its block, as far as the fill put one there.
+    /// Calls `put` with index and block for the filled units among `count` units from `first` on.
     pub fn holders(&self, first: u32, count: usize, mut put: impl FnMut(usize, u32)) {
         let g = &self.geometry;
         let (dies, row_units) = (g.dies as usize, g.row_units());
@@ -166,7 +168,7 @@ impl Placement {
             let die = g.die_of(g.block_of(unit)) as usize;
             let to = end.min(self.unit_of(die + 1, 0));
             let mut nth = (unit - self.unit_of(die, 0)) / row_units;
-            // The last count that is not more, and from there row by row.
+            // Start at the last count that is not greater, then continue row by row.
             let (mut low, mut high) = (0, self.counts.len() / dies);
             while low + 1 < high {
                 let middle = (low + high) / 2;

@@ -1,11 +1,11 @@
-//! The profile's numbers as the model reckons with them.
+//! The profile's numbers in the form that the model uses.
 
 use super::nand::Geometry;
 use crate::BLOCK;
 use crate::energy::profile::{FlashSpec, PerByte, TimePerByte};
 use crate::energy::{Energy, Nanos};
 
-/// Bare numbers.
+/// Plain numbers.
 #[derive(Debug)]
 pub struct Prices {
     pub request: Nanos,
@@ -24,16 +24,16 @@ pub struct Prices {
     pub erase: Energy,
     pub map: Nanos,
     pub map_energy: Energy,
-    /// What waits is programmed after so long without a write.
+    /// Waiting blocks are programmed after this time without a write.
     pub drain: Option<Nanos>,
-    /// Erased blocks that each die makes while nobody asks, beyond those it keeps anyway.
+    /// Erased blocks that each die prepares in idle time, beyond those it always keeps.
     pub ahead: usize,
     pub flush: Nanos,
     pub flush_energy: Energy,
 }
 
 impl Prices {
-    /// Of a profile, for these chips.
+    /// From a profile, for these chips.
     pub fn new(spec: &FlashSpec, geometry: &Geometry) -> Self {
         let (link, nand) = (&spec.link, &spec.nand);
         let erase = nand.erase_energy.value.times(u64::from(geometry.planes));

@@ -1,12 +1,12 @@
-//! Which unit of flash holds which block of the host, and what must a power cut undo?
+//! Which unit of flash holds which block of the host, and what does a power cut undo?
 //!
-//! The map and its reverse are dense arrays that take memory only where they were used. Of a device that was filled before
-//! its first request they are computed from where the rows of the fill lie ([`Placement`]), and written down piece by piece,
-//! where something changes. A change that leaves no mark on flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
-//! replaced, and no block is erased (see [`super::clean`]).
+//! The map and its reverse are dense arrays that take memory only where they were used. On a filled device their
+//! entries are computed from the places of the fill's rows ([`Placement`]) and stored piece by piece when something
+//! changes. A change without a mark on flash (a discard, a remap) is durable when the journal is written. Until
+//! then the table remembers the replaced entry, and no block is erased (see [`super::clean`]).
 //!
-//! A unit may hold several blocks of the host, if a remap had them share it. It is valid as long as one of them is mapped
-//! to it, and all move with it. Which they are beside one is kept in memory, as the reverse map is.
+//! After a remap a unit may hold several shared blocks of the host. It is valid while one of them is mapped to it,
+//! and all move with it. The additional ones are kept in memory, like the reverse map.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use super::map::ENTRIES;
 use super::nand::Geometry;
 use super::placement::Placement;
 
-/// An entry that was changed without programming anything.
+/// An entry changed without programming a unit.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     block: u32,
     was: u32,
     is: u32,
-    /// False if undoing it loses only contents that the host had given up.
+    /// False if undoing it loses only contents that the host had discarded.
     written: bool,
 }
 
-/// Entries of the map, or of its reverse, that are written down together.
+/// Entries of the map, or of its reverse, that are stored together.
 const PIECE: usize = ENTRIES as usize;
 
-/// Which pieces of an array are written down. Those that are not are as the fill has left them.
+/// Which pieces of an array are stored. The others are as the fill left them.
 #[derive(Debug, Default)]
 struct Written(Vec<u64>);
 
@@ -43,7 +43,7 @@ impl Written {
     }
 }
 
-/// Sets so many bits from one on.
+/// Sets `count` bits from `first` on.
 fn set_bits(words: &mut [u64], first: usize, count: usize) {
     let (mut at, end) = (first, first + count);
     while at < end {
@@ -53,7 +53,7 @@ fn set_bits(words: &mut [u64], first: usize, count: usize) {
     }
 }
 
-/// What a fill has left, and what of it is written down.
+/// The result of a fill, and which parts of it are stored.
 #[derive(Debug)]
 struct Filled {
     placement: Placement,
@@ -61,35 +61,35 @@ struct Filled {
     reverse: Written,
 }
 
-/// The map. Units are counted from 1 in its arrays, so that memory never used means "nowhere".
+/// The map. Its arrays count units from 1, so that unused memory means "no unit".
 #[derive(Debug)]
 pub struct Table {
     geometry: Geometry,
-    /// By block of the host.
+    /// By the host's block.
     map: Vec<u32>,
     /// By unit.
     reverse: Vec<u32>,
-    /// Of a unit that several blocks share: those beside the one of `reverse`.
+    /// For shared units: the blocks other than the one in `reverse`.
     others: BTreeMap<u32, Vec<u32>>,
-    /// A bit for each unit: it is valid.
+    /// A bit for each unit, set if it is valid.
     valid: Vec<u64>,
     /// Valid units, by flash block.
     live: Vec<u32>,
     /// Valid units, by die.
     on_die: Vec<u32>,
-    /// Blocks of the host that have a unit, by translation page.
+    /// The host's blocks with a unit, by translation page.
     mapped: Vec<u32>,
     journal: Vec<Change>,
-    /// Entries in the journal, one for each request.
+    /// Entries in the journal, one per request.
     entries: u64,
-    /// Which write of the host a unit holds; only kept on demand.
+    /// The host's write in each unit; recorded only on demand.
     generations: Option<Vec<u64>>,
-    /// None if `map` and `reverse` are as they stand.
+    /// `None` if `map` and `reverse` are complete.
     filled: Option<Filled>,
 }
 
 impl Table {
-    /// A map that maps nothing.
+    /// An empty map.
     pub fn new(geometry: Geometry, blocks: u64, generations: bool) -> Self {
         let units = geometry.units() as usize;
         Table {
@@ -107,12 +107,12 @@ impl Table {
             filled: None,
         }
     }
-    /// True if nothing was ever mapped, and nobody asks for generations.
+    /// True if no block was ever mapped, and generations are not recorded.
     pub fn is_blank(&self) -> bool {
         let unused = self.filled.is_none() && self.generations.is_none() && self.unwritten() == (0, 0);
         unused && self.mapped.iter().all(|n| *n == 0)
     }
-    /// Of a blank one: it was filled, with so many rows on each die.
+    /// Fills a blank table, with the number of rows on each die.
     pub fn fill(&mut self, placement: Placement, rows: &[u32]) {
         let g = self.geometry;
         let rest = (placement.blocks() % u64::from(g.row_units())) as u32;
@@ -143,7 +143,7 @@ impl Table {
             _ => self.map[block as usize],
         }
     }
-    /// The same, to be changed.
+    /// The same, mutable.
     fn entry_mut(&mut self, block: u32) -> &mut u32 {
         let piece = block as usize / PIECE;
         if let Some(f) = self.filled.as_mut().filter(|f| !f.map.is(piece)) {
@@ -155,14 +155,14 @@ impl Table {
         }
         &mut self.map[block as usize]
     }
-    /// An entry of the reverse map, of a unit that is valid.
+    /// The reverse entry of a valid unit.
     fn holder(&self, unit: u32) -> u32 {
         match &self.filled {
             Some(f) if !f.reverse.is(unit as usize / PIECE) => f.placement.held(unit).unwrap_or_default(),
             _ => self.reverse[unit as usize],
         }
     }
-    /// The same, to be changed, of any unit.
+    /// The same, mutable, for any unit.
     fn holder_mut(&mut self, unit: u32) -> &mut u32 {
         let piece = unit as usize / PIECE;
         if let Some(f) = self.filled.as_mut().filter(|f| !f.reverse.is(piece)) {
@@ -174,7 +174,7 @@ impl Table {
         }
         &mut self.reverse[unit as usize]
     }
-    /// Writes down what the units of a block of flash hold: it is about to be looked at unit by unit.
+    /// Stores the contents of a flash block's units before they are examined one by one.
     pub fn open(&mut self, block: u32) {
         let first = self.geometry.unit(block, 0) as usize;
         let last = first + self.geometry.block_units() as usize - 1;
@@ -182,7 +182,7 @@ impl Table {
             self.holder_mut((piece * PIECE) as u32);
         }
     }
-    /// Writes everything down.
+    /// Stores everything.
     fn write_down(&mut self) {
         if self.filled.is_some() {
             (0..self.map.len()).step_by(PIECE).for_each(|block| {
@@ -194,20 +194,20 @@ impl Table {
             self.filled = None;
         }
     }
-    /// Blocks of the host.
+    /// Number of the host's blocks.
     pub fn blocks(&self) -> u64 {
         self.map.len() as u64
     }
-    /// Where a block is.
+    /// The unit of a block.
     pub fn unit(&self, block: u32) -> Option<u32> {
         self.entry(block).checked_sub(1)
     }
-    /// The block that a unit holds, if the unit is valid; one of those that share it.
+    /// The block in a unit, if the unit is valid; one of them if it is shared.
     pub fn block(&self, unit: u32) -> Option<u32> {
         let counts = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
         counts.then(|| self.holder(unit))
     }
-    /// The others that share a unit.
+    /// The other blocks in a shared unit.
     pub fn sharers(&self, unit: u32) -> &[u32] {
         self.others.get(&unit).map_or(&[], Vec::as_slice)
     }
@@ -223,25 +223,25 @@ impl Table {
     pub fn mapped(&self, page: u32) -> u32 {
         self.mapped[page as usize]
     }
-    /// Which write of the host a unit holds.
+    /// The number of the host's write in a unit.
     pub fn generation(&self, unit: u32) -> Option<u64> {
         self.generations.as_ref().map(|g| g[unit as usize])
     }
-    /// Notes in a unit's out-of-band area which write of which block it is programmed with; 0 for none.
+    /// Records write and block in a unit's out-of-band area; 0 for none.
     pub fn stamp(&mut self, unit: u32, block: u32, generation: u64) {
         if let Some(g) = &mut self.generations {
             g[unit as usize] = generation;
             self.reverse[unit as usize] = block;
         }
     }
-    /// A block of flash is erased, out-of-band areas too.
+    /// Erases a flash block with its out-of-band areas.
     pub fn erased(&mut self, block: u32) {
         if let Some(g) = &mut self.generations {
             let first = self.geometry.unit(block, 0) as usize;
             g[first..first + self.geometry.block_units() as usize].fill(0);
         }
     }
-    /// What the out-of-band areas say: the newest write of each block that is on flash.
+    /// The newest write of each block on flash according to the out-of-band areas.
     pub fn scan(&self) -> BTreeMap<u32, u64> {
         let mut newest = BTreeMap::new();
         for (unit, generation) in self.generations.iter().flatten().enumerate().filter(|(_, g)| **g > 0) {
@@ -250,7 +250,7 @@ impl Table {
         }
         newest
     }
-    /// Compares the numbers that are kept twice; the error names the first difference.
+    /// Compares redundant numbers; the error names the first difference.
     pub fn audit(&self) -> Result<(), String> {
         let (mut live, mut on_die) = (vec![0; self.live.len()], vec![0; self.on_die.len()]);
         let (mut mapped, mut shared) = (vec![0; self.mapped.len()], 0);
@@ -293,7 +293,7 @@ impl Table {
         self.on_die[self.geometry.die_of(at) as usize] += 1;
     }
 
-    /// A block is no longer at a unit, which becomes invalid unless others share it.
+    /// Unmaps a block from a unit, which becomes invalid unless it is shared.
     fn leave(&mut self, block: u32, unit: u32) {
         if !self.others.contains_key(&unit) {
             return self.invalidate(unit);
@@ -311,7 +311,7 @@ impl Table {
             self.others.remove(&unit);
         }
     }
-    /// A unit holds another block in place of one.
+    /// Replaces a block in a unit by another.
     fn rename(&mut self, unit: u32, from: u32, to: u32) {
         match self.others.get_mut(&unit).and_then(|all| all.iter_mut().find(|b| **b == from)) {
             Some(other) => *other = to,
@@ -319,7 +319,7 @@ impl Table {
         }
     }
 
-    /// Maps a block to a unit, and no longer to the unit before.
+    /// Maps a block to a unit instead of its old one.
     pub fn set(&mut self, block: u32, unit: u32) {
         match std::mem::replace(self.entry_mut(block), unit + 1) {
             0 => self.mapped[(u64::from(block) / ENTRIES) as usize] += 1,
@@ -328,7 +328,7 @@ impl Table {
         self.validate(unit, block);
     }
 
-    /// A block moves from unit to unit, and those that share the unit with it.
+    /// Moves a block, and those that share its unit, from unit to unit.
     pub fn relocate(&mut self, block: u32, from: u32, to: u32) {
         if let Some(g) = &mut self.generations {
             g[to as usize] = g[from as usize];
@@ -348,7 +348,7 @@ impl Table {
         self.journal.push(Change { block, was, is, written });
     }
 
-    /// Maps a block to no unit, durably once the journal is written.
+    /// Unmaps a block; durable when the journal is written.
     pub fn forget(&mut self, block: u32) {
         if let Some(unit) = self.unit(block) {
             self.leave(block, unit);
@@ -356,7 +356,7 @@ impl Table {
         }
     }
 
-    /// Exchanges the units of two blocks, durably once the journal is written.
+    /// Exchanges the units of two blocks; durable when the journal is written.
     pub fn exchange(&mut self, a: u32, b: u32) {
         let (at_a, at_b) = (self.entry(a), self.entry(b));
         if at_a == at_b && at_a != 0 {
@@ -371,7 +371,7 @@ impl Table {
         self.change(b, at_a, true);
     }
 
-    /// Gives the unit of block `from` to block `to`, durably once the journal is written.
+    /// Moves the unit of block `from` to block `to`; durable when the journal is written.
     pub fn move_to(&mut self, from: u32, to: u32) {
         if let Some(unit) = self.unit(to) {
             self.leave(to, unit);
@@ -384,7 +384,7 @@ impl Table {
         self.change(from, 0, false);
     }
 
-    /// Maps block `to` to the unit of block `from` as well, durably once the journal is written.
+    /// Maps block `to` to the unit of block `from` too; durable when the journal is written.
     pub fn share(&mut self, from: u32, to: u32) {
         let (is, was) = (self.entry(from), self.entry(to));
         if is == was && is != 0 {
@@ -399,22 +399,22 @@ impl Table {
         self.change(to, is, true);
     }
 
-    /// Counts a request that the journal records.
+    /// Counts a request in the journal.
     pub fn note(&mut self) {
         self.entries += 1;
     }
-    /// How many entries the journal has now, and how many changes a power cut would undo until it is written.
+    /// Number of journal entries, and of changes that a power cut would undo before the journal is written.
     pub fn unwritten(&self) -> (u64, usize) {
         (self.entries, self.journal.len())
     }
-    /// The journal is written: its changes are durable.
+    /// Marks the journal as written: its changes are durable.
     pub fn written(&mut self) {
         self.journal.clear();
         self.entries = 0;
     }
 
-    /// After a power cut: undoes the journal and builds the map anew from flash. Blocks to which a remap gave new
-    /// contents and which have the old contents again are added to `lost`.
+    /// After a power cut: undoes unwritten changes and rebuilds the map from flash. Blocks that lose the contents
+    /// of a remap and revert to old ones are added to `lost`.
     pub fn restart(&mut self, lost: &mut Vec<u32>) {
         self.write_down();
         for c in std::mem::take(&mut self.journal).into_iter().rev() {

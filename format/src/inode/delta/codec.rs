@@ -1,17 +1,17 @@
-//! How is the difference between two pages written in few bytes?
+//! Encodings of the difference between two pages.
 //!
-//! Two codecs. *Runs* walks over both pages and records what differs: fast, and short where bytes are overwritten.
-//! *LZ4* compresses the new page with the base as its dictionary: slower, and short where bytes moved within the page,
-//! as the cells of a database page do. [`encode`] tries the first first. Two more have no block as their base: *Alone* is
-//! LZ4 without a dictionary, *Parts* is put together of kept pages ([`crate::node::kept`]).
+//! Two codecs. *Runs* walks over both pages and records the differences: fast, and short if bytes are overwritten.
+//! *LZ4* compresses the new page with the base as its dictionary: slower, and short if bytes moved within the page,
+//! like the cells of a database page. [`encode`] tries *Runs* first. Two more codecs have no block as a base:
+//! *Alone* is LZ4 without a dictionary, and *Parts* is assembled from kept pages ([`crate::node::kept`]).
 
 use crate::Block;
 
-/// How a payload is to be read.
+/// Encoding of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Codec {
-    /// Pairs of numbers and bytes: so many bytes as in the base, then so many new ones. An empty payload means that the
-    /// page equals its base.
+    /// Repeated: the number of bytes copied from the base, the number of new bytes, and these bytes. An empty
+    /// payload means that the page equals its base.
     Runs,
     /// An LZ4 block whose dictionary is the base.
     Lz4,
@@ -22,8 +22,8 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// By the number in an entry.
-    pub fn of(number: u8) -> Option<Self> {
+    /// Decodes the number in an entry.
+    pub fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Codec::Runs),
             2 => Some(Codec::Lz4),
@@ -41,18 +41,18 @@ impl Codec {
             Codec::Parts => 4,
         }
     }
-    /// Whether the payload needs a page to change.
+    /// True if the payload needs a base page.
     pub fn has_base(self) -> bool {
         matches!(self, Codec::Runs | Codec::Lz4)
     }
 }
 
-/// Equal bytes between two runs that cost less to repeat than to skip.
+/// Most equal bytes between two runs that are cheaper to repeat than to skip.
 const GAP: usize = 3;
-/// Pages that differ in more bytes are not tried with LZ4: they seldom come below what any place for deltas takes.
+/// Pages that differ in more bytes are not tried with LZ4: the result seldom fits where deltas are stored.
 const WORTH: usize = 2048;
 
-/// Length of the common beginning of two byte strings of the same length.
+/// Length of the common prefix of two byte strings of equal length.
 fn alike(a: &[u8], b: &[u8]) -> usize {
     let (wa, _) = a.as_chunks::<8>();
     let (wb, _) = b.as_chunks::<8>();
@@ -60,7 +60,7 @@ fn alike(a: &[u8], b: &[u8]) -> usize {
     words + a[words..].iter().zip(&b[words..]).take_while(|(x, y)| x == y).count()
 }
 
-/// Where the run of differing bytes ends that begins at `from`: before more than [`GAP`] equal bytes.
+/// End of the run of differing bytes that begins at `from`: before more than [`GAP`] equal bytes.
 fn run_end(base: &[u8], page: &[u8], from: usize) -> usize {
     let (mut end, mut at) = (from + 1, from + 1);
     while at < page.len() && at - end <= GAP {
@@ -90,7 +90,7 @@ fn number(from: &mut &[u8]) -> Option<usize> {
     Some(usize::from(low & 0x7F) | usize::from(high) << 7)
 }
 
-/// Runs into `out`; on failure the number of bytes that differ, as far as it looked.
+/// Encodes runs into `out`; on failure returns the number of differing bytes seen so far.
 fn runs(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Result<(), usize> {
     let (mut at, mut differ, mut fits) = (0, 0, true);
     while at < page.len() {
@@ -115,7 +115,8 @@ fn runs(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Result<(
     if fits { Ok(()) } else { Err(differ) }
 }
 
-/// Writes into `out`, which is emptied first, what makes `page` of `base`. `None` if it takes more than `limit` bytes.
+/// Encodes `page` relative to `base` into `out`, which is cleared first. `None` if it takes more than `limit`
+/// bytes.
 pub fn encode(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Option<Codec> {
     out.clear();
     match runs(base, page, limit, out) {
@@ -129,7 +130,7 @@ pub fn encode(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Op
     (packed <= limit).then_some(Codec::Lz4)
 }
 
-/// A page by itself in at most `limit` bytes.
+/// Encodes a page without a base in at most `limit` bytes.
 pub fn encode_alone(page: &Block, limit: usize) -> Option<Vec<u8>> {
     let mut out = vec![0; lz4_flex::block::get_maximum_output_size(page.len())];
     let packed = lz4_flex::block::compress_into(page, &mut out).ok()?;
@@ -137,14 +138,14 @@ pub fn encode_alone(page: &Block, limit: usize) -> Option<Vec<u8>> {
     (packed <= limit).then_some(out)
 }
 
-/// The page that [`encode_alone`] was given. `None` if it makes no page.
+/// Decodes a payload of [`encode_alone`]. `None` if it gives no page.
 pub fn alone(payload: &[u8]) -> Option<Box<Block>> {
     let mut page = Box::new([0; 4096]);
     let length = lz4_flex::block::decompress_into(payload, &mut page[..]).ok()?;
     (length == page.len()).then_some(page)
 }
 
-/// What a payload makes of a base. `None` if it makes no page, or its codec has no base.
+/// Applies a payload to a base. `None` if it gives no page, or if its codec has no base.
 pub fn decode(codec: Codec, payload: &[u8], base: &Block) -> Option<Box<Block>> {
     match codec {
         Codec::Runs => {

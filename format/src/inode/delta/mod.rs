@@ -1,9 +1,10 @@
-//! Deltas in an inode: how does a page that changed little lie beside the addresses of its file?
+//! Deltas in an inode: small changes to pages, stored next to the addresses of the file.
 //!
-//! On a volume with [`Features::DELTA`](crate::superblock::Features::DELTA) the last address slots of an inode that are
-//! not needed for addresses may be a *zone*. It ends where the inline extended attributes begin. Its last 8 bytes are
-//! the trailer (bytes used, u16; number of entries, u8; version, u8; 0, u32); the entries lie right below, the oldest
-//! lowest. An entry says how the page of one slot differs from its *base*, the block at the slot's address:
+//! On a volume with [`Features::DELTA`](crate::superblock::Features::DELTA) the unused last address slots of an
+//! inode may be a *zone*. It ends where the inline extended attributes begin. Its last 8 bytes are the trailer
+//! (bytes used, u16; number of entries, u8; version, u8; 0, u32). The entries lie right below the trailer, the
+//! oldest lowest. An entry is the difference between the page of one slot and its *base*, the block at the slot's
+//! address:
 //!
 //! | bytes | field |
 //! |---|---|
@@ -13,11 +14,11 @@
 //! | 4..8 | [`check`] of the page that it gives |
 //! | 8.. | payload |
 //!
-//! The mark of a zone is `i_ext`, the remembered extent, which such a file does not use: word 1 is [`MARK`] and the
-//! zone's length in words, word 2 is 0. Word 0 is the number of the file's first delta node, or 0; a file may have such
-//! nodes and no zone. Linux never sees the mark: the volume's magic is another one.
+//! The mark of a zone is in `i_ext`, the cached extent, which such a file does not use: word 1 is [`MARK`] plus the
+//! zone's length in words, and word 2 is 0. Word 0 is the number of the file's first delta node, or 0; a file may
+//! have such nodes and no zone. Linux never sees the mark, because the volume has another magic.
 //!
-//! Left out: which page becomes a delta, and who reads bases.
+//! Left out: which page becomes a delta, and reading bases.
 
 pub mod codec;
 
@@ -28,11 +29,12 @@ use zerocopy::IntoBytes;
 
 pub use codec::Codec;
 
-/// The high half of `i_ext`'s second word in an inode with a zone. No volume with deltas has a block of such an address.
+/// High half of the second word of `i_ext` in an inode with a zone. No volume with deltas has a block at such an
+/// address.
 pub const MARK: u32 = crate::superblock::MOST_WITH_DELTAS;
 /// Longest payload of an entry (MedFS FAST'25, section 6.3: deltas below 256 bytes).
 pub const LONGEST: usize = 255;
-/// Most entries of a zone.
+/// Most entries in a zone.
 pub const MOST: usize = 255;
 /// Bytes of an entry without its payload.
 pub const HEADER: usize = 8;
@@ -46,16 +48,16 @@ const SLOT_BITS: u32 = 10;
 pub struct Entry<'a> {
     /// The address slot whose block is the base.
     pub slot: u32,
-    /// How the payload is to be read.
+    /// Encoding of the payload.
     pub codec: Codec,
-    /// [`check`] of the page that base and payload give.
+    /// [`check`] of the page that results from base and payload.
     pub check: u32,
     /// The difference.
     pub payload: &'a [u8],
 }
 
-/// What a page must give: over volume, inode and place too, so that a delta applied to a wrong base or found in a wrong
-/// inode is noticed. `seed` is the volume's seed of inode checksums.
+/// Checksum of a resulting page. It covers volume, inode and slot too, to detect a delta applied to a wrong base or
+/// found in a wrong inode. `seed` is the volume's seed of inode checksums.
 pub fn check(seed: u32, ino: Ino, generation: u32, slot: u32, page: &[u8]) -> u32 {
     let mut c = crc::crc32(seed, &ino.0.to_le_bytes());
     c = crc::crc32(c, &generation.to_le_bytes());
@@ -63,7 +65,7 @@ pub fn check(seed: u32, ino: Ino, generation: u32, slot: u32, page: &[u8]) -> u3
     crc::crc32(c, page)
 }
 
-/// The length of an inode's zone in words, as its mark has it; 0 without one.
+/// Length of an inode's zone in words according to its mark; 0 without a zone.
 pub(crate) fn marked_words(raw: &RawInode) -> u32 {
     let [_, mark, length] = raw.i_ext.map(|w| w.get());
     if length == 0 && mark >= MARK { mark - MARK } else { 0 }
@@ -75,7 +77,7 @@ fn area(d: Division, words: u32) -> std::ops::Range<usize> {
     end - 4 * words as usize..end
 }
 
-/// The entries' bytes and their number, unless the trailer does not fit the zone.
+/// The bytes of the entries and their number, unless the trailer does not fit the zone.
 fn body(raw: &RawInode, d: Division) -> Option<(&[u8], u8)> {
     let zone = raw.as_bytes().get(area(d, d.zone))?;
     let (body, trailer) = zone.split_last_chunk::<TRAILER>()?;
@@ -84,7 +86,7 @@ fn body(raw: &RawInode, d: Division) -> Option<(&[u8], u8)> {
     Some((body.get(body.len().checked_sub(used)?..)?, trailer[2]))
 }
 
-/// Walks over entries, and ends at the first that is not whole.
+/// Iterator over entries; stops at the first incomplete one.
 #[derive(Clone)]
 pub struct Entries<'a> {
     rest: &'a [u8],
@@ -96,29 +98,29 @@ impl<'a> Iterator for Entries<'a> {
         let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
         let (payload, rest) = rest.split_at_checked(usize::from(header[2]))?;
         let word = u16::from_le_bytes([header[0], header[1]]);
-        let codec = Codec::of((word >> SLOT_BITS) as u8).filter(|c| c.has_base())?;
+        let codec = Codec::from_number((word >> SLOT_BITS) as u8).filter(|c| c.has_base())?;
         self.rest = rest;
         let check = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         Some(Entry { slot: u32::from(word) & ((1 << SLOT_BITS) - 1), codec, check, payload })
     }
 }
 
-/// An inode's deltas, the oldest first.
+/// The deltas of an inode, the oldest first.
 pub fn entries(raw: &RawInode, d: Division) -> Entries<'_> {
     let rest = if d.zone == 0 { None } else { body(raw, d).map(|(bytes, _)| bytes) };
     Entries { rest: rest.unwrap_or(&[]) }
 }
 
-/// The delta of one slot.
+/// The delta for one slot.
 pub fn find(raw: &RawInode, d: Division, slot: u32) -> Option<Entry<'_>> {
     entries(raw, d).find(|e| e.slot == slot)
 }
 
-/// Checks a zone as a whole: every entry whole, for a slot of its own that has an address, and as many as the trailer
-/// says. What a delta gives, only its base can tell.
+/// Checks a whole zone: every entry is complete, for a distinct slot with an address, and their number matches the
+/// trailer. Checking the resulting page requires the base.
 ///
 /// # Errors
-/// What is wrong.
+/// The first fault.
 pub fn verify(raw: &RawInode, features: Features) -> Result<(), FormatError> {
     let d = raw.divide(features)?;
     if root(raw, features).is_some()
@@ -160,7 +162,7 @@ pub fn verify(raw: &RawInode, features: Features) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Words of a zone whose entries have so many bytes.
+/// Words of a zone with `bytes` bytes of entries.
 fn words_for(bytes: usize) -> u32 {
     if bytes == 0 { 0 } else { (bytes + TRAILER).div_ceil(4) as u32 }
 }
@@ -173,7 +175,7 @@ fn push(out: &mut Vec<u8>, e: &Entry<'_>) {
     out.extend_from_slice(e.payload);
 }
 
-/// Writes a zone of these bytes in place of the old one. The slots that it takes must be empty.
+/// Replaces the zone by one with these bytes. The slots that it takes must be empty.
 fn store(raw: &mut RawInode, d: Division, bytes: &[u8], count: usize) {
     let words = words_for(bytes.len());
     let block = raw.as_mut_bytes();
@@ -196,7 +198,7 @@ fn mark(raw: &mut RawInode, root: Option<Nid>, words: u32) {
     };
 }
 
-/// The first of the inode's delta nodes ([`crate::node::delta`]), if it has one.
+/// The inode's root of delta nodes ([`crate::node::delta`]), if it has one.
 pub fn root(raw: &RawInode, features: Features) -> Option<Nid> {
     if features.contains(Features::DELTA) { marked_root(raw) } else { None }
 }
@@ -206,26 +208,26 @@ fn marked_root(raw: &RawInode) -> Option<Nid> {
     (length == 0 && mark >= MARK && nid != 0).then_some(Nid(nid))
 }
 
-/// Says which node is the first of the inode's delta nodes. A remembered extent is forgotten.
+/// Records the root of the inode's delta nodes. Clears a cached extent.
 pub fn set_root(raw: &mut RawInode, root: Option<Nid>) {
     let words = marked_words(raw);
     mark(raw, root, words);
 }
 
-/// Address slots of an inode that a zone could take beside the entries it has: those behind the last one in use.
+/// Address slots that a zone could take, its present ones included: those behind the last used one.
 fn free_words(raw: &RawInode, d: Division) -> u32 {
     let used = (0..d.addressed()).rev().find(|slot| raw.addr(d, *slot) != crate::BlockAddr::NULL);
     d.direct_slots() - used.map_or(0, |slot| slot + 1)
 }
 
-/// Bytes that a zone may take at most, its trailer counted, before it meets an address.
+/// Largest zone in bytes, its trailer included, before it meets an address.
 pub fn room(raw: &RawInode, d: Division) -> usize {
-    // One slot stays, since an inode must have one.
+    // One slot remains, since an inode must have one.
     4 * free_words(raw, d).min(d.direct_slots() - 1) as usize
 }
 
-/// Puts an entry in place of the one that its slot has. False, and nothing changes, if there is no room for it.
-pub fn put(raw: &mut RawInode, d: Division, entry: &Entry<'_>) -> bool {
+/// Inserts an entry, replacing the one for its slot. Returns false and changes nothing if there is no room.
+pub fn insert(raw: &mut RawInode, d: Division, entry: &Entry<'_>) -> bool {
     let mut bytes = Vec::with_capacity(4 * d.zone as usize + HEADER + LONGEST);
     let mut count = 1;
     for e in entries(raw, d).filter(|e| e.slot != entry.slot) {
@@ -240,7 +242,7 @@ pub fn put(raw: &mut RawInode, d: Division, entry: &Entry<'_>) -> bool {
     true
 }
 
-/// Drops the entries of some slots; returns how many that were. The zone becomes as short as it can be.
+/// Drops the entries for a range of slots and returns their number. The zone shrinks to what it needs.
 pub fn drop_slots(raw: &mut RawInode, d: Division, slots: std::ops::Range<u32>) -> usize {
     if d.zone == 0 || !entries(raw, d).any(|e| slots.contains(&e.slot)) {
         return 0;
@@ -258,12 +260,12 @@ pub fn drop_slots(raw: &mut RawInode, d: Division, slots: std::ops::Range<u32>) 
     gone
 }
 
-/// Drops the zone with all that is in it, lawful or not.
+/// Drops the zone with all its contents, valid or not.
 pub fn clear(raw: &mut RawInode, d: Division) {
     store(raw, d, &[], 0);
 }
 
-/// Takes the zone of another block of the same inode over, in place of its own.
+/// Replaces the zone by that of another block of the same inode.
 pub fn copy_zone(raw: &mut RawInode, d: Division, from: &RawInode, from_d: Division) {
     let (mut bytes, mut count) = (Vec::new(), 0);
     for e in entries(from, from_d) {

@@ -1,4 +1,4 @@
-//! What any bytes must not do to the readers of what stands beside a volume; called by tests and by a fuzz target.
+//! Any bytes are harmless to the readers of index, keep and stage; called by tests and by a fuzz target.
 
 use format::archive::{self, ENTRIES, IndexHead, Layout, StageHead, StageRecord};
 use format::keep::{self, KeepHead};
@@ -11,7 +11,7 @@ fn block(bytes: &[u8]) -> Box<Block> {
     block
 }
 
-/// Gives a block the checksum of heads and records, so that the checks behind it are reached.
+/// Gives a block the checksum of heads and records, so that later checks are reached.
 fn sealed(mut block: Box<Block>) -> Box<Block> {
     block[12..16].fill(0);
     let crc = format::checksum(&[&block[..]]);
@@ -19,8 +19,8 @@ fn sealed(mut block: Box<Block>) -> Box<Block> {
     block
 }
 
-/// Reads bytes as heads and tables of an index and a keep and as a stage, with and without their checksums. What is understood is
-/// written as it was read. Says as how much it was understood.
+/// Reads bytes as heads and tables of an index and a keep and as a stage, with and without valid checksums. What is
+/// decoded is encoded again identically. Returns the number of successes.
 pub fn beside(bytes: &[u8]) -> usize {
     let mut understood = 0;
     let plain = block(bytes);
@@ -28,7 +28,7 @@ pub fn beside(bytes: &[u8]) -> usize {
         if let Ok(head) = IndexHead::read(&block) {
             understood += 1;
             assert_eq!(IndexHead::read(&head.write()), Ok(head.clone()));
-            let layout = Layout::of(head.blocks).expect("a head's blocks are those of a volume");
+            let layout = Layout::for_volume(head.blocks).expect("a head's blocks are those of a volume");
             if let Some(last) = head.blocks.checked_sub(1) {
                 assert!(layout.copy(Addr(last)) < layout.size() && layout.entry(Addr(last)).0 < layout.copy(Addr(0)));
             }
@@ -36,7 +36,7 @@ pub fn beside(bytes: &[u8]) -> usize {
         if let Ok(head) = KeepHead::read(&block) {
             understood += 1;
             assert_eq!(KeepHead::read(&head.write()), Ok(head.clone()));
-            let layout = keep::Layout::of(head.slots).expect("a head's slots are those of a keep");
+            let layout = keep::Layout::with_slots(head.slots).expect("a head's slots are those of a keep");
             assert_eq!(layout.slot(head.slots - 1) + 1, layout.size());
         }
         if let Ok(head) = StageHead::read(&block) {

@@ -1,5 +1,5 @@
-//! One function for each structure that takes any bytes as changes to a lawful block, gives it a checksum that holds, reads it, and
-//! checks what must hold whatever the bytes were: nothing panics, and what is understood is written again the same. Used by the tests
+//! One function for each structure. It applies any bytes as changes to a valid block, updates its checksum, reads
+//! it, and checks the invariants: no panic, and what was decoded is encoded again identically. Used by the tests
 //! and by the fuzzer.
 
 mod beside;
@@ -28,8 +28,8 @@ pub const ALL: [Driver; 9] = [
     ("places", places),
 ];
 
-/// Bytes as changes to something lawful: three of them are a place and what comes there. Whole random blocks rarely get
-/// past the first check of a magic.
+/// Applies bytes as changes to a valid structure: each three bytes are a position and a value. Whole random blocks
+/// rarely pass the first check of a magic.
 fn change(lawful: &mut [u8], changes: &[u8]) {
     for c in changes.as_chunks::<3>().0 {
         let at = usize::from(u16::from_le_bytes([c[0], c[1]])) % lawful.len();
@@ -44,7 +44,7 @@ fn seal(block: &mut Block, at: usize) {
 }
 
 fn header(kind: Kind) -> Header {
-    Header { kind, epoch: Epoch::of(3, 8), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
+    Header { kind, epoch: Epoch::new(3, 8), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
 }
 
 fn run(start: u64, blocks: u32) -> Run {
@@ -63,7 +63,7 @@ pub fn superblock(bytes: &[u8]) {
         clean: false,
         checkpoint: 9,
         seq: Seq(77),
-        epoch: Epoch::of(3, 8),
+        epoch: Epoch::new(3, 8),
         ifile: Addr(40),
         free_list: Addr(42),
         orphans: Some(Addr(44)),
@@ -80,7 +80,7 @@ pub fn superblock(bytes: &[u8]) {
     change(&mut block[..], bytes);
     seal(&mut block, BLOCK - 4);
     if let Ok(sb) = Superblock::read(&block) {
-        // A label of bytes that are no text comes back as replacement characters, which may be longer.
+        // An invalid UTF-8 label comes back with replacement characters, which may be longer.
         let again = Superblock::read(&sb.write()).expect("what was read can be written");
         assert_eq!(Superblock { label: String::new(), ..again }, Superblock { label: String::new(), ..sb });
     }
@@ -126,7 +126,7 @@ pub fn inodes(bytes: &[u8]) {
     }
 }
 
-/// More of an inode's extents.
+/// Continuations of an inode.
 pub fn continuations(bytes: &[u8]) {
     let all =
         [Extent::Stored { start: Addr(99), blocks: 4 }, Extent::Hole { blocks: 7 }, Extent::Reserved { blocks: 1 }];
@@ -152,17 +152,17 @@ fn runs(kind: Kind, bytes: &[u8]) {
     }
 }
 
-/// Where continuations are.
+/// Index blocks.
 pub fn indexes(bytes: &[u8]) {
     runs(Kind::Index, bytes);
 }
 
-/// Where the log goes on.
+/// Path blocks.
 pub fn paths(bytes: &[u8]) {
     runs(Kind::Path, bytes);
 }
 
-/// Inodes that are gone.
+/// Lists of deleted inodes.
 pub fn gone(bytes: &[u8]) {
     let all = [Ino(9), Ino(u32::MAX), Ino(8)];
     let mut block = chain::write_gone(&header(Kind::Gone), &all);
@@ -174,7 +174,7 @@ pub fn gone(bytes: &[u8]) {
     }
 }
 
-/// A block of a directory, which is changed if it can be read.
+/// A directory block, which is changed if it is valid.
 pub fn directories(bytes: &[u8]) {
     let mut block = directory::empty();
     for (n, name) in [&b"a"[..], b"bc", &[b'x'; 255], b"four"].into_iter().enumerate() {
@@ -223,7 +223,7 @@ pub fn hidden(bytes: &[u8]) {
                 }
             }
         }
-        // And as they are.
+        // Also unchanged.
         let _ = (lists::read_free(bytes), lists::read_orphans(bytes));
     }
 }
@@ -235,8 +235,8 @@ pub fn places(bytes: &[u8]) {
     for at in 0..=ifile::ENTRIES {
         let place = ifile::get(&block, at);
         let mut again = block.clone();
-        ifile::put(&mut again, at, place);
-        // An address of no place has no other form.
+        ifile::set(&mut again, at, place);
+        // A free entry has only one encoding.
         assert_eq!(*again == *block, place.addr.is_some() || at == ifile::ENTRIES || ifile::get(&again, at) == place);
     }
 }

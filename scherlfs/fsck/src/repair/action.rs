@@ -1,74 +1,74 @@
-//! What a repair did, in words.
+//! Actions of a repair.
 
 use std::fmt;
 
 use scherlfs_format::{Addr, Ino, Seq};
 
-/// Something that a repair did, and to which file.
+/// An action of a repair, and its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    /// The file; `None`: the volume.
+    /// The file; `None` for the volume.
     pub ino: Option<Ino>,
-    /// A path to it once the volume is repaired; of a file that is lost the one that it had.
+    /// Its path in the repaired volume; for a lost file its earlier path.
     pub path: Option<Vec<u8>>,
-    /// What.
+    /// The action.
     pub what: What,
 }
 
-/// What a repair can do.
+/// Kinds of actions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs)] // The message says what the fields are.
+#[allow(missing_docs)] // the message explains the fields
 pub enum What {
-    /// A copy of the superblock was written from the other, or with a flipped bit turned back.
+    /// A superblock copy was rewritten from the other, or with a flipped bit restored.
     Superblock { at: Addr },
-    /// Both copies were lost: the checkpoint was looked for in the log.
+    /// Both copies were lost: the checkpoint was found in the log.
     Found { seq: Seq },
     /// A field of the superblock contradicted the log.
     Field { field: &'static str },
-    /// The volume is as long as its device.
+    /// The length of the volume was set to that of its device.
     Cut { from: u64, to: u64 },
-    /// The inode map was made again of the inodes on the volume.
+    /// The inode map was rebuilt from the inodes on the volume.
     MapRebuilt,
-    /// The list of free blocks was made again.
+    /// The list of free blocks was rebuilt.
     FreeList,
-    /// The list of orphans was made again.
+    /// The list of orphans was rebuilt.
     Orphans,
-    /// What could be undone was given up.
+    /// The undo history was discarded.
     Undone,
-    /// What was counted was counted again.
+    /// Counts were recomputed.
     Counted,
-    /// The map leads to an inode again.
+    /// The map points to an inode again.
     Placed { at: Addr },
-    /// A number that leads to no inode became free.
+    /// A number without an inode became free.
     NumberFreed,
-    /// A flipped bit was turned back.
+    /// A flipped bit was restored.
     Bit { at: Addr },
-    /// The newest version of an inode is damaged: an older one counts.
+    /// The newest version of an inode is damaged: an older one is used.
     Older { seq: Seq },
-    /// Nothing is left of an inode.
+    /// An inode is lost.
     Lost,
-    /// Blocks of a file are a hole.
+    /// Blocks of a file became a hole.
     Hole { from: u64, blocks: u64, why: &'static str },
-    /// A field of an inode was no lawful value, or not what is counted.
+    /// A field of an inode was invalid, or differed from the count.
     Mended { field: &'static str },
-    /// A block of a directory is damaged: its names are lost.
+    /// A directory block is damaged: its names are lost.
     Names { block: u64 },
-    /// A name was taken out of a directory.
+    /// A name was removed from a directory.
     NameRemoved { name: Vec<u8>, why: &'static str },
-    /// A name was found again in an older block of its directory.
+    /// A name was restored from an older block of its directory.
     NameFound { name: Vec<u8> },
-    /// A name says of which kind its file is.
+    /// The kind in a name's entry was corrected.
     NameKind { name: Vec<u8> },
-    /// The inode map has its name in the root directory again.
+    /// The inode map's name in the root directory was restored.
     MapNamed,
-    /// A file without a name is in lost+found.
+    /// A file without a name was moved to lost+found.
     Adopted,
-    /// A file without a name that was in use was given up.
+    /// A file without a name that was in use was freed.
     OrphanFreed,
-    /// A directory was made.
+    /// A directory was created.
     Made,
-    /// Transactions behind the checkpoint became part of it.
+    /// Transactions behind the checkpoint were included in it.
     LogTaken { transactions: u64 },
 }
 
@@ -123,20 +123,20 @@ impl fmt::Display for Action {
     }
 }
 
-/// What was done so far.
+/// Actions so far.
 #[derive(Default)]
 pub(crate) struct Log(pub Vec<Action>);
 
 impl Log {
-    /// Something was done to the volume.
+    /// Records an action on the volume.
     pub fn volume(&mut self, what: What) {
         self.0.push(Action { ino: None, path: None, what });
     }
-    /// Something was done to a file.
+    /// Records an action on a file.
     pub fn file(&mut self, ino: Ino, what: What) {
         self.0.push(Action { ino: Some(ino), path: None, what });
     }
-    /// Something was done to a file that is gone, and that had this path.
+    /// Records an action on a deleted file with its earlier path.
     pub fn gone(&mut self, ino: Ino, path: Vec<u8>, what: What) {
         self.0.push(Action { ino: Some(ino), path: Some(path), what });
     }

@@ -1,4 +1,4 @@
-//! The blocks of directories while names are mended.
+//! Blocks of directories during the repair of names.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{Disk, unflip};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Named {
     pub dir: Ino,
-    /// The block, and where the entry begins in it.
+    /// The block, and the entry's offset in it.
     pub block: u64,
     pub at: usize,
     pub name: Vec<u8>,
@@ -25,13 +25,13 @@ pub(crate) struct Named {
 #[derive(Default)]
 pub(crate) struct Dir {
     blocks: BTreeMap<u64, (Box<Block>, bool)>,
-    /// Its blocks cannot stay where they are in it.
+    /// True if its blocks must move to other positions in it.
     repack: bool,
-    /// Every block could be read.
+    /// True if every block is readable.
     pub whole: bool,
 }
 
-/// A directory's block, with a flipped bit turned back if need be.
+/// Reads a directory block, restoring a flipped bit if necessary.
 pub(crate) fn block(disk: &Disk<'_>, ino: Ino, n: u64, at: scherlfs_format::Addr) -> Option<(Box<Block>, bool)> {
     let block = disk.read(at).ok()?;
     if Entries::read(&block, ino, n).is_ok() {
@@ -42,7 +42,7 @@ pub(crate) fn block(disk: &Disk<'_>, ino: Ino, n: u64, at: scherlfs_format::Addr
 }
 
 impl Dir {
-    /// Reads the blocks of a directory. One that cannot be read is empty from then on.
+    /// Reads the blocks of a directory. An unreadable one is treated as empty.
     pub fn read(disk: &Disk<'_>, ino: Ino, file: &File, log: &mut Log) -> Dir {
         let mut dir = Dir { whole: true, ..Dir::default() };
         let size = file.attributes.size / BLOCK as u64;
@@ -61,7 +61,7 @@ impl Dir {
                     dir.blocks.insert(n, (directory::empty(), true));
                 }
                 None => {
-                    // Behind its end, and none of its blocks.
+                    // Past its end, and not one of its blocks.
                     dir.repack = true;
                     continue;
                 }
@@ -85,19 +85,19 @@ impl Dir {
                 ino: e.ino,
                 kind: e.kind,
             };
-            Entries::made(block).named().map(named).collect::<Vec<_>>()
+            Entries::unchecked(block).named().map(named).collect::<Vec<_>>()
         };
         self.blocks.iter().flat_map(of).collect()
     }
 
-    /// Takes a name out.
+    /// Removes a name.
     pub fn remove(&mut self, entry: &Named) {
         if let Some((block, changed)) = self.blocks.get_mut(&entry.block) {
             *changed |= directory::remove(block, entry.at);
         }
     }
 
-    /// Says of which kind a name's file is.
+    /// Sets the kind in a name's entry.
     pub fn set_kind(&mut self, entry: &Named, kind: u8) {
         if let Some((block, changed)) = self.blocks.get_mut(&entry.block) {
             directory::redirect(block, entry.at, entry.ino, kind);
@@ -107,7 +107,7 @@ impl Dir {
 
     /// Adds a name.
     pub fn add(&mut self, ino: Ino, kind: u8, name: &[u8]) {
-        // The last first: whoever adds many does not look through all again.
+        // Starting with the last, so that adding many does not scan all blocks each time.
         for (block, changed) in self.blocks.values_mut().rev().take(8) {
             if directory::insert(block, ino, kind, name).is_some() {
                 *changed = true;
@@ -120,7 +120,7 @@ impl Dir {
         self.blocks.insert(next, (block, true));
     }
 
-    /// Gives the directory's inode what is to be written of it.
+    /// Moves the directory's changes to its inode.
     pub fn settle(mut self, ino: Ino, file: &mut File) {
         if self.repack {
             let names = self.names(ino);

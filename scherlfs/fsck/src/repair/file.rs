@@ -1,4 +1,4 @@
-//! What can be read of an inode that may be damaged, and what it will be when it is written again.
+//! The readable parts of a possibly damaged inode, and its repaired form.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::action::What;
 use crate::kind;
 use crate::{Disk, map, unflip};
 
-/// An inode as it is or will be.
+/// An inode before or after repair.
 #[derive(Debug, Clone)]
 pub(crate) struct File {
-    /// Where it was read; `None`: it is new.
+    /// Where it was read; `None` if it is new.
     pub at: Option<Addr>,
     /// The transaction that wrote it.
     pub seq: Seq,
@@ -23,14 +23,14 @@ pub(crate) struct File {
     pub extents: Vec<Extent>,
     /// Its block, index blocks and continuations.
     pub own: Vec<Addr>,
-    /// It is not what stands on the disk.
+    /// True if it differs from the disk.
     pub changed: bool,
-    /// Blocks of a directory that are to be written.
+    /// Directory blocks to be written.
     pub pages: BTreeMap<u64, Box<Block>>,
 }
 
 impl File {
-    /// Blocks of its contents that are stored, with their place in the file.
+    /// Stored blocks of its contents, with their position in the file.
     pub fn stored(&self) -> impl Iterator<Item = (u64, Addr)> + '_ {
         let mut from = 0;
         self.extents.iter().flat_map(move |e| {
@@ -44,16 +44,16 @@ impl File {
         })
     }
 
-    /// All blocks that it takes.
+    /// All its blocks.
     pub fn blocks(&self) -> impl Iterator<Item = Addr> + '_ {
         self.own.iter().copied().chain(self.stored().map(|(_, at)| at))
     }
 
     pub fn is_dir(&self) -> bool {
-        kind::of(self.attributes.mode) == kind::DIRECTORY
+        kind::of_mode(self.attributes.mode) == kind::DIRECTORY
     }
 
-    /// Makes a hole of every stored block that is not to be kept; says which.
+    /// Turns every stored block rejected by `keep` into a hole; returns the removed ranges.
     pub fn keep(&mut self, mut keep: impl FnMut(u64, Addr) -> bool) -> Vec<(u64, u64)> {
         let mut holes: Vec<(u64, u64)> = Vec::new();
         let mut out: Vec<Extent> = Vec::with_capacity(self.extents.len());
@@ -86,7 +86,7 @@ impl File {
     }
 }
 
-/// Adds an extent, joined with the one before it where it goes on there.
+/// Appends an extent, joined with the previous one if contiguous.
 pub(crate) fn push(out: &mut Vec<Extent>, next: Extent) {
     match (out.last_mut(), next) {
         (Some(Extent::Stored { start, blocks }), Extent::Stored { start: at, blocks: more })
@@ -101,7 +101,7 @@ pub(crate) fn push(out: &mut Vec<Extent>, next: Extent) {
     }
 }
 
-/// A block of the log that is what it should be, with a flipped bit turned back if need be.
+/// A valid block of the log, with a flipped bit restored if necessary.
 fn part(disk: &Disk<'_>, at: Addr, done: &mut Vec<What>, right: impl Fn(&Block) -> bool) -> Option<Box<Block>> {
     let block = disk.read(at).ok()?;
     if right(&block) {
@@ -112,7 +112,7 @@ fn part(disk: &Disk<'_>, at: Addr, done: &mut Vec<What>, right: impl Fn(&Block) 
     Some(block)
 }
 
-/// What can be read of the inode that stands at a block, and what was done to it. `None`: another stands there, or none.
+/// The readable parts of the inode in a block, and the repairs made. `None`: it is another inode, or none.
 pub(crate) fn salvage(disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<(File, Vec<What>)> {
     let mut done = Vec::new();
     let block = part(disk, at, &mut done, |b| raw::Inode::read(b).is_ok_and(|i| i.header.ino == ino))?;
@@ -148,11 +148,12 @@ fn length(extents: &[Extent]) -> u64 {
     extents.iter().map(|e| e.blocks()).fold(0, u64::saturating_add)
 }
 
-/// All extents that are known, each where it belongs in the file; beside them what is not known: from which block on, how many.
+/// Combines all known extents at their positions in the file; also returns the unknown ranges: first block, number
+/// of blocks.
 fn together(inode: &raw::Inode, lists: &[Option<List>], done: &mut Vec<What>) -> (Vec<Extent>, Vec<(u64, u64)>) {
     let (mut extents, mut cut) = (inode.extents.clone(), Vec::new());
     let size_blocks = inode.attributes.size.div_ceil(BLOCK as u64);
-    // How long is what the only lost continuation listed? That is known where it can have had no hole.
+    // The length of a single lost continuation is known if it cannot have had a hole.
     let known = || extents.iter().chain(lists.iter().flatten().flat_map(|l| &l.extents));
     let long = known().map(|e| e.blocks()).fold(0, u64::saturating_add);
     let stored = known().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum::<u64>();
@@ -169,7 +170,7 @@ fn together(inode: &raw::Inode, lists: &[Option<List>], done: &mut Vec<What>) ->
                     cut.push((from, blocks));
                     extents.push(Extent::Hole { blocks });
                 }
-                // The next one says where it begins.
+                // The next one records where it begins.
                 (None, Some(List { first: Some(_), .. })) => lost = true,
                 _ => {
                     cut.push((from, size_blocks.saturating_sub(from)));
@@ -178,7 +179,7 @@ fn together(inode: &raw::Inode, lists: &[Option<List>], done: &mut Vec<What>) ->
             }
             continue;
         };
-        // What stands before it is as long as it says.
+        // Its recorded beginning determines the length of the preceding extents.
         let apart = list.first.map_or(0, |first| i64::from(first.wrapping_sub(from as u32).cast_signed()));
         if apart > 0 {
             let blocks = apart.unsigned_abs();
@@ -197,7 +198,7 @@ fn together(inode: &raw::Inode, lists: &[Option<List>], done: &mut Vec<What>) ->
     (extents, cut)
 }
 
-/// Leaves the first so many blocks.
+/// Truncates to `to` blocks.
 fn shorten(extents: &mut Vec<Extent>, to: u64) {
     let mut over = length(extents).saturating_sub(to);
     while let Some(last) = extents.pop() {
@@ -217,7 +218,7 @@ fn shorten(extents: &mut Vec<Extent>, to: u64) {
     }
 }
 
-/// Extents that lie in the volume, and no more than a file can have.
+/// Removes extents outside the volume, and those beyond the largest file.
 fn within(disk: &Disk<'_>, extents: Vec<Extent>, file: &mut File, done: &mut Vec<What>) {
     let (mut from, count) = (0u64, extents.len());
     for e in extents {
@@ -244,14 +245,14 @@ fn within(disk: &Disk<'_>, extents: Vec<Extent>, file: &mut File, done: &mut Vec
     debug_assert!(file.changed || file.extents.len() == count);
 }
 
-/// What a continuation lists.
+/// Extents of a continuation.
 struct List {
-    /// The lower half of the number of the file's block with which it begins, if it says so.
+    /// Lower half of the number of its first file block, if recorded.
     first: Option<u32>,
     extents: Vec<Extent>,
 }
 
-/// What each continuation lists; `None`: it cannot be read.
+/// Extents of each continuation; `None` if it is unreadable.
 fn lists(
     disk: &Disk<'_>,
     ino: Ino,
@@ -275,7 +276,7 @@ fn lists(
         let right = |b: &Block| mine(b, Kind::Index, n, indexes) && chain::read_runs(b, Kind::Index).is_ok();
         let runs = part(disk, at, done, right).and_then(|b| chain::read_runs(&b, Kind::Index).ok());
         let Some(runs) = runs.filter(|r| r.iter().map(|r| u64::from(r.blocks)).sum::<u64>() <= 1 << 16) else {
-            // How many continuations it named is not known, so neither is which come next.
+            // The number of continuations that it listed is unknown, and so are the next ones' positions.
             places.push(None);
             break;
         };
@@ -294,7 +295,7 @@ fn lists(
         let block = at.and_then(|at| part(disk, at, done, right));
         let list = block.and_then(|b| {
             let says = chain::read_continuation(&b).ok()?;
-            // Those that were written with the inode need not say it.
+            // Those written with the inode need not record it.
             let first = Some(says.first).filter(|_| earlier(&b));
             Some(List { first, extents: says.extents })
         });

@@ -1,9 +1,9 @@
-//! Which version of each inode counts, and which blocks are whose?
+//! Which version of each inode is used, and which blocks belong to it?
 //!
-//! The one that the map names, if it can be read. Of others an older one, if it is of the same life of the number: of its blocks
-//! only those count that are surely still its own. Where the map is torn, blocks that were in use at the checkpoint tell
-//! which inodes there were; without a list of free blocks the newest version of each counts, and names decide later
-//! which of them had been deleted.
+//! The version in the map is used if it is readable; otherwise an older one of the same generation, of whose blocks
+//! only those are used that certainly still belong to it. If the map is torn, the blocks in use at the checkpoint
+//! determine the existing inodes. Without a list of free blocks the newest version of each is used, and names
+//! decide later which had been deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ use super::scan::{Hit, Scan, follows};
 use crate::Disk;
 use crate::blocks::Claimed;
 
-/// The inodes that the repaired volume may have.
+/// Candidate inodes of the repaired volume.
 pub(crate) struct Gathered {
     pub files: BTreeMap<Ino, File>,
-    /// Numbers that the map leads somewhere, and of which nothing is left.
+    /// Numbers in the map whose inodes are lost.
     pub lost: BTreeSet<Ino>,
-    /// Nothing says which inodes there are: some may have been deleted.
+    /// True if the set of existing inodes is unknown: some may have been deleted.
     pub blind: bool,
 }
 
-/// A number that a file can have: the map has no more blocks than the volume.
+/// True if a file can have this number: the map has no more blocks than the volume.
 fn user(disk: &Disk<'_>, ino: Ino) -> bool {
     (ino == ROOT || ino >= FIRST_INO) && ifile::at(ino).0 < disk.blocks
 }
@@ -58,7 +58,7 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     if !incomplete && !needs_root {
         return out;
     }
-    // Contents can look like inodes: a file may be the image of another volume.
+    // Contents may look like inodes: a file may be the image of another volume.
     let mut contents = Claimed::default();
     for file in out.files.values() {
         file.stored().for_each(|(_, at)| _ = contents.claim(at.0));
@@ -106,7 +106,7 @@ fn holes(file: &mut File, ino: Ino, log: &mut Log, why: &'static str, keep: impl
     }
 }
 
-/// Whether blocks were in use that none of these files has.
+/// True if some blocks in use belong to none of these files.
 fn has_lost(disk: &Disk<'_>, known: &Known, files: &BTreeMap<Ino, File>) -> bool {
     let Some(free) = &known.free else { return true };
     let mut used = known.needed.clone();
@@ -116,7 +116,7 @@ fn has_lost(disk: &Disk<'_>, known: &Known, files: &BTreeMap<Ino, File>) -> bool
     (FIRST..disk.blocks).any(|at| !free.has(at) && !used.has(at))
 }
 
-/// Inodes that the map does not lead to, and that are in use all the same.
+/// Inodes that are in use but not in the map.
 fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathered) -> BTreeMap<Ino, File> {
     let mut found: BTreeMap<Ino, File> = BTreeMap::new();
     let mut newest: Vec<&Hit> = Vec::new();
@@ -131,10 +131,10 @@ fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathere
         }
     }
     newest.sort_by_key(|h| (h.ino, std::cmp::Reverse((h.seq, h.epoch, h.attempt, h.at))));
-    // What a block is that some version claims as contents is asked last.
+    // Blocks that some version claims as contents are tried last.
     let mut claimed = Claimed::default();
     let all: Vec<(&Hit, File)> = newest.iter().filter_map(|h| Some((*h, salvage(disk, h.ino, h.at)?.0))).collect();
-    // Whatever calls itself the root and is no directory, lies.
+    // A root that is not a directory is wrong.
     let all: Vec<(&Hit, File)> = all.into_iter().filter(|(h, f)| h.ino != ROOT || f.is_dir()).collect();
     let mut by: Claimed = Claimed::default();
     for (_, file) in &all {
@@ -153,7 +153,7 @@ fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathere
     found
 }
 
-/// Blocks of contents that pieces of this life of an inode prove, up to one version.
+/// Blocks of contents that pieces of this generation of an inode prove, up to one version.
 fn proved(disk: &Disk<'_>, version: &Hit, hits: &[Hit]) -> Claimed {
     let mut out = Claimed::default();
     let same = |h: &&Hit| (h.ino, h.generation) == (version.ino, version.generation) && h.seq <= version.seq;
@@ -163,8 +163,8 @@ fn proved(disk: &Disk<'_>, version: &Hit, hits: &[Hit]) -> Claimed {
     out
 }
 
-/// Gives every block one owner. What proves itself to be an inode's own is; a directory's block is its directory's;
-/// of two files that say a block holds their contents the one that was written later has it.
+/// Gives every block one owner: an inode that proves its ownership, the directory of a directory block, or the
+/// later written of two files that claim a block as contents.
 pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, File>, log: &mut Log) {
     let mut used = Claimed::default();
     for file in files.values() {
@@ -181,7 +181,7 @@ pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, F
     let mut order: Vec<(bool, std::cmp::Reverse<scherlfs_format::Seq>, Ino)> =
         files.iter().map(|(ino, f)| (!f.is_dir(), std::cmp::Reverse(f.seq), *ino)).collect();
     order.sort_unstable();
-    // Room can be promised as far as there is any; a promise that was never lawful is none.
+    // Reservations are limited by the available room; an invalid one is dropped.
     let mut room = disk.blocks.saturating_sub(used.count());
     for (&ino, file) in files.iter_mut() {
         let mut promised = 0;
@@ -200,7 +200,7 @@ pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, F
             log.file(ino, What::Mended { field: "room that was promised" });
         }
     }
-    // Blocks behind a file's end are its own only if nobody else says that of them: no writer stores any there.
+    // Blocks past a file's end belong to it only if no other file claims them: no writer stores any there.
     for behind in [false, true] {
         for (regular, _, ino) in &order {
             let Some(file) = files.get_mut(ino) else { continue };

@@ -1,8 +1,8 @@
-//! What does the volume still say of itself: which superblock counts, which inodes there are, what is free?
+//! Which superblock is current, which inodes exist, and which blocks are free, according to the volume itself?
 //!
-//! A copy of the superblock is used if the inode map that it names is there. Where one copy cannot be used, it may have been the newer
-//! one: then the log is followed from the other to the checkpoint that it would have named. Without any, the newest checkpoint
-//! is looked for among all inodes of the volume.
+//! A superblock copy is used if its inode map exists. If one copy is unusable, it may have been the newer one: then
+//! the log is followed from the other to its next checkpoint. Without any copy, the newest checkpoint is searched
+//! among all inodes of the volume.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,32 +21,32 @@ use super::{RepairError, Searched};
 use crate::blocks::Claimed;
 use crate::{Disk, log, unflip};
 
-/// What is known of a volume.
+/// Known data of a volume.
 pub(crate) struct Known {
-    /// What the next superblock is made from.
+    /// Basis of the next superblock.
     pub sb: Superblock,
-    /// Where the map, and what follows in the log, say that inodes are.
+    /// Addresses of inodes according to the map and the log behind it.
     pub places: BTreeMap<Ino, (Addr, u16)>,
     pub orphans: BTreeSet<Ino>,
-    /// What is free at the checkpoint, if the list can be read.
+    /// Free blocks at the checkpoint, if the list is readable.
     pub free: Option<Claimed>,
-    /// Blocks of the map as they stand, by their number.
+    /// Present blocks of the map, by index.
     pub map: BTreeMap<u64, (Addr, Box<Block>)>,
     /// The attributes of the map's inode.
     pub map_attributes: Option<Attributes>,
-    /// Some of the map cannot be read: inodes may be missing in `places`.
+    /// True if some of the map is unreadable: inodes may be missing in `places`.
     pub map_torn: bool,
-    /// Blocks are kept for undoing, and nobody knows which: what is in use need not be.
+    /// True if unknown blocks are kept for undo: then a used block need not belong to a file.
     pub kept_unknown: bool,
-    /// Blocks from which all this was read: who is cut off while repairing needs them again.
+    /// Blocks from which all this was read: they are needed again after an interrupted repair.
     pub needed: Claimed,
     /// Transactions behind the checkpoint.
     pub transactions: u64,
-    /// The number of the checkpoint that is written next.
+    /// The number of the next checkpoint.
     pub next: u64,
 }
 
-/// Copies of the superblock that can be read, if need be with a bit turned back; whether both stand as they should.
+/// Readable superblock copies, with a bit restored if necessary; true if both are valid and in place.
 fn copies(disk: &Disk<'_>, log: &mut Log) -> (Vec<Superblock>, bool) {
     let (mut found, mut sound) = (Vec::new(), true);
     for at in [0, 1].map(Addr) {
@@ -69,19 +69,19 @@ fn copies(disk: &Disk<'_>, log: &mut Log) -> (Vec<Superblock>, bool) {
     (found, sound)
 }
 
-/// Which of two copies was written later. All their counts say the same; if one lies, the others are more.
+/// Which of two copies is newer: the majority of their counters decides.
 fn later(a: &Superblock, b: &Superblock) -> Ordering {
     let votes = [a.checkpoint.cmp(&b.checkpoint), a.seq.cmp(&b.seq), a.epoch.cmp(&b.epoch)];
     votes.into_iter().map(|v| v as i8).sum::<i8>().cmp(&0)
 }
 
-/// Whether the inode map or the list of free blocks that a superblock names is that of its checkpoint: the other may be damaged.
+/// True if the inode map or the free list of a superblock belongs to its checkpoint: the other may be damaged.
 fn names_a_map(disk: &Disk<'_>, sb: &Superblock) -> bool {
     let of = |ino, at| salvage(disk, ino, at).is_some_and(|(file, _)| file.seq == sb.seq);
     of(IFILE, sb.ifile) || of(FREE_LIST, sb.free_list)
 }
 
-/// The free runs from a block on, and round to it.
+/// The free runs from a block on, wrapping around.
 pub(crate) fn path_from(free: &[Run], head: Addr) -> Vec<Run> {
     let behind = free.iter().filter(|r| r.end() > head).map(|r| {
         let start = r.start.max(head);
@@ -99,7 +99,7 @@ fn free_runs(disk: &Disk<'_>, at: Addr) -> Option<Vec<Run>> {
     lists::read_free(&contents(disk, &file)).ok()
 }
 
-/// The bytes of a hidden file; what cannot be read is zeroes.
+/// The bytes of a hidden file; unreadable ones are zeroes.
 fn contents(disk: &Disk<'_>, file: &File) -> Vec<u8> {
     let size = file.attributes.size.min(disk.blocks * BLOCK as u64) as usize;
     let mut out = vec![0; size];
@@ -113,7 +113,7 @@ fn contents(disk: &Disk<'_>, file: &File) -> Vec<u8> {
     out
 }
 
-/// The superblock that a checkpoint has which no superblock names.
+/// Builds the superblock of a checkpoint without one.
 fn of_checkpoint(
     disk: &Disk<'_>,
     like: Option<&Superblock>,
@@ -169,7 +169,7 @@ fn unsaid_of(scan: &Scan, (map, list): &(Hit, Hit)) -> log::Unsaid {
     log::Unsaid { seq: map.seq, epoch: map.epoch, ifile: map.at, free_list: list.at, orphans, history, head: None }
 }
 
-/// The superblock that counts, or is made. `damaged`: the state that the usable copy leads to is not whole.
+/// The current superblock, or a rebuilt one. `damaged`: the state of the usable copy is damaged.
 fn superblock(
     disk: &Disk<'_>,
     damaged: bool,
@@ -208,7 +208,7 @@ fn superblock(
     for pair in scan.checkpoints().iter().filter(|(map, _)| newer(map)) {
         let unsaid = unsaid_of(scan, pair);
         let sb = of_checkpoint(disk, like, &unsaid, scan.next_first(unsaid.seq).filter(|(_, e)| *e >= unsaid.epoch));
-        // One behind which there is more than its log leads to is an old one.
+        // If the volume has more transactions than its log reaches, it is an old one.
         let reached = sb.seq.0 + log::follow(disk, &sb).transactions;
         if names_a_map(disk, &sb) && reached >= last.0 {
             log.volume(What::Found { seq: sb.seq });
@@ -216,7 +216,7 @@ fn superblock(
             return Ok((sb, next));
         }
     }
-    // An older copy of which the log ends before what there is would bring an old state back.
+    // An older copy whose log ends before the newest transaction would restore an old state.
     let whole = usable.filter(|sb| Some(*sb) == newest || sb.seq.0 + log::follow(disk, sb).transactions >= last.0);
     match (whole.or(newest), scan.newest()) {
         (Some(sb), _) => Ok((sb.clone(), next)),
@@ -237,7 +237,7 @@ fn superblock(
     }
 }
 
-/// Reads all that the volume says of itself.
+/// Reads all this data.
 pub(crate) fn read<'d>(
     dev: &'d dyn device::BlockDevice,
     damaged: bool,
@@ -250,7 +250,7 @@ pub(crate) fn read<'d>(
         log.volume(What::Field { field: "epoch" });
         (sb.epoch, sb.clean) = (epoch, false);
     }
-    // A volume does not change its size: a copy that says less lies.
+    // A volume does not change its size, so the smaller value is wrong.
     let copies = copies(&all, &mut Log::default()).0;
     let long = copies.iter().filter(|c| c.uuid == sb.uuid && c.blocks <= all.blocks).map(|c| c.blocks).max();
     if let Some(long) = long.filter(|long| *long > sb.blocks) {
@@ -297,7 +297,7 @@ pub(crate) fn read<'d>(
 }
 
 impl Known {
-    /// A hidden file of the checkpoint, where the superblock says or wherever it is.
+    /// A hidden file of the checkpoint, at the superblock's address or anywhere else.
     fn hidden(&mut self, disk: &Disk<'_>, ino: Ino, at: Addr, searched: &mut Searched<'_>) -> Option<File> {
         let of_it = |(file, _): &(File, Vec<What>)| file.seq == self.sb.seq;
         let (file, done) = salvage(disk, ino, at).filter(of_it).or_else(|| {
@@ -347,7 +347,7 @@ impl Known {
             None => log.volume(What::FreeList),
         }
         if let Some(at) = self.sb.history {
-            // What can be undone is no part of the repaired volume. Its blocks are neither lost nor anybody's.
+            // The undo history is not part of the repaired volume. Its blocks are neither lost nor owned.
             log.volume(What::Undone);
             let list = self.hidden(disk, HISTORY, at, searched).map(|file| contents(disk, &file));
             match list.and_then(|bytes| history::read(&bytes).ok()) {
@@ -367,7 +367,7 @@ impl Known {
         }
     }
 
-    /// Whether a block was in use at the checkpoint, as far as that is known.
+    /// True if a block was in use at the checkpoint, as far as known.
     pub fn was_used(&self, at: Addr) -> bool {
         at.0 >= FIRST && self.free.as_ref().is_some_and(|free| !free.has(at.0))
     }

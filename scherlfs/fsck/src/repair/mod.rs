@@ -1,11 +1,11 @@
-//! Can a damaged volume be made whole without losing what can be read?
+//! Repairs a damaged volume without losing readable data.
 //!
-//! What the volume still says of itself is read ([`known`]), a version of every inode is found ([`gather`]), each block gets one
-//! owner, each file a name ([`names`]), and all of that becomes a checkpoint ([`mod@write`]) in blocks that nobody needs. Its
-//! superblock comes last: who is cut off before it repairs the volume that there was. What one flipped bit broke is
-//! turned back ([`crate::unflip`]).
+//! It reads the volume's own records ([`known`]), finds a version of every inode ([`gather`]), gives each block one
+//! owner and each file a name ([`names`]), and writes all of that as a checkpoint ([`mod@write`]) to unneeded
+//! blocks. The superblock is written last: after an earlier interruption the old volume is repaired again. Damage
+//! by one flipped bit is reversed ([`crate::unflip`]).
 //!
-//! Left out: contents of files, which have no checksum of their own.
+//! Left out: file contents, which have no checksum of their own.
 
 mod action;
 mod dirs;
@@ -35,42 +35,42 @@ pub enum RepairError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The device takes no writes.
+    /// The device is read-only.
     #[error("the device is read-only")]
     ReadOnly,
-    /// There are not as many free blocks as the repaired volume needs beside what it has.
+    /// The repaired volume needs more free blocks than there are.
     #[error("no free blocks are left to repair into")]
     NoSpace,
-    /// What was repaired is not whole. The volume is as repaired as it could be.
+    /// Faults remain after the repair, which did all it could.
     #[error("{} errors are left: {}", after.findings.len(), after.findings.first().map(ToString::to_string).unwrap_or_default())]
     Left {
-        /// The volume as it is.
+        /// The report after the repair.
         after: Box<Report>,
-        /// What was done.
+        /// Actions, in order.
         actions: Vec<Action>,
     },
 }
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Debug, Clone)]
 pub struct Repaired {
-    /// The volume before.
+    /// The report before the repair.
     pub before: Report,
-    /// The volume after: without findings and notes.
+    /// The report after it, without findings and notes.
     pub after: Report,
-    /// What was done, in order.
+    /// Actions, in order.
     pub actions: Vec<Action>,
 }
 
-/// Blocks at the beginning of a device in which inodes are looked for to tell what it was.
+/// Blocks at the beginning of a device that are searched for inodes to identify it.
 const LOOK: u64 = 4096;
 
-/// All inodes of the volume, looked for once and only if somebody asks.
+/// All inodes of the volume, searched on first use.
 pub(crate) struct Searched<'p> {
     scan: Option<scan::Scan>,
-    /// A superblock says that this transaction, and all before it, were whole.
+    /// This transaction and all before it were complete according to a superblock.
     settled: Seq,
-    /// The volume's secret, if a superblock says it.
+    /// The volume's secret, if known from a superblock.
     secret: Option<u64>,
     progress: &'p dyn Fn(u64, u64),
 }
@@ -78,18 +78,19 @@ pub(crate) struct Searched<'p> {
 impl Searched<'_> {
     fn scan(&mut self, disk: &Disk<'_>) -> &scan::Scan {
         self.scan.get_or_insert_with(|| {
-            let mut scan = scan::Scan::of(disk, self.secret, self.progress);
+            let mut scan = scan::Scan::run(disk, self.secret, self.progress);
             scan.drop_torn(disk, self.settled);
             scan
         })
     }
 }
 
-/// Repairs a volume. A whole one is not written to. `progress` is told of blocks done and in all where all of them are read.
+/// Repairs a volume. A valid one is not written to. `progress` receives completed and total blocks during a full
+/// scan.
 ///
 /// # Errors
-/// [`RepairError`]. Only with [`RepairError::Left`] and after an error of the device something may have been written; a volume
-/// that was cut off in the middle is repaired by repairing it again.
+/// [`RepairError`]. Only with [`RepairError::Left`] and after a device error something may have been
+/// written. After an interruption repair the volume again.
 pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repaired, RepairError> {
     let before = check(dev);
     if before.is_clean() && before.notes.is_empty() {
@@ -102,7 +103,7 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
     let mut searched = Searched { scan: None, settled: Seq(0), secret: None, progress };
     let (disk, known) = known::read(dev, !before.is_clean(), &mut searched, &mut actions)?;
     if before.is_clean() && stands(&disk, &known.sb) {
-        // Only a copy of the superblock is torn, and it was not that of a newer state.
+        // Only a superblock copy is torn, and it was not that of a newer state.
         actions = action::Log::default();
         restore(&disk, &known.sb, &mut actions)?;
     } else {
@@ -127,20 +128,20 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
     Err(RepairError::Left { after: Box::new(after), actions })
 }
 
-/// Whether a device without a superblock seems to have been a volume: an inode is among its first blocks.
+/// True if a device without a superblock appears to hold a volume: an inode is among its first blocks.
 pub fn seems(dev: &dyn BlockDevice) -> bool {
     let disk = Disk { dev, blocks: dev.blocks().min(LOOK) };
     let inode = |at| disk.read(Addr(at)).is_ok_and(|b| Header::expect(&b, Kind::Inode).is_ok());
     (FIRST..disk.blocks).any(inode)
 }
 
-/// Whether a superblock is what one of the copies says.
+/// True if a superblock equals one of the copies.
 fn stands(disk: &Disk<'_>, sb: &Superblock) -> bool {
     let read = |at| disk.read(Addr(at)).ok().and_then(|b| Superblock::read(&b).ok());
     [0, 1].into_iter().filter_map(read).any(|copy| copy == *sb)
 }
 
-/// Writes the copy that cannot be read from the other.
+/// Rewrites the unreadable copy from the other.
 fn restore(disk: &Disk<'_>, sb: &Superblock, actions: &mut action::Log) -> Result<(), RepairError> {
     for at in [0, 1].map(Addr) {
         let right = disk.read(at).is_ok_and(|b| Superblock::read(&b).is_ok());

@@ -1,8 +1,8 @@
-//! Which file has which name?
+//! Which file has which name after a repair?
 //!
-//! All directories are read, and of what they say remains what can be: every name leads to an inode, each directory has one name, in
-//! the directory that it says is above it if that has one, and everything is below the root. What has no name that is left goes to
-//! `lost+found` as `#` and its number.
+//! All directories are read, and consistent entries are kept: every name leads to an inode; each directory has one
+//! name, in its recorded parent if that has one; and everything is below the root. Files without a remaining name
+//! go to `lost+found` as `#` and their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,26 +19,26 @@ use crate::{Disk, kind};
 
 /// The name of the inode map in the root.
 const IFILE_NAME: &[u8] = b".ifile";
-/// Where files go that have no name.
+/// Directory for files without a name.
 const LOST_FOUND: &[u8] = b"lost+found";
 
 struct Mender<'a, 'd> {
     disk: &'a Disk<'d>,
     files: BTreeMap<Ino, File>,
-    /// Inodes of which nothing is left, and a name that each had.
+    /// Lost inodes, with an earlier name of each.
     lost: BTreeMap<Ino, Option<(Ino, Vec<u8>)>>,
     dirs: BTreeMap<Ino, Dir>,
-    /// Names that stay, by what they lead to.
+    /// Remaining names, by inode.
     to: BTreeMap<Ino, Vec<Named>>,
-    /// `lost+found`, and the names in it, once somebody was brought there.
+    /// `lost+found` and its names, after its first use.
     found: Option<(Ino, FxHashSet<Vec<u8>>)>,
     log: &'a mut Log,
 }
 
-/// Files with names, and a name of each.
+/// Files with one of their names each.
 pub(crate) struct Mended {
     pub files: BTreeMap<Ino, File>,
-    /// The directory of each, and its name there.
+    /// Directory and name of each file.
     pub names: BTreeMap<Ino, (Ino, Vec<u8>)>,
 }
 
@@ -67,7 +67,7 @@ fn below(mut dir: Vec<u8>, name: &[u8]) -> Vec<u8> {
     dir
 }
 
-/// Mends names, and what inodes say of them. `orphans` may go.
+/// Repairs names, and the inode fields that depend on them. `orphans` may be freed.
 pub(crate) fn mend(disk: &Disk<'_>, gathered: Gathered, orphans: &BTreeSet<Ino>, log: &mut Log) -> Mended {
     let Gathered { files, lost, blind } = gathered;
     let lost = lost.into_iter().map(|ino| (ino, None)).collect();
@@ -124,7 +124,7 @@ fn new_directory(like: Option<&Attributes>, parent: Ino) -> File {
 }
 
 impl Mender<'_, '_> {
-    /// There is a root directory.
+    /// Ensures that there is a root directory.
     fn root(&mut self) {
         match self.files.get_mut(&ROOT) {
             Some(file) if file.is_dir() => {
@@ -152,7 +152,7 @@ impl Mender<'_, '_> {
         file.stored().take(4).any(|(n, at)| self.disk.read(at).is_ok_and(|b| Entries::read(&b, ino, n).is_ok()))
     }
 
-    /// Reads all directories, those as well of which only their names and blocks say that they are.
+    /// Reads all directories, including those identified only by their names and blocks.
     fn read_directories(&mut self) {
         let mut hints: BTreeMap<Ino, BTreeSet<u8>> = BTreeMap::new();
         let mut waiting: Vec<Ino> = self.files.iter().filter(|(_, f)| f.is_dir()).map(|(i, _)| *i).collect();
@@ -184,7 +184,7 @@ impl Mender<'_, '_> {
                 self.dirs.insert(ino, dir);
             }
         }
-        // A directory without one block that is a directory's, which its names call something else.
+        // An inode without a valid directory block, and with another kind in its names.
         let wrong = |ino: &Ino, file: &File| {
             let called = hints.get(ino).is_some_and(|h| !h.contains(&2));
             called && *ino != ROOT && file.stored().next().is_some() && !self.looks_like_directory(*ino, file)
@@ -206,12 +206,12 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// Sizes that a file of its kind can have.
+    /// Limits sizes to those valid for the kind of file.
     fn shapes(&mut self) {
         let mut lost = Vec::new();
         for (&ino, file) in &mut self.files {
             let mut size = file.attributes.size;
-            if kind::of(file.attributes.mode) == kind::SYMLINK {
+            if kind::of_mode(file.attributes.mode) == kind::SYMLINK {
                 let target = file.stored().next().filter(|(n, _)| *n == 0).and_then(|(_, at)| self.disk.read(at).ok());
                 let long = target.map_or(0, |b| b.iter().position(|b| *b == 0).unwrap_or(BLOCK - 1));
                 if long == 0 {
@@ -244,7 +244,7 @@ impl Mender<'_, '_> {
         self.log.file(entry.dir, What::NameRemoved { name: entry.name.clone(), why });
     }
 
-    /// Takes out names that lead nowhere, or that nobody can have.
+    /// Removes invalid names and those that lead to no inode.
     fn check_names(&mut self) {
         let mut mapped = false;
         for ino in self.dirs.keys().copied().collect::<Vec<_>>() {
@@ -303,7 +303,7 @@ impl Mender<'_, '_> {
         self.log.file(entry.dir, What::NameKind { name: entry.name.clone() });
     }
 
-    /// Of a directory's names one stays.
+    /// Keeps one name of each directory.
     fn one_name_for_directories(&mut self) {
         for ino in self.dirs.keys().copied().collect::<Vec<_>>() {
             let Some(names) = self.to.get(&ino).filter(|n| n.len() > 1).cloned() else { continue };
@@ -318,7 +318,7 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// Everything below the root.
+    /// All inodes below the root.
     fn reach(&self) -> BTreeSet<Ino> {
         let mut reached = BTreeSet::from([ROOT]);
         self.reach_from(ROOT, &mut reached);
@@ -336,7 +336,8 @@ impl Mender<'_, '_> {
         }
     }
 
-    /// Leaves out what had been deleted: its directory, or one above it, is there, written later, and does not know it.
+    /// Removes deleted inodes: their directory, or an ancestor, exists, was written later, and does not contain
+    /// them.
     fn drop_deleted(&mut self, reached: &BTreeSet<Ino>, whole: &BTreeSet<Ino>) {
         let mut deleted = BTreeSet::new();
         for (&ino, file) in self.files.iter().filter(|(i, _)| !reached.contains(i)) {
@@ -367,7 +368,7 @@ impl Mender<'_, '_> {
         self.to.retain(|_, names| !names.is_empty());
     }
 
-    /// Brings everything that is not below the root into `lost+found`, or frees it if it was an orphan.
+    /// Moves everything that is not below the root to `lost+found`, or frees it if it was an orphan.
     fn adopt(&mut self, mut reached: BTreeSet<Ino>, orphans: &BTreeSet<Ino>) {
         let unnamed: Vec<Ino> =
             self.files.keys().filter(|i| !reached.contains(i) && !self.to.contains_key(i)).copied().collect();
@@ -387,7 +388,7 @@ impl Mender<'_, '_> {
             self.reach_from(ino, &mut reached);
             reached.insert(self.into_lost_found(ino));
         }
-        // What is left goes round in a circle.
+        // The rest are circles.
         loop {
             let Some(ino) = self.files.keys().find(|i| !reached.contains(i)).copied() else { return };
             let ino = self.in_the_circle(ino);
@@ -445,7 +446,7 @@ impl Mender<'_, '_> {
         self.to.entry(ino).or_default().push(Named { dir, block: 0, at: 0, name, ino, kind });
     }
 
-    /// Says which directory that is.
+    /// Returns the new parent directory.
     fn into_lost_found(&mut self, ino: Ino) -> Ino {
         let (dir, mut taken) = self.found.take().unwrap_or_else(|| {
             let dir = self.lost_found();
@@ -466,7 +467,7 @@ impl Mender<'_, '_> {
         dir
     }
 
-    /// Counts names, and says of each directory what is above it.
+    /// Counts names, and sets the parent of each directory.
     fn count_links(&mut self) {
         let mut links: BTreeMap<Ino, u32> = self.dirs.keys().map(|i| (*i, 2)).collect();
         for (ino, names) in &self.to {

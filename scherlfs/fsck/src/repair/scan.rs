@@ -1,8 +1,8 @@
-//! Which inodes stand anywhere on the volume?
+//! Finds all inodes on the volume.
 //!
-//! Every block that looks like an inode's is one, and is told by its own checksum; which of them count is for others to
-//! say. A piece proves that it was written whole by the checksum of what follows it in the log. Without the path, what followed is
-//! not known: it was either what stands behind it, or those of its own blocks that come next ([`follows`]).
+//! A block that looks like an inode and has a valid checksum is one; other modules decide which inodes are used. A
+//! piece proves its completeness by the checksum of the blocks that follow it in the log. Without the path these
+//! are not known: either the adjacent blocks, or the next ones of its own blocks ([`follows`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use scherlfs_format::{Addr, BLOCK, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, S
 use super::file::{File, salvage};
 use crate::Disk;
 
-/// An inode's block somewhere.
+/// A found inode block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub at: Addr,
@@ -27,13 +27,13 @@ pub(crate) struct Hit {
     pub generation: u32,
 }
 
-/// All that were found, of each inode the newest first.
+/// All inode blocks, the newest first for each inode.
 #[derive(Default)]
 pub(crate) struct Scan {
     pub hits: BTreeMap<Ino, Vec<Hit>>,
-    /// Lists of inodes that are gone.
+    /// Lists of deleted inodes.
     pub lists: Vec<(Addr, Header)>,
-    /// Of each inode in one of these, the newest transaction that says so.
+    /// For each inode in these lists, the newest such transaction.
     pub gone: BTreeMap<Ino, Seq>,
 }
 
@@ -44,19 +44,20 @@ struct Marks {
 }
 
 impl Marks {
-    /// Whether an epoch has the mark that this volume gives it. Without the secret nobody can tell.
+    /// True if an epoch has this volume's mark, or if the secret is unknown.
     fn have(&mut self, epoch: Epoch) -> bool {
         let Some(secret) = self.secret else { return true };
-        *self.known.entry(epoch.count).or_insert_with(|| Epoch::of(epoch.count, secret)) == epoch
+        *self.known.entry(epoch.count).or_insert_with(|| Epoch::new(epoch.count, secret)) == epoch
     }
 }
 
-/// Blocks of one request.
+/// Blocks per request.
 const STEP: u64 = 256;
 
 impl Scan {
-    /// Looks at every block of the volume; `progress` is told how many are done. Blocks that do not know the secret are users'.
-    pub fn of(disk: &Disk<'_>, secret: Option<u64>, progress: &dyn Fn(u64, u64)) -> Scan {
+    /// Scans every block of the volume; `progress` receives the number done. Blocks without a valid mark belong to
+    /// users.
+    pub fn run(disk: &Disk<'_>, secret: Option<u64>, progress: &dyn Fn(u64, u64)) -> Scan {
         let mut scan = Scan::default();
         let mut marks = Marks { secret, known: BTreeMap::new() };
         let mut bytes = vec![0; STEP as usize * BLOCK];
@@ -68,7 +69,7 @@ impl Scan {
                 let (blocks, _) = some.as_chunks::<BLOCK>();
                 (at..).zip(blocks).for_each(|(at, block)| scan.look(Addr(at), block, &mut marks));
             } else {
-                // One that cannot be read hides none of its neighbours.
+                // An unreadable block does not hide its neighbours.
                 for at in (at..at + n).map(Addr) {
                     if let Ok(block) = disk.read(at) {
                         scan.look(at, &block, &mut marks);
@@ -114,24 +115,24 @@ impl Scan {
         });
     }
 
-    /// Those of an inode, the newest first.
+    /// Versions of an inode, the newest first.
     pub fn of_inode(&self, ino: Ino) -> &[Hit] {
         self.hits.get(&ino).map_or(&[], |h| h)
     }
 
-    /// The newest transaction of which something is there, and who wrote it.
+    /// The newest transaction with remains, and its epoch.
     pub fn newest(&self) -> Option<(Seq, Epoch)> {
         self.hits.values().flatten().map(|h| (h.seq, h.epoch)).max()
     }
 
-    /// Checkpoints of which the inode map and the list of free blocks can be read: the inodes of both, the newest first.
+    /// Checkpoints with a readable inode map and free list: the inodes of both, the newest first.
     pub fn checkpoints(&self) -> Vec<(Hit, Hit)> {
         let same = |a: &Hit, b: &Hit| (a.seq, a.epoch, a.attempt, a.pieces) == (b.seq, b.epoch, b.attempt, b.pieces);
         let lists = self.of_inode(FREE_LIST);
         self.of_inode(IFILE).iter().filter_map(|m| lists.iter().find(|l| same(m, l)).map(|l| (*m, *l))).collect()
     }
 
-    /// Where the log that follows a checkpoint begins: the first piece of the next transaction, of the newest mount.
+    /// Beginning of the log behind a checkpoint: the first piece of the next transaction, of the newest mount.
     pub fn next_first(&self, after: Seq) -> Option<(Addr, Epoch)> {
         let first = |seq: Seq, piece: u16| seq.0 == after.0.wrapping_add(1) && piece == 0;
         let inodes = self.hits.values().flatten().filter(|h| first(h.seq, h.piece)).map(|h| (h.epoch, h.attempt, h.at));
@@ -139,7 +140,7 @@ impl Scan {
         inodes.chain(lists).max().map(|(epoch, _, at)| (at, epoch))
     }
 
-    /// Takes out what the newest transaction left if it is not all there, or not proved: it was being written when the power went.
+    /// Removes the newest transaction if it is incomplete or unproved: it was being written when the power failed.
     pub fn drop_torn(&mut self, disk: &Disk<'_>, settled: Seq) {
         let Some(newest) = self.hits.values().flatten().map(|h| (h.seq, h.epoch, h.attempt)).max() else { return };
         if newest.0 <= settled {
@@ -159,7 +160,7 @@ impl Scan {
     }
 }
 
-/// The blocks that follow a piece in the log, if their checksum proves it.
+/// The blocks that follow a piece in the log, if their checksum matches.
 pub(crate) fn follows(disk: &Disk<'_>, hit: &Hit) -> Option<Vec<Addr>> {
     let block = disk.read(hit.at).ok()?;
     let inode = raw::Inode::read(&block).ok()?;
@@ -192,14 +193,14 @@ pub(crate) fn follows(disk: &Disk<'_>, hit: &Hit) -> Option<Vec<Addr>> {
     let (file, _) = salvage(disk, hit.ino, hit.at)?;
     let mut own: Vec<Addr> = own_in_order(&file, hit.at);
     match inode.form {
-        // The last of them, in the order in which the log comes to its block.
+        // The last of them, in log order.
         Form::Ahead => drop(own.drain(..own.len().saturating_sub(wanted as usize))),
         _ => own.truncate(wanted as usize),
     }
     proves(&own).then_some(own)
 }
 
-/// An inode's other blocks in the order in which the log comes to them from its block on.
+/// An inode's other blocks in log order, starting at its own block.
 fn own_in_order(file: &File, at: Addr) -> Vec<Addr> {
     let mut all: Vec<Addr> = file.blocks().filter(|a| *a != at).collect();
     all.sort_unstable_by_key(|a| (*a < at, *a));

@@ -1,7 +1,7 @@
-//! The repaired volume becomes a checkpoint.
+//! Writes the repaired volume as a checkpoint.
 //!
-//! Everything is written to blocks that nobody needs: neither the repaired volume nor who has to repair it once more because the
-//! power went. The superblock comes last, and only then what was there before is given up.
+//! It writes only to blocks needed neither by the repaired volume nor by another repair after a power cut. The
+//! superblock is written last; only that discards the old state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,22 +21,22 @@ use crate::Disk;
 use crate::blocks::Claimed;
 use crate::kind::REGULAR;
 
-/// Pieces of a transaction at most.
+/// Most pieces in a transaction.
 const PIECES: usize = 32_000;
-/// Blocks of one request at most.
+/// Most blocks in a request.
 const REQUEST: usize = 256;
 
-/// Blocks that may be written.
+/// Blocks available for writing.
 struct Room<'a> {
     disk: &'a Disk<'a>,
     known: &'a Known,
-    /// Nobody may have these.
+    /// Blocks that must not be used.
     kept: Claimed,
     at: u64,
-    /// Where the search began, which goes round the volume.
+    /// Start of the search, which wraps around the volume.
     start: u64,
     wrapped: bool,
-    /// Blocks that are not free by the list, and nobody's, may be taken, too.
+    /// True if blocks without an owner may be used even if they are not in the free list.
     lost: bool,
 }
 
@@ -67,28 +67,28 @@ impl Room<'_> {
     }
 }
 
-/// A checkpoint that is being made.
+/// A checkpoint being built.
 struct Checkpoint<'a> {
     room: Room<'a>,
     out: BTreeMap<u64, Box<Block>>,
     header: Header,
-    /// What the repaired volume uses.
+    /// Blocks of the repaired volume.
     used: Claimed,
 }
 
-/// What is put into an inode.
+/// Contents of an inode to be written.
 struct Content<'c> {
     ino: Ino,
     attributes: Attributes,
     xattrs: &'c [Xattr],
     previous: Option<Addr>,
-    /// Extents of what is stored already.
+    /// Extents of stored blocks.
     extents: Vec<Extent>,
     /// Blocks to be written.
     pages: Vec<(u64, &'c Block)>,
 }
 
-/// Blocks by their place in the file as extents.
+/// Converts blocks by file position to extents.
 fn extents_of(blocks: &BTreeMap<u64, Addr>) -> Vec<Extent> {
     let (mut out, mut next) = (Vec::new(), 0);
     for (&n, &start) in blocks {
@@ -113,8 +113,8 @@ fn runs_of(all: &[Addr]) -> Vec<Run> {
 }
 
 impl Checkpoint<'_> {
-    /// Writes an inode with its blocks; says where it is.
-    fn put(&mut self, content: &Content<'_>) -> Result<Addr, RepairError> {
+    /// Writes an inode with its blocks; returns its address.
+    fn write_inode(&mut self, content: &Content<'_>) -> Result<Addr, RepairError> {
         let bytes = xattr_bytes(content.xattrs);
         let stored: BTreeMap<u64, Addr> = match content.pages.is_empty() {
             true => BTreeMap::new(),
@@ -148,7 +148,7 @@ impl Checkpoint<'_> {
         let here = room(bytes).min(extents.len());
         let conts = raw::continuations(extents.len(), bytes);
         let indexes = raw::indexes(conts);
-        // What a shorter list does not need stays free.
+        // Blocks that a shorter list does not need remain free.
         let (index, rest) = own.split_at(indexes);
         let rest = &rest[..conts];
         let header = Header { kind: Kind::Inode, ino: content.ino, ..self.header };
@@ -191,7 +191,7 @@ impl Checkpoint<'_> {
         Ok(at)
     }
 
-    /// The free runs of what is not used.
+    /// The runs of unused blocks.
     fn free(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for at in (FIRST..self.room.disk.blocks).filter(|at| !self.used.has(*at) && !apart(*at)) {
@@ -216,23 +216,23 @@ fn stored(extents: &[Extent]) -> BTreeMap<u64, Addr> {
     out
 }
 
-/// Attributes of a hidden file of which nothing is left.
+/// Attributes for a lost hidden file.
 fn hidden() -> Attributes {
     Attributes { mode: REGULAR | 0o444, nlink: 1, parent: ROOT, ..Attributes::default() }
 }
 
 /// Writes the checkpoint.
 pub(crate) fn checkpoint(disk: &Disk<'_>, known: &Known, files: &BTreeMap<Ino, File>) -> Result<(), RepairError> {
-    // First where the list of free blocks says that it is free.
-    match made(disk, known, files, false) {
+    // First only blocks in the free list.
+    match write_checkpoint(disk, known, files, false) {
         Err(RepairError::NoSpace) => {}
-        made => return commit(disk, made?),
+        written => return commit(disk, written?),
     }
-    commit(disk, made(disk, known, files, true)?)
+    commit(disk, write_checkpoint(disk, known, files, true)?)
 }
 
-/// All blocks of the checkpoint, and its superblock.
-fn made(
+/// Writes all blocks of the checkpoint, and its superblock.
+fn write_checkpoint(
     disk: &Disk<'_>,
     known: &Known,
     files: &BTreeMap<Ino, File>,
@@ -245,8 +245,8 @@ fn made(
     let last = known.sb.seq.0.saturating_add(known.transactions);
     let header = Header {
         kind: Kind::Inode,
-        // Of a number that lies nobody may come to the end.
-        epoch: Epoch::of(
+        // A wrong counter must not reach its maximum.
+        epoch: Epoch::new(
             if known.sb.epoch.count < u32::MAX / 2 { known.sb.epoch.count + 1 } else { 1 },
             known.sb.secret,
         ),
@@ -273,7 +273,7 @@ fn made(
                 extents: file.extents.clone(),
                 pages: file.pages.iter().map(|(n, b)| (*n, &**b)).collect(),
             };
-            places.insert(**ino, cp.put(&content)?);
+            places.insert(**ino, cp.write_inode(&content)?);
         }
         if !last {
             cp.header = Header { seq: Seq(cp.header.seq.0 + 1), piece: 0, ..cp.header };
@@ -289,8 +289,8 @@ fn made(
         file.blocks().for_each(|at| _ = cp.used.claim(at.0));
         places.insert(*ino, file.at.unwrap_or_default());
     }
-    let at_map = put_map(&mut cp, known, files, &places)?;
-    let at_list = put_free_list(&mut cp)?;
+    let at_map = write_map(&mut cp, known, files, &places)?;
+    let at_list = write_free_list(&mut cp)?;
     debug_assert_eq!(cp.header.piece, hidden_pieces);
     let free = cp.free();
     let head = Addr(cp.room.at);
@@ -314,14 +314,14 @@ fn made(
     Ok((cp.out, sb))
 }
 
-/// The inode map. Blocks of it that do not change stay where they are.
-fn put_map(
+/// Writes the inode map. Its unchanged blocks keep their places.
+fn write_map(
     cp: &mut Checkpoint<'_>,
     known: &Known,
     files: &BTreeMap<Ino, File>,
     places: &BTreeMap<Ino, Addr>,
 ) -> Result<Addr, RepairError> {
-    // What is behind the last inode has nothing to say but the next lives of numbers.
+    // Blocks after the last inode hold only generations.
     let end = places.keys().map(|i| ifile::at(*i).0).max().unwrap_or(0);
     let old = known.map.keys().copied().filter(|n| *n <= end);
     let numbers: BTreeSet<u64> = old.chain(places.keys().map(|i| ifile::at(*i).0)).chain([0]).collect();
@@ -335,12 +335,12 @@ fn put_map(
             let place = ino.ok().and_then(|ino| Some((places.get(&ino)?, files.get(&ino)?)));
             let is = match place {
                 Some((addr, file)) => ifile::Place { addr: Some(*addr), generation: file.attributes.generation as u16 },
-                // The next life of a number that is free now.
+                // The next generation of a number that is free now.
                 None if was.addr.is_some() => ifile::Place { addr: None, generation: was.generation.wrapping_add(1) },
                 None => was,
             };
             if is != was {
-                ifile::put(&mut block, entry, is);
+                ifile::set(&mut block, entry, is);
             }
         }
         match old {
@@ -350,7 +350,7 @@ fn put_map(
         }
     }
     let last = numbers.last().copied().unwrap_or(0);
-    let like = known.map_attributes.filter(|a| crate::kind::of(a.mode) == REGULAR).unwrap_or_else(hidden);
+    let like = known.map_attributes.filter(|a| crate::kind::of_mode(a.mode) == REGULAR).unwrap_or_else(hidden);
     let content = Content {
         ino: IFILE,
         attributes: Attributes { size: (last + 1) * BLOCK as u64, ..like },
@@ -359,17 +359,17 @@ fn put_map(
         extents: extents_of(&stay),
         pages: fresh.iter().map(|(n, b)| (*n, &**b)).collect(),
     };
-    cp.put(&content)
+    cp.write_inode(&content)
 }
 
-/// The list of what will be free, which its own blocks are not.
-fn put_free_list(cp: &mut Checkpoint<'_>) -> Result<Addr, RepairError> {
+/// Writes the list of free blocks, which excludes its own blocks.
+fn write_free_list(cp: &mut Checkpoint<'_>) -> Result<Addr, RepairError> {
     let mut blocks = 1;
     loop {
         let back = (cp.room.at, cp.room.wrapped, cp.header.piece, cp.used.clone(), cp.out.clone());
         let zeroes: Vec<Box<Block>> = (0..blocks).map(|_| Box::new([0; BLOCK])).collect();
         let plan = |pages: &[Box<Block>], size: u64, cp: &mut Checkpoint<'_>| {
-            cp.put(&Content {
+            cp.write_inode(&Content {
                 ino: FREE_LIST,
                 attributes: Attributes { size, ..hidden() },
                 xattrs: &[],
@@ -382,7 +382,7 @@ fn put_free_list(cp: &mut Checkpoint<'_>) -> Result<Addr, RepairError> {
         let bytes = lists::write_free(&cp.free());
         (cp.room.at, cp.room.wrapped, cp.header.piece) = (back.0, back.1, back.2);
         if bytes.len() <= blocks * BLOCK {
-            // The same places again, with what is known now.
+            // The same places again, with the final contents.
             let pages: Vec<Box<Block>> = (0..blocks)
                 .map(|n| {
                     let mut block = Box::new([0; BLOCK]);

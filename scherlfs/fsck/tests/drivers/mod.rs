@@ -1,5 +1,5 @@
-//! Any bytes as changes to blocks of a volume, whose checksums are made right again: what the checker, the mount and the repair do
-//! with it. Nothing panics; what the checker finds whole, the mount takes; what was repaired is whole.
+//! Applies any bytes as changes to blocks of a volume, with corrected checksums, for the checker, the mount and the
+//! repair. Nothing panics; a volume without findings mounts; a repaired volume has no findings.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,21 +15,21 @@ pub type Driver = (&'static str, fn(&[u8]));
 /// Every driver.
 pub const ALL: [Driver; 3] = [("checked", checked), ("walked", walked), ("repaired", repaired)];
 
-fn made(which: usize) -> &'static Made {
+fn base_volume(which: usize) -> &'static Made {
     static ALL: OnceLock<Vec<Made>> = OnceLock::new();
     &ALL.get_or_init(|| SHAPES.into_iter().map(|shape| rig::volume(shape, 33)).collect())[which % SHAPES.len()]
 }
 
-/// The blocks of a volume that have a structure.
+/// The structured blocks of a volume.
 fn structures(which: usize) -> &'static [u64] {
     static ALL: OnceLock<Vec<Vec<u64>>> = OnceLock::new();
     let of = |made: &Made| {
         (0..made.dev.blocks()).filter(|at| *at < 2 || seal_of(&rig::block(&made.dev, *at)).is_some()).collect()
     };
-    &ALL.get_or_init(|| (0..SHAPES.len()).map(|n| of(made(n))).collect())[which % SHAPES.len()]
+    &ALL.get_or_init(|| (0..SHAPES.len()).map(|n| of(base_volume(n))).collect())[which % SHAPES.len()]
 }
 
-/// Where the checksum of a block stands.
+/// Offset of the checksum in a block.
 fn seal_of(block: &Block) -> Option<usize> {
     match &block[..4] {
         b"Sche" => Some(BLOCK - 4),
@@ -38,10 +38,11 @@ fn seal_of(block: &Block) -> Option<usize> {
     }
 }
 
-/// The volume that bytes say: the first which, then of five each a block of some structure, a place and two bytes.
+/// The volume described by the bytes: the first selects one, then each five are a structured block, a position and
+/// two values.
 fn volume(bytes: &[u8]) -> Memory {
     let (which, changes) = bytes.split_first().map_or((0, bytes), |(n, rest)| (usize::from(*n), rest));
-    let (image, places) = (made(which).dev.fork(), structures(which));
+    let (image, places) = (base_volume(which).dev.fork(), structures(which));
     for c in changes.as_chunks::<6>().0 {
         let at = places[usize::from(u16::from_le_bytes([c[0], c[1]])) % places.len()];
         let mut block = rig::block(&image, at);
@@ -52,12 +53,12 @@ fn volume(bytes: &[u8]) -> Memory {
             let sum = checksum(&[&block[..]]);
             block[crc..crc + 4].copy_from_slice(&sum.to_le_bytes());
         }
-        rig::put(&image, at, &block);
+        rig::write_block(&image, at, &block);
     }
     image
 }
 
-/// What the checker finds whole, the mount takes, and goes on.
+/// A volume without findings mounts and works.
 pub fn checked(bytes: &[u8]) {
     let image = volume(bytes);
     if fsck::check(&image).is_clean() {
@@ -65,7 +66,7 @@ pub fn checked(bytes: &[u8]) {
     }
 }
 
-/// Mounted, walked, and written to, if that can be.
+/// Mounts, walks, and writes to a volume, if possible.
 pub fn walked(bytes: &[u8]) {
     use vfs::FileSystem;
     let dev = Arc::new(volume(bytes));
@@ -83,7 +84,7 @@ pub fn walked(bytes: &[u8]) {
     let _ = volume.unmount();
 }
 
-/// Repaired: whole then, and not changed by a second repair.
+/// Repairs a volume: then there are no findings, and a second repair changes nothing.
 pub fn repaired(bytes: &[u8]) {
     let dev = Arc::new(volume(bytes));
     match fsck::repair(&*dev, &|_, _| {}) {

@@ -1,5 +1,5 @@
-//! Volumes of which everything is known, and what must be true of one that was damaged and repaired.
-#![allow(dead_code)] // Each test program uses some of it.
+//! Volumes with known contents, and requirements on damaged and repaired ones.
+#![allow(dead_code)] // each test program uses a part
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,11 +19,11 @@ pub fn block(dev: &dyn BlockDevice, at: u64) -> Box<Block> {
     block
 }
 
-pub fn put(dev: &dyn BlockDevice, at: u64, block: &Block) {
+pub fn write_block(dev: &dyn BlockDevice, at: u64, block: &Block) {
     dev.write(Lba(at), block, Tag::default()).unwrap();
 }
 
-/// What is known of a file.
+/// Known data of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
     pub paths: BTreeSet<Vec<u8>>,
@@ -56,7 +56,7 @@ fn own_blocks(dev: &dyn BlockDevice, at: u64) -> BTreeSet<u64> {
     out
 }
 
-/// Everything on a volume, as it mounts.
+/// The whole contents of a mounted volume.
 pub fn look(dev: &Arc<Memory>) -> Result<Truth, String> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let volume = Volume::mount(dev.clone(), Arc::new(VirtualClock::default()), options).map_err(|e| e.to_string())?;
@@ -101,16 +101,16 @@ pub fn look(dev: &Arc<Memory>) -> Result<Truth, String> {
     Ok(truth)
 }
 
-/// What a volume is like.
+/// Kind of volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Unmounted.
     Clean,
     /// With a log behind the checkpoint.
     Logged,
-    /// With many versions of its files, one over the other.
+    /// With many overwritten versions of its files.
     Worn,
-    /// The same, with blocks kept so that transactions can be undone.
+    /// The same, with blocks kept for undo.
     Kept,
 }
 
@@ -122,23 +122,23 @@ fn contents(n: usize, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A volume, and what is known of it.
+/// A volume with its known contents.
 pub struct Made {
     pub dev: Memory,
     pub truth: Truth,
-    /// Blocks of the log behind the checkpoint. Noise in one of them is where the log ends: that is no damage, and what
-    /// comes behind it was not written.
+    /// Blocks of the log behind the checkpoint. Noise in one of them ends the log: that is not damage, and later
+    /// transactions were never written.
     pub log: BTreeSet<u64>,
 }
 
 impl Made {
-    /// What must be taken for touched where one block is.
+    /// Files affected by damage to a block.
     pub fn touched(&self, at: u64) -> BTreeSet<u64> {
         if self.log.contains(&at) { self.log.clone() } else { BTreeSet::from([at]) }
     }
 }
 
-/// A volume with every structure, and all that is on it.
+/// A volume with every structure, and its contents.
 pub fn volume(shape: Shape, seed: u64) -> Made {
     let clock = Arc::new(VirtualClock::default());
     let dev = Arc::new(Memory::new(1024));
@@ -174,7 +174,7 @@ pub fn volume(shape: Shape, seed: u64) -> Made {
             }
         }
         volume.sync().unwrap();
-        // It is never unmounted.
+        // Not unmounted.
     }
     let truth = look(&Arc::new(dev.fork())).unwrap();
     let after = image(&dev);
@@ -227,7 +227,7 @@ fn fill(volume: &Volume, rng: &mut Rng, round: usize, new: &dyn Fn(FileKind) -> 
     }
 }
 
-/// Repairs a copy of a damaged volume, and judges what it is then; says what was done.
+/// Repairs a copy of a damaged volume and judges the result; returns the actions.
 pub fn judge(damaged: &Memory, truth: &Truth, touched: &BTreeSet<u64>, place: &str) -> Vec<fsck::Action> {
     let dev = Arc::new(damaged.fork());
     let done = fsck::repair(&*dev, &|_, _| {}).unwrap_or_else(|e| panic!("{place}: {e}"));
@@ -246,7 +246,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A repaired volume is whole, has what was not touched, and can be used.
+/// A repaired volume has no findings, contains all untouched files, and is usable.
 pub fn whole(dev: &Arc<Memory>, truth: &Truth, touched: &BTreeSet<u64>, place: &str, actions: &[fsck::Action]) {
     let report = fsck::check(&**dev);
     let told = || actions.iter().map(|a| a.to_string()).collect::<Vec<_>>();
@@ -255,7 +255,7 @@ pub fn whole(dev: &Arc<Memory>, truth: &Truth, touched: &BTreeSet<u64>, place: &
     let again = fsck::repair(&**dev, &|_, _| {}).unwrap();
     assert!(again.actions.is_empty() && image(dev) == before, "{place}: a second repair: {:?}", again.actions);
     let found = look(dev).unwrap_or_else(|e| panic!("{place}: {e} after {:#?}", told()));
-    // No directory above it was touched.
+    // No ancestor directory was touched.
     let clean = |path: &[u8]| {
         truth.values().filter(|k| k.kind == FileKind::Directory).all(|k| {
             let above = k.paths.iter().any(|p| path.starts_with(&[&p[..], b"/"].concat()));
@@ -284,10 +284,10 @@ pub fn whole(dev: &Arc<Memory>, truth: &Truth, touched: &BTreeSet<u64>, place: &
     live(dev, place);
 }
 
-/// It goes on living. A volume that is all but full may say so.
+/// Uses the volume further. A nearly full volume may report that.
 pub fn live(dev: &Arc<Memory>, place: &str) {
     let dev = Arc::new(dev.fork());
-    // A checkpoint and what gives room back have their share of the last blocks.
+    // A checkpoint and operations that free room have their share of the last blocks.
     let full = dev.blocks() - fsck::check(&*dev).used.min(dev.blocks()) < 100;
     let volume = Volume::mount(dev.clone(), Arc::new(VirtualClock::default()), MountOptions::default())
         .unwrap_or_else(|e| panic!("{place}: {e}"));
@@ -301,7 +301,7 @@ pub fn live(dev: &Arc<Memory>, place: &str) {
     assert!(report.is_clean(), "{place}, after living on: {:?}", report.findings);
 }
 
-/// Makes, writes, moves and removes files, and writes over those in the root.
+/// Creates, writes, renames and removes files, and overwrites those in the root.
 fn work(volume: &Volume) -> vfs::Result<()> {
     let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
     let root = volume.root();
