@@ -1,6 +1,8 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
 //! Those that cannot run beside others are programs of their own; Cargo.toml says why.
 
+extern crate joulefs_device as device;
+
 mod contract;
 mod disk;
 mod disk_idle;

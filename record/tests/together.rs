@@ -1,5 +1,7 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
 
+extern crate joulefs_record as record;
+
 mod drivers;
 mod old_tree;
 mod sink;

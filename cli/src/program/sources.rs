@@ -30,7 +30,7 @@ const ROOMS: [&str; 19] = [
     "volume",
 ];
 /// What is built into them, and which crates of others are.
-const DATA: [&str; 6] = ["Cargo.lock", "Cargo.toml", "experiments", "profiles", "published", "recipes"];
+const DATA: [&str; 6] = ["Cargo.lock", "Cargo.toml", "device/profiles", "experiments", "published", "recipes"];
 
 /// Whether anything that is computed may depend on a file.
 pub fn counts(file: &Path) -> bool {

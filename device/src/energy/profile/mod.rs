@@ -1,7 +1,7 @@
 //! One file per device: every number with its unit, source and confidence.
 //!
 //! A profile names what it was calibrated on and what it only predicts. The shipped ones are in
-//! `profiles/` and built in; others are read from files of the same form.
+//! `device/profiles/` and built in; others are read from files of the same form.
 
 pub mod disk;
 pub mod flash;
@@ -209,7 +209,7 @@ pub enum ProfileError {
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../profiles/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../profiles/", $name, ".toml")))),*]
     };
 }
 
