@@ -6,6 +6,17 @@
 //!
 //! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`),
 //! path walking (see [`path`]), caching of names and pages, and every errno (see the `fuse` crate).
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use joulefs_vfs::{Commit, Power};
+//!
+//! // A change at 10 s, and none after it: it is due when the volume was idle for a while, and within 5 s.
+//! let (changed, durable) = (Duration::from_secs(10), Duration::ZERO);
+//! let due = Commit::within(Duration::from_secs(5)).due(changed, changed, durable, Power::Powered);
+//! assert!(due <= Duration::from_secs(15));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod asking;
@@ -26,3 +37,8 @@ pub use fs::FileSystem;
 pub use power::Power;
 pub use types::*;
 pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
