@@ -30,7 +30,7 @@
 //!
 //! let candidate = |seg, valid, mtime| Candidate { seg: SegNo(seg), valid, held: valid, mtime, f: 0, loose: 0 };
 //! let view = Plain::new(1, vec![candidate(3, 200, 10), candidate(5, 180, 1000)]);
-//! let (memory, tuning, ask) = (Memory::at_mount(0, 0), Tuning::default(), Ask::background(SegNo(10), 1));
+//! let (memory, tuning, ask) = (Memory::at_mount(1000, 10), Tuning::default(), Ask::background(SegNo(10), 1));
 //! let victim = |choice: Option<joulefs_victim::memory::Choice>| choice.map(|c| c.victim.seg);
 //! assert_eq!(victim(greedy::choose(&view, &memory, &tuning, ask).0), Some(SegNo(5)));
 //! assert_eq!(victim(cost_benefit::choose(&view, &memory, &tuning, ask).0), Some(SegNo(3)));
