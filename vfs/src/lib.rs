@@ -12,7 +12,7 @@
 //!
 //! use joulefs_vfs::{Commit, Power};
 //!
-//! // A change at 10 s, and none after it: it is due when the volume was idle for a while, and within 5 s.
+//! // One change at 10 s: it is due soon, since the volume is idle then, and at the latest at 15 s.
 //! let (changed, durable) = (Duration::from_secs(10), Duration::ZERO);
 //! let due = Commit::within(Duration::from_secs(5)).due(changed, changed, durable, Power::Powered);
 //! assert!(due <= Duration::from_secs(15));
