@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep kernel kernel-smp soak stress bench install package wheel notebooks tools suites fmt clippy clean
+.PHONY: demo test deep kernel kernel-smp soak stress bench install package publishable wheel notebooks tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli -p joulefs-lab
@@ -64,6 +64,10 @@ install:
 # A Debian package and a static binary, in target/package. scripts/try-package installs, uses and removes them in a fresh Debian.
 package:
 	scripts/package
+
+# Whether the crates that have no `publish = false` could be published. scripts/publishable --verify compiles the packages, too.
+publishable:
+	scripts/publishable
 
 # The module for Python with the binary in it, in target/wheel: pip install target/wheel/joulefs-*.whl
 wheel:

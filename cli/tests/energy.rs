@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::typed::{done, joulefs, misused, refused};
 
 fn profiles() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/profiles")
 }
 
 fn calibration(name: &str) -> String {

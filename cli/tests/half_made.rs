@@ -169,7 +169,7 @@ fn a_full_disk_leaves_no_half_of_a_file() {
     fails(&["cp", &format!("{image}:/big"), &at("big")], "big");
     fails(&["mkfs", &at("new.img"), "--size", "100M"], "new.img");
     fails(&["age", &at("new.img"), "--size", "100M", "--recipe", "pristine"], "new.img");
-    let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/calibration/kirin9000.csv");
+    let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../device/profiles/calibration/kirin9000.csv");
     fails(&["energy", "fit", rows, "--output", &at("p.toml")], "p.toml");
     let mut requests = String::new();
     for n in 0..2000_u64 {

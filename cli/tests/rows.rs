@@ -149,7 +149,7 @@ fn a_key_is_of_what_a_run_depends_on_and_of_nothing_else() {
     }
     // Something else.
     let (profile, changed, recipe) = (room.text("p.toml"), room.text("changed.rec"), room.text("r.toml"));
-    let text = fs::read_to_string(here("profiles/kirin9000-ufs31.toml")).unwrap();
+    let text = fs::read_to_string(here("device/profiles/kirin9000-ufs31.toml")).unwrap();
     fs::write(&profile, &text).unwrap();
     let mut bytes = fs::read(&calls).unwrap();
     *bytes.last_mut().unwrap() ^= 1;

@@ -84,7 +84,7 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
     walk.asks("top", &["--from", &here("trace/fixtures/ftrace/pipe.txt.zst"), "--once"]);
     walk.asks("energy", &[&here("trace/fixtures/blktrace/vdb.blktrace.zst")]);
     walk.asks("energy show", &["microdrive"]);
-    walk.asks("energy fit", &[&here("profiles/calibration/kirin9000.csv")]);
+    walk.asks("energy fit", &[&here("device/profiles/calibration/kirin9000.csv")]);
     walk.asks("energy nvme", &[&here("device/tests/nvme/970.bin")]);
     walk.asks("energy diff", &[&diff::measured(&room.path("."))]);
     let machine = measure::machine();

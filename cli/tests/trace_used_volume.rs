@@ -177,7 +177,7 @@ fn nothing_is_written_over_what_a_replay_reads() {
     let (earlier, image, profile) = (room.text("earlier"), room.text("v.img"), room.text("p.toml"));
     fs::copy(&file, &earlier).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/kirin9000-ufs31.toml"), &profile).unwrap();
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../device/profiles/kirin9000-ufs31.toml"), &profile).unwrap();
     for (option, read) in [("--after", &earlier), ("--image", &image), ("--profile", &profile)] {
         let before = fs::read(read).unwrap();
         let flame = ["--flame", read, "--flame-format", "html"];

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::time::Duration;
 
-use device::clock::{Clock, RealClock};
-use device::energy::profile::Profile;
-use device::energy::{Bill, Component, Energy, Meter, Nanos, Operation, Part};
-use device::{Rng, Tag};
+use joulefs_device::clock::{Clock, RealClock};
+use joulefs_device::energy::profile::Profile;
+use joulefs_device::energy::{Bill, Component, Energy, Meter, Nanos, Operation, Part};
+use joulefs_device::{Rng, Tag};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 

@@ -9,6 +9,20 @@
 //! come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: the meaning of a block's bytes and of a [`Tag`].
+//!
+//! ```
+//! use joulefs_device::{BLOCK, BlockDevice, Lba, Memory, Tag};
+//!
+//! # fn main() -> joulefs_device::Result<()> {
+//! let disk = Memory::new(16);
+//! disk.write(Lba(3), &[7; BLOCK], Tag::default())?;
+//! disk.flush(Tag::default())?; // until then a power cut might have lost it
+//! let mut block = [0; BLOCK];
+//! disk.read(Lba(3), &mut block, Tag::default())?;
+//! assert_eq!(block, [7; BLOCK]);
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod address;
@@ -60,3 +74,8 @@ pub use retained::Retained;
 pub use rng::Rng;
 pub use sparse_image::{SparseError, SparseImage, write_sparse};
 pub use zoned::Zoned;
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

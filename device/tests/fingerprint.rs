@@ -1,7 +1,7 @@
 //! A fingerprint device behaves like a memory device, but generated blocks take almost no memory.
 
-use device::model::Remap;
-use device::{BLOCK, BlockDevice, Fingerprint, Held, Lba, Memory, Origin, Rng, Tag, generate};
+use joulefs_device::model::Remap;
+use joulefs_device::{BLOCK, BlockDevice, Fingerprint, Held, Lba, Memory, Origin, Rng, Tag, generate};
 use proptest::prelude::*;
 
 const TAG: Tag = Tag { cause: 0, owner: 0 };

@@ -3,11 +3,11 @@
 //! A device that records generations is filled block by block: it is the judge of filling by rows, and of tables
 //! that are created on demand.
 
-use device::energy::profile::{DeviceSpec, FlashSpec, Profile};
-use device::energy::{Bill, Nanos};
-use device::model::flash::Flash;
-use device::model::{Ask, Model, Remap};
-use device::{Lba, Rng, Tag};
+use joulefs_device::energy::profile::{DeviceSpec, FlashSpec, Profile};
+use joulefs_device::energy::{Bill, Nanos};
+use joulefs_device::model::flash::Flash;
+use joulefs_device::model::{Ask, Model, Remap};
+use joulefs_device::{Lba, Rng, Tag};
 
 fn spec(profile: &str) -> FlashSpec {
     let DeviceSpec::Flash(spec) = Profile::find(profile).unwrap().device else { panic!("a disk") };

@@ -2,6 +2,24 @@
 //!
 //! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
 //! [`Volume`] is a mounted volume; it implements `vfs::FileSystem`. [`mkfs`] makes one.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use joulefs_f2fs::device::{Memory, RealClock};
+//! use joulefs_f2fs::vfs::{Caller, FileSystem, path};
+//! use joulefs_f2fs::{MountOptions, Volume, mkfs};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let memory = Arc::new(Memory::new(16 << 10)); // 64 MiB in blocks of 4 KiB
+//! mkfs::format(&*memory, &RealClock::new(), &mkfs::Options::modern())?;
+//! let volume = Volume::mount(memory, Arc::new(RealClock::new()), MountOptions::default())?;
+//! volume.mkdir(Caller::default(), volume.root(), b"music", 0o755, 0)?;
+//! assert!(path::walk(&*volume, b"/music").is_ok());
+//! volume.unmount()?;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -9,42 +27,51 @@ mod attr;
 pub mod cause;
 mod changes;
 mod chattr;
-pub mod checkpoint;
+mod checkpoint;
 pub mod compress;
 pub mod delta;
 pub mod dir;
-pub mod error;
+mod error;
 pub mod file;
-pub mod fsync;
+mod fsync;
 pub mod gc;
 mod health;
 mod host_room;
-pub mod inode;
-pub mod invariant;
+mod inode;
+mod invariant;
 pub mod mkfs;
 pub mod mount;
-pub mod names;
-pub mod nat;
-pub mod node;
-pub mod orphan;
+mod names;
+mod nat;
+mod node;
+mod orphan;
 pub mod owners;
-pub mod pack;
+mod pack;
 mod placed;
-pub mod recovery;
+mod recovery;
 mod replacement;
 #[cfg(test)]
 mod rig;
-pub mod segment;
+mod segment;
 mod served;
-pub mod space;
+mod space;
 pub mod streams;
 pub mod superblocks;
-pub mod tick;
+mod tick;
 mod trim;
 mod vfs_impl;
-pub mod volume;
+mod volume;
 mod xattr;
 
+/// The device below a volume, and its clock.
+pub use ::device;
+/// The traits that a volume implements, and their vocabulary.
+pub use ::vfs;
 pub use file::temperature::Mode;
 pub use mount::MountError;
 pub use volume::{CheckpointChoice, MountOptions, RollForward, Volume};
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -6,6 +6,15 @@
 //!
 //! Left out on purpose: I/O, allocation policy, and consistency between structures in different places (the
 //! business of the file system and fsck).
+//!
+//! A block of any content is either understood, or refused by an error that names the field:
+//!
+//! ```
+//! use joulefs_format::{BLOCK, superblock::SuperBlock};
+//!
+//! let error = SuperBlock::check(&[0; BLOCK]).unwrap_err();
+//! assert!(error.to_string().contains("magic"));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod acl;
@@ -44,3 +53,8 @@ pub const BLOCK: usize = 4096;
 pub const BLOCKS_PER_SEG: u32 = 512;
 /// One block's bytes.
 pub type Block = [u8; BLOCK];
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

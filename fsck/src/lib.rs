@@ -10,6 +10,21 @@
 //!
 //! Left out: whether the usage in quota files matches the volume, and hashes of encrypted names that fold case,
 //! which are keyed.
+//!
+//! ```
+//! use joulefs_f2fs::mkfs;
+//! use joulefs_fsck::device::{Memory, RealClock};
+//! use joulefs_fsck::{FsckError, Options, check};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let disk = Memory::new(16 << 10); // 64 MiB in blocks of 4 KiB
+//! assert!(matches!(check(&disk, &Options::default()), Err(FsckError::NotF2fs { .. })));
+//!
+//! mkfs::format(&disk, &RealClock::new(), &mkfs::Options::modern())?;
+//! assert!(check(&disk, &Options::default())?.is_clean());
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 mod bases;
@@ -33,6 +48,8 @@ mod walk;
 mod xattr;
 mod zone;
 
+/// The device that holds the volume.
+pub use ::device;
 pub use repair::{Action, RepairError, Repaired, repair};
 pub use report::*;
 
@@ -105,3 +122,8 @@ fn examine(image: &load::Image<'_>, report: &mut Report, options: &Options<'_>) 
     report.counts = walked.counts;
     Ok(walked)
 }
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,8 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
 
+extern crate joulefs_f2fs as f2fs;
+extern crate joulefs_fsck as fsck;
+
 mod delta_rig;
 mod rig;
 

@@ -9,9 +9,9 @@ use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use sim::fit::{Comparison, Fit, FitError, Parameters, Quality, Rows, calibrate};
 
-const MEASURED: &str = include_str!("../../profiles/calibration/kirin9000.csv");
-const HELD_OUT: &str = include_str!("../../profiles/calibration/kirin9000-held-out.csv");
-const SHIPPED: &str = include_str!("../../profiles/kirin9000-ufs31.toml");
+const MEASURED: &str = include_str!("../../device/profiles/calibration/kirin9000.csv");
+const HELD_OUT: &str = include_str!("../../device/profiles/calibration/kirin9000-held-out.csv");
+const SHIPPED: &str = include_str!("../../device/profiles/kirin9000-ufs31.toml");
 
 fn measured() -> Rows {
     Rows::parse(MEASURED, "kirin9000.csv").unwrap()

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use trace::{Opened, TraceError};
+use joulefs_trace::{Opened, TraceError};
 
 fn main() {
     for name in std::env::args_os().skip(1) {
@@ -31,7 +31,7 @@ fn main() {
 /// The format, the number of records, the size of the file.
 fn count(path: &Path) -> Result<(String, u64, u64), TraceError> {
     let mut records = 0;
-    Ok(match trace::open(path)? {
+    Ok(match joulefs_trace::open(path)? {
         Opened::Blocks(mut r) => {
             while r.next()?.is_some() {
                 records += 1;

@@ -8,6 +8,21 @@
 //! dropped silently.
 //!
 //! Left out: writing JouleFS recordings, which the crate `record` does, and energy, which the device computes.
+//!
+//! ```
+//! use std::path::Path;
+//!
+//! use joulefs_trace::{Input, Opened, open_input, requests::Requests, stat};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = "8,0 0 1 0.000000000 119 D R 2048 + 8 [cat]\n8,0 0 2 0.500000000 120 D WS 4096 + 16 [sqlite3]\n";
+//! let Opened::Blocks(events) = open_input(Input::new(Path::new("by hand"), text.as_bytes())?)? else { panic!() };
+//! let (counts, read_to_the_end) = stat::blocks::count(&mut Requests::new(events), |_| {});
+//! read_to_the_end?;
+//! assert_eq!((counts.requests, counts.span_ns), (2, 500_000_000));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod askers;
@@ -34,6 +49,10 @@ pub mod together;
 pub mod write;
 mod writeback;
 
+/// The device on which requests are replayed.
+pub use ::device;
+/// The file system on which calls are replayed.
+pub use ::vfs;
 pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
@@ -41,3 +60,8 @@ pub use names::files::{Files, Place, Writeback, Writing, Written};
 pub use names::{NOT_RECORDED, Names, OtherCounts, Process, missing_details};
 pub use opened::Opened;
 pub use recognise::{files_of, open, open_as, open_input, open_input_as};
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

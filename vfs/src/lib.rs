@@ -6,6 +6,17 @@
 //!
 //! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`), path walking (see
 //! [`path`]), caching of names and pages, and errno values (see the `fuse` crate).
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use joulefs_vfs::{Commit, Power};
+//!
+//! // One change at 10 s: it is due soon, since the volume is idle then, and at the latest at 15 s.
+//! let (changed, durable) = (Duration::from_secs(10), Duration::ZERO);
+//! let due = Commit::within(Duration::from_secs(5)).due(changed, changed, durable, Power::Powered);
+//! assert!(due <= Duration::from_secs(15));
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod asking;
@@ -26,3 +37,8 @@ pub use fs::FileSystem;
 pub use power::Power;
 pub use types::*;
 pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

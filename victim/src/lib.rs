@@ -20,6 +20,21 @@
 //! * [`chooser`]: which of these policies chooses on which occasion.
 //!
 //! [`Memory`]: memory::Memory
+//!
+//! Two policies, two opinions: greedy takes the emptier section, cost-benefit the older one.
+//!
+//! ```
+//! use joulefs_victim::format::SegNo;
+//! use joulefs_victim::memory::{Ask, Memory, Tuning};
+//! use joulefs_victim::{Candidate, cost_benefit, greedy, plain::Plain};
+//!
+//! let candidate = |seg, valid, mtime| Candidate { seg: SegNo(seg), valid, held: valid, mtime, f: 0, loose: 0 };
+//! let view = Plain::new(1, vec![candidate(3, 200, 10), candidate(5, 180, 1000)]);
+//! let (memory, tuning, ask) = (Memory::at_mount(1000, 10), Tuning::default(), Ask::background(SegNo(10), 1));
+//! let victim = |choice: Option<joulefs_victim::memory::Choice>| choice.map(|c| c.victim.seg);
+//! assert_eq!(victim(greedy::choose(&view, &memory, &tuning, ask).0), Some(SegNo(5)));
+//! assert_eq!(victim(cost_benefit::choose(&view, &memory, &tuning, ask).0), Some(SegNo(3)));
+//! ```
 #![forbid(unsafe_code)]
 
 mod ages;
@@ -42,9 +57,16 @@ mod prices;
 pub mod similar;
 pub mod view;
 
+/// Its numbers of segments and types of logs are arguments of the policies.
+pub use ::format;
 pub use chooser::{Chooser, Hurry};
 pub use index::Index;
 pub use outlook::Outlook;
 pub use policy::Policy;
 pub use vfs::Power;
 pub use view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit, end_of};
+
+/// The README's example, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

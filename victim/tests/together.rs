@@ -1,4 +1,6 @@
 //! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
 
+extern crate joulefs_victim as victim;
+
 mod index;
 mod kernel;

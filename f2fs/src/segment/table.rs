@@ -178,11 +178,7 @@ impl SegmentTable {
         let sections = (0..self.segs.len() as u32 / self.per_section).map(SecNo);
         sections.filter(move |sec| self.section(*sec).all(gone)).map(|sec| SegNo(sec.0 * self.per_section))
     }
-    /// Dirty segments: used, with invalid blocks, and no log writes to them.
-    pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
-        self.dirty.iter().map(SegNo)
-    }
-    /// True if the segment is dirty.
+    /// True if the segment is dirty: used, with invalid blocks, and no log writes to it.
     pub fn is_dirty(&self, seg: SegNo) -> bool {
         self.dirty.has(seg.0)
     }

@@ -39,7 +39,7 @@ pub const JOULEFS: Program = Program {
         "victim",
         "volume",
     ],
-    data: &["Cargo.lock", "Cargo.toml", "profiles", "recipes"],
+    data: &["Cargo.lock", "Cargo.toml", "device/profiles", "recipes"],
 };
 
 /// `joulefs-lab`.
@@ -60,7 +60,7 @@ pub const LAB: Program = Program {
         "victim",
         "volume",
     ],
-    data: &["Cargo.lock", "Cargo.toml", "experiments", "profiles", "published", "recipes"],
+    data: &["Cargo.lock", "Cargo.toml", "experiments", "device/profiles", "published", "recipes"],
 };
 
 /// Whether anything that is computed may depend on a file.

@@ -96,9 +96,14 @@ fn a_changed_byte_a_new_file_or_another_name_is_another_build_and_words_and_plac
         fs::write(one.join(words), "words").unwrap();
         assert_eq!(first, LAB.digest(&one).unwrap(), "{words}");
     }
-    for file in
-        ["device/src/a.rs", "victim/src/a.rs", "profiles/a.rs", "Cargo.lock", "lab/Cargo.toml", "f2fs/src/new/b.rs"]
-    {
+    for file in [
+        "device/src/a.rs",
+        "victim/src/a.rs",
+        "device/profiles/a.rs",
+        "Cargo.lock",
+        "lab/Cargo.toml",
+        "f2fs/src/new/b.rs",
+    ] {
         let path = two.join(file);
         let before = fs::read(&path).ok();
         fs::create_dir_all(path.parent().unwrap()).unwrap();

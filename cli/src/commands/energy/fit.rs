@@ -31,9 +31,9 @@ use crate::{Failure, output, whole};
 /// anchor, or --anchor. Energies of requests do not depend on it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    joulefs energy fit profiles/calibration/kirin9000.csv\n  \
-    joulefs energy fit profiles/calibration/kirin9000.csv \\\n      \
-        --predict profiles/calibration/kirin9000-held-out.csv\n  \
+    joulefs energy fit device/profiles/calibration/kirin9000.csv\n  \
+    joulefs energy fit device/profiles/calibration/kirin9000.csv \\\n      \
+        --predict device/profiles/calibration/kirin9000-held-out.csv\n  \
     joulefs energy fit my-phone.csv --profile kirin9000-ufs31 --anchor 120us -o my-phone.toml")]
 pub struct Args {
     /// The measured rows.

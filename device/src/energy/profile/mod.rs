@@ -1,7 +1,7 @@
 //! Device profiles: one file per device, every number with its unit, source and confidence.
 //!
 //! A profile records the measurements it was calibrated on and those it only predicts. The shipped ones are in
-//! `profiles/` and built in; others are read from files in the same format.
+//! `device/profiles/` and built in; others are read from files in the same format.
 
 pub mod disk;
 pub mod flash;
@@ -209,7 +209,7 @@ pub enum ProfileError {
 
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
-        &[$(($name, include_str!(concat!("../../../../profiles/", $name, ".toml")))),*]
+        &[$(($name, include_str!(concat!("../../../profiles/", $name, ".toml")))),*]
     };
 }
 
