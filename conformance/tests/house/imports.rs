@@ -61,6 +61,10 @@ impl Sources {
     pub fn paths(&self) -> &BTreeSet<PathBuf> {
         &self.paths
     }
+    /// The files, by module.
+    pub fn files(&self) -> &BTreeMap<Name, File> {
+        &self.files
+    }
     /// How many modules there are.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -68,6 +72,12 @@ impl Sources {
 
     /// Which modules each module names, beside those it lies in.
     pub fn imports(&self) -> BTreeMap<Name, BTreeSet<Name>> {
+        let mut all = self.named();
+        all.iter_mut().for_each(|(name, others)| others.retain(|other| !name.starts_with(other)));
+        all
+    }
+    /// Which modules each module names, those it lies in and itself among them.
+    pub fn named(&self) -> BTreeMap<Name, BTreeSet<Name>> {
         let mut brought = Brought::default();
         for (name, file) in &self.files {
             let mut seen = Seen::new(name, self, &mut brought);
@@ -78,8 +88,7 @@ impl Sources {
             let mut seen = Seen::new(name, self, &mut brought);
             seen.visit_file(file);
             let named = std::mem::take(&mut seen.named);
-            let modules = named.iter().map(|n| self.module_of(n, &brought, 0));
-            (name.clone(), modules.filter(|other| !name.starts_with(other)).collect())
+            (name.clone(), named.iter().map(|n| self.module_of(n, &brought, 0)).collect())
         });
         edges.collect()
     }
@@ -267,7 +276,7 @@ impl<'ast> Visit<'ast> for Seen<'_> {
 }
 
 /// True for `#[cfg(test)]`.
-fn is_of_tests(attrs: &[Attribute]) -> bool {
+pub fn is_of_tests(attrs: &[Attribute]) -> bool {
     let is_test = |attr: &Attribute| {
         attr.path().is_ident("cfg") && attr.parse_args::<syn::Path>().is_ok_and(|p| p.is_ident("test"))
     };

@@ -1,7 +1,9 @@
 //! The house stands as ARCHITECTURE.md draws it: a crate knows only crates below it, and no crate has a circle of
 //! modules that import each other. A module may name what the module it lies in holds: it is a part of it.
+//! The folders of `f2fs` have an order, and none uses one above it.
 //! And no test lies where cargo does not run it.
 
+mod folders;
 mod imports;
 mod programs;
 
@@ -9,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use folders::{Folders, Use, folder, upward, uses};
 use imports::{Name, Sources, circles};
 
 fn root() -> PathBuf {
@@ -94,6 +97,108 @@ fn no_crate_has_a_circle_of_modules() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
+/// The folders of `f2fs`, the lowest first, with the modules of its root that belong to them.
+const F2FS: &Folders = &[
+    (
+        "base",
+        &[
+            "cause",
+            "changes",
+            "error",
+            "health",
+            "host_room",
+            "invariant",
+            "pack",
+            "replacement",
+            "streams",
+            "superblocks",
+            "volume",
+        ],
+    ),
+    ("log", &["segment", "placed"]),
+    ("promises", &["fsync::promises", "fsync::replayed", "fsync::flush_gate"]),
+    ("nodes", &["nat", "space", "node"]),
+    ("inodes", &["inode", "orphan"]),
+    ("xattrs", &["acl", "xattr"]),
+    ("deltas", &["delta"]),
+    ("files", &["compress", "file"]),
+    ("names", &["dir", "names", "orphan::free"]),
+    ("checkpoint", &["checkpoint", "invariant::check"]),
+    ("cleaning", &["gc"]),
+    (
+        "volume",
+        &["attr", "chattr", "fsync", "mkfs", "mount", "owners", "recovery", "served", "tick", "trim", "vfs_impl"],
+    ),
+];
+
+/// Uses that lead to a higher folder, for now.
+const KNOWN: &[&str] = &[
+    "checkpoint calls keep_promises of fsync",
+    "checkpoint calls reclaim of gc::pace",
+    "delta::fold calls read_steady of file::read",
+    "delta::fold calls write_whole of file::writeback",
+    "delta::fold imports file::temperature",
+    "delta::kept calls load_stored of file::read",
+    "delta::plan imports file::temperature",
+    "delta::read calls read_steady of file::read",
+    "delta::restore calls balance of gc::pace",
+    "delta::restore imports file::writeback",
+    "delta::settle calls checkpoint of checkpoint",
+    "delta::settle calls mount of mount",
+    "delta::settle calls unmount_clean of tick",
+    "delta::settle imports mount",
+    "file::allocate calls check_unsealed of chattr",
+    "file::truncate calls check_unsealed of chattr",
+    "file::write calls already_appended of chattr",
+    "fsync::promises imports inode",
+    "fsync::promises imports node::cache",
+    "host_room calls checkpoint of checkpoint",
+    "inode imports delta::hotness",
+    "inode imports delta::known",
+    "inode imports delta::luck",
+    "inode imports dir::block",
+    "inode imports owners::gone",
+    "inode::find imports dir::no_key",
+    "invariant imports segment::sums",
+    "names calls note_sighting of fsync::place",
+    "names::create imports chattr",
+    "node::cache imports delta::index",
+    "node::free calls addr_of of file",
+    "node::free calls delta_nodes of delta::nodes",
+    "node::free calls deltas of delta::nodes",
+    "node::free calls drop_noted of delta::nodes",
+    "node::free calls free_delta_nodes of delta::nodes",
+    "node::free calls shape of inode::find",
+    "node::map calls shape of inode::find",
+    "node::map imports inode",
+    "node::write calls may_hold_deltas of delta::plan",
+    "node::write calls may_put_name of fsync::directory",
+    "node::write calls name_is_put of fsync::directory",
+    "superblocks imports mount",
+    "volume calls balance of gc::pace",
+    "volume calls note_use of gc::background",
+    "volume calls relieve_nat of checkpoint",
+];
+
+#[test]
+fn no_folder_of_f2fs_uses_one_above_it() {
+    let sources = Sources::read(&root().join("f2fs/src/lib.rs"));
+    let astray: Vec<String> =
+        sources.files().keys().filter(|n| !n.is_empty() && folder(F2FS, n).is_none()).map(|n| n.join("::")).collect();
+    assert!(astray.is_empty(), "belong to no folder: {astray:?}");
+    let uses = uses(&sources, "Volume");
+    assert!(uses.iter().filter(|u| u.method.is_some()).count() > 300);
+    // Each knows the volume's type, which holds the states of all.
+    let volume = |name: &Name| name.len() == 1 && name[0] == "volume";
+    let of_type = |u: &Use| u.method.is_none() && (volume(&u.from) || volume(&u.to));
+    let found: BTreeSet<String> = upward(&uses, F2FS).into_iter().filter(|u| !of_type(u)).map(Use::text).collect();
+    let known: BTreeSet<String> = KNOWN.iter().map(|k| k.to_string()).collect();
+    let new: Vec<_> = found.difference(&known).collect();
+    let gone: Vec<_> = known.difference(&found).collect();
+    assert!(new.is_empty(), "a folder uses one above it: {new:#?}");
+    assert!(gone.is_empty(), "strike from the list what is no longer so: {gone:#?}");
+}
+
 #[test]
 fn every_file_of_tests_is_in_a_program_that_cargo_runs() {
     let (mut files, mut wrong) = (0, Vec::new());
@@ -172,4 +277,40 @@ fn a_crate_that_knows_one_above_it_or_is_not_drawn_is_found() {
     assert!(out_of_place(&house, &storeys).is_empty());
     let upside_down = rooms(&[("roof", &[]), ("wall", &["wall"]), ("floor", &["roof"]), ("shed", &[])]);
     assert_eq!(out_of_place(&upside_down, &storeys), ["floor knows roof", "shed is not drawn", "wall knows wall"]);
+}
+
+/// What leads upward in a crate of the folders `low` and `high`, where `Volume` is the type that has the methods.
+fn astray(low: &str, high: &str) -> Vec<String> {
+    const HOUSE: &Folders = &[("low", &["volume", "low"]), ("high", &["high"])];
+    let lib = ("", "mod volume; mod low; mod high;");
+    let sources = Sources::of(&[lib, ("volume", "pub struct Volume;"), ("low", low), ("high", high)]);
+    let uses = uses(&sources, "Volume");
+    upward(&uses, HOUSE).into_iter().map(Use::text).collect()
+}
+
+#[test]
+fn a_call_of_a_method_above_is_found_however_it_is_written() {
+    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } fn as_fn(&self) {} }";
+    let low = |body: &str| format!("use crate::volume::Volume; impl Volume {{ fn below(&self) {{ {body} }} }}");
+    for body in
+        ["self.above();", "f(|| self.above());", "assert!(g(self.above()));", "Self::above(self);", "vol.above();"]
+    {
+        assert_eq!(astray(&low(body), high), ["low calls above of high"], "{body}");
+    }
+    assert_eq!(astray("fn f(vol: &V) { h(Volume::above); vol.as_fn() }", high).len(), 2);
+    assert_eq!(astray("use crate::high::T;", "pub struct T;"), ["low imports high"]);
+}
+
+#[test]
+fn calls_downwards_of_tests_of_other_types_and_of_fields_are_allowed() {
+    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } }";
+    for low in [
+        "impl Volume { fn below(&self) {} #[cfg(test)] fn looked(&self) { self.above() } }",
+        "struct Other; impl Other { fn below(&self) { self.above() } }",
+        "impl Volume { fn below(&self) { self.field.above(); other.above() } }",
+        "#[cfg(test)] mod tests { fn f(vol: &Volume) { vol.above() } }",
+        "/// See [`Volume::above`].\nfn f() { \"vol.above()\"; }",
+    ] {
+        assert!(astray(low, high).is_empty(), "{low}");
+    }
 }
