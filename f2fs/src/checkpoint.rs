@@ -8,6 +8,8 @@
 //! covers blocks that are not durable. If the log has no place for the contents before a checkpoint frees segments, a
 //! first checkpoint leaves them out, as Linux does, and a second one follows.
 
+mod invariants;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 

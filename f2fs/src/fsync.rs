@@ -5,7 +5,7 @@
 //! after a power cut. We call such an fsync a *promise*. Of a directory fsync writes little or nothing, if roll-forward
 //! restores its names ([`directory`]). Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
 //! posix). So do two cases in which a replay would lose something: a file that lost nodes since the checkpoint, and a
-//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`replayed`]).
+//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`crate::promises::replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
 //! mark, a flush. Roll-forward replays nothing of a file without that mark. If no block got a new place, because blocks
@@ -14,10 +14,7 @@
 //! and the inode is not written unless more of it changed.
 
 mod directory;
-pub(crate) mod flush_gate;
 mod place;
-pub(crate) mod promises;
-mod replayed;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,13 +27,14 @@ use vfs::FileKind;
 use crate::cause::Cause;
 use crate::delta::Beside;
 use crate::error::{Error, Result};
-use crate::file::temperature::Writeback;
-use crate::inode::{Content, Inode, put_advise, stamp_of};
+use crate::fields::{put_advise, stamp_of};
+use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
+use crate::promises::Since;
+use crate::segment::temperature::Writeback;
 use crate::volume::{Change, Volume};
-use promises::Since;
 
 impl Volume {
     /// A checkpoint made everything durable: no promise since it is left to keep.

@@ -34,10 +34,7 @@ use crate::changes::Changes;
 use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
-use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
-use crate::fsync::flush_gate::FlushGate;
-use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::health::Health;
 use crate::inode::InodeTable;
@@ -46,7 +43,10 @@ use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
 use crate::pack::PackState;
+use crate::promises::Promises;
+use crate::promises::flush_gate::FlushGate;
 use crate::replacement::Cache;
+use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -158,7 +158,7 @@ impl Default for MountOptions {
             needs: Vec::new(),
             commit: None,
             inline: true,
-            in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
+            in_place_blocks: crate::segment::temperature::IN_PLACE_BLOCKS,
             prealloc: None,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
@@ -361,6 +361,10 @@ impl Volume {
     /// Feature bits.
     pub(crate) fn has(&self, f: Features) -> bool {
         self.sb.features.contains(f)
+    }
+    /// True if inodes of this volume may hold deltas.
+    pub(crate) fn may_hold_deltas(&self) -> bool {
+        self.has(Features::DELTA)
     }
     /// Now, for time stamps.
     pub(crate) fn now(&self) -> Time {

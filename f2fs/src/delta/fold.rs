@@ -16,9 +16,9 @@ use super::places::Places;
 use super::read::Page;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::file::temperature::Writeback;
 use crate::node::cache::Node;
 use crate::node::map::Lookup;
+use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 /// Pages put together at a time.

@@ -10,9 +10,8 @@
 //! * [`Costs`]: what that costs on a device.
 //! * [`plan`]: which dirty pages become deltas, and which older deltas make room.
 //! * [`bases`]: which bases need not be read.
-//! * [`index`]: which entry in delta nodes counts.
 //! * [`nodes`]: where deltas go that the inode has no room for.
-//! * [`frames`], [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
+//! * [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
 //! * [`packed`]: which new pages, that have no base, lie there too.
 //! * [`fold`]: how a delta's page is written whole, and the delta goes.
 //! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
@@ -34,12 +33,8 @@ mod choose;
 pub(crate) mod costs;
 pub(crate) mod encoded;
 pub(crate) mod fold;
-mod frames;
 pub(crate) mod hotness;
-pub(crate) mod index;
 pub(crate) mod kept;
-pub(crate) mod known;
-pub(crate) mod luck;
 pub(crate) mod nodes;
 mod packed;
 pub(crate) mod places;

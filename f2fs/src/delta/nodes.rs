@@ -22,11 +22,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::choose::{Occupancy, Target, choose_node};
 use super::encoded::{Delta, Encoded};
-use super::index::Index;
-use super::known::PINNED;
 use super::study::Beside;
 use crate::error::{Error, Result};
+use crate::inode::known::PINNED;
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::volume::Volume;
 
 /// An age at which a file's nodes get no more deltas; one more would be no age ([`in_node::verify`]). No file gets there

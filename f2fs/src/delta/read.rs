@@ -9,10 +9,10 @@ use format::{Block, BlockAddr, Ino};
 use rustc_hash::FxHashMap;
 
 use super::encoded::Delta;
-use super::index::Index;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::node::map::{Place, addr_in};
 use crate::volume::Volume;
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
-use super::block::DirBlock;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
+use crate::inode::dir_block::DirBlock;
 use crate::inode::{Content, Inode};
 use crate::node::map::Lookup;
 use crate::volume::Volume;

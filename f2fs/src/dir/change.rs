@@ -8,12 +8,14 @@ use format::inode::{Inline, RawInode};
 use format::{BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
-use super::block::DirBlock;
 use super::naming::Naming;
 use super::spot::{Found, Spot};
-use super::{kind_of, no_key, type_number};
+use super::{kind_of, type_number};
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, put_inline};
+use crate::fields::put_inline;
+use crate::inode::dir_block::DirBlock;
+use crate::inode::{Content, Inode};
+use crate::no_key;
 use crate::node::free::KeptPages;
 use crate::volume::Volume;
 

@@ -2,7 +2,7 @@
 //!
 //! Most directories know a name by its bytes. In a casefolded one names that fold to the same bytes are one name, and
 //! the entry keeps the spelling it was made with, also when a rename lets it lead to another inode. In an encrypted one
-//! an entry's bytes are ciphertext, and callers say [`super::no_key`]'s encoded form.
+//! an entry's bytes are ciphertext, and callers say [`crate::no_key`]'s encoded form.
 //!
 //! What roll-forward and the account of names ([`crate::fsync`]) compare is the spelling: they know names by what an
 //! inode records, which is that.

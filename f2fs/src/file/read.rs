@@ -11,12 +11,12 @@ use vfs::{FileKind, Seek};
 use super::BLOCK;
 use super::compressed::mark_slot;
 use crate::cause::Cause;
-use crate::delta::index::Index;
 use crate::delta::read::Page;
 use crate::error::Result;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::free::LOOKED;
+use crate::node::index::Index;
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 

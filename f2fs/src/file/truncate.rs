@@ -11,7 +11,8 @@ use vfs::FileKind;
 
 use super::BLOCK;
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
 use crate::node::free::{KeptPages, STEP};
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -30,7 +31,7 @@ impl Volume {
             {
                 self.check_has_room(inode)?;
             }
-            self.check_unsealed(inode)
+            inode.check_unsealed()
         };
         check()?;
         self.checked_end(inode, 0, size)?;

@@ -11,16 +11,16 @@ use vfs::FileKind;
 use super::compressed::writeback::{Pack, Which};
 use super::prealloc;
 use super::run::{BATCH, Run};
-use super::temperature::{Mode, Writeback, data_log, in_place};
 use crate::cause::Cause;
 use crate::delta::encoded::Encoded;
-use crate::delta::index::Index;
 use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
+use crate::segment::temperature::{Mode, Writeback, data_log, in_place};
 use crate::volume::Volume;
 
 /// A file with fewer dirty pages is looked at for small changes in the background.

@@ -1,6 +1,6 @@
 //! What does fsync of a directory write, if no checkpoint?
 //!
-//! Often nothing: roll-forward already restores its names ([`super::replayed`] has the rule, and proves it). Otherwise a
+//! Often nothing: roll-forward already restores its names ([`crate::promises::replayed`] has the rule, and proves it). Otherwise a
 //! few steps towards that: an fsync of a new file under its present name, or a *withdrawal*, which takes the fsync mark
 //! and the dentry mark of a deleted file's inode block away where it lies in the chain. Then one flush.
 
@@ -13,11 +13,11 @@ use format::node::{self, Footer};
 use format::{Block, BlockAddr, Ino};
 use vfs::FileKind;
 
-use super::replayed::{MOST_STEPS, Step};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::file::temperature::Mode;
 use crate::inode::Inode;
+use crate::promises::replayed::{MOST_STEPS, Step};
+use crate::segment::temperature::Mode;
 use crate::volume::{Change, Volume};
 
 impl Volume {

@@ -6,7 +6,7 @@
 //! replaces another is an inode that still records the old name; there the name counts under which it was looked up.
 //!
 //! *Claim*: an inode that is vouched for here has its name in the checkpoint, and no other. Its directory leads there now,
-//! the account of names ([`super::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
+//! the account of names ([`crate::promises::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
 //! decided under the directory's lock. A thread that moves the name takes this lock, and then enters the inode in
 //! `renamed`; one that removes it, or gives the inode another, takes the inode out of `vouched`.
 
@@ -14,11 +14,11 @@ use format::Ino;
 use format::inode::{Advise, RawInode};
 use vfs::FileKind;
 
-use super::promises::Sighting;
 use crate::dir::naming::Naming;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::check_name;
+use crate::promises::Sighting;
 use crate::volume::{Change, Volume};
 
 /// The name that an inode records.

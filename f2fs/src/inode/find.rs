@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use format::Ino;
 use format::inode::{Advise, Division, Inline, RawInode, extra_end};
-use format::node::Shape;
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
-use crate::dir::no_key;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
+use crate::no_key;
 use crate::node::cache::Node;
 use crate::volume::Volume;
 
@@ -34,16 +33,6 @@ impl Inode {
 }
 
 impl Volume {
-    /// How an inode's address words are divided.
-    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
-        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
-    }
-
-    /// How many of a file's blocks its inode and its direct nodes address.
-    pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
-        raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
-    }
-
     /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if let Some(i) = self.inodes.get(ino) {

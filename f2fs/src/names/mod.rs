@@ -4,6 +4,7 @@
 //! operation that fails leaves nothing behind.
 
 pub mod create;
+mod free;
 pub mod remove;
 pub mod rename;
 
@@ -17,7 +18,8 @@ use vfs::FileKind;
 use crate::dir::naming::Naming;
 use crate::dir::spot::Found;
 use crate::error::Result;
-use crate::inode::{Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::Inode;
 use crate::volume::Volume;
 
 /// Refuses a name that no new file can have.

@@ -8,7 +8,8 @@ use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, touch};
+use crate::fields::{Touch, touch};
+use crate::inode::{Content, Inode};
 use crate::node::free::KeptPages;
 use crate::orphan::Place;
 use crate::pack::PackState;

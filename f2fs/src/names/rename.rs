@@ -13,7 +13,8 @@ use super::check_name;
 use super::create::Wish;
 use crate::dir::spot::{Found, Spot};
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
 use crate::pack::PackState;
 use crate::volume::Volume;
 

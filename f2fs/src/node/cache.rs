@@ -12,7 +12,7 @@ use format::inode::RawInode;
 use format::{Block, Ino, Nid, node};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::delta::index::Index;
+use super::index::Index;
 use crate::replacement::Cache;
 use crate::segment::Pressure;
 

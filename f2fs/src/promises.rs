@@ -1,5 +1,8 @@
 //! What must fsync know of each inode since the last checkpoint?
 
+pub(crate) mod flush_gate;
+pub(crate) mod replayed;
+
 use std::sync::Arc;
 
 use format::inode::{RawInode, extra_end};
@@ -9,9 +12,9 @@ use format::{Block, BlockAddr, Ino};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::replayed::ReplayedNames;
-use crate::inode::{put_stamp, stamp_of};
+use crate::fields::{put_stamp, stamp_of};
 use crate::node::cache::Node;
+use replayed::ReplayedNames;
 
 /// An inode as it is durable or about to be: in the checkpoint, or in the chain behind it.
 #[derive(Debug)]
@@ -35,7 +38,7 @@ impl Written {
 
 /// How an inode differs from what roll-forward would make of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
+pub(crate) enum Since {
     /// Not at all, or only in times that `fdatasync` need not keep.
     Same,
     /// In what a delta node can note.
@@ -66,8 +69,8 @@ fn unstamped(bytes: &Block) -> Box<Block> {
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sighting {
-    pub(super) dir: Ino,
-    pub(super) name: Box<[u8]>,
+    pub(crate) dir: Ino,
+    pub(crate) name: Box<[u8]>,
 }
 
 /// What fsync decides by, whether nodes suffice or a checkpoint is needed.
@@ -75,19 +78,19 @@ pub(crate) struct Sighting {
 pub(crate) struct Promises {
     /// Inodes of which contents or nodes were written and no fsync has marked the inode block since. A flush alone
     /// does not make such an inode recoverable: its next fsync must write the inode block again.
-    pub(super) strays: Mutex<FxHashSet<Ino>>,
+    pub(crate) strays: Mutex<FxHashSet<Ino>>,
     /// Inodes that lost nodes.
-    pub(super) reshaped: Mutex<FxHashSet<Ino>>,
+    pub(crate) reshaped: Mutex<FxHashSet<Ino>>,
     /// Inodes as roll-forward would restore them, of those that an fsync wrote lately.
     written: Mutex<FxHashMap<Ino, Written>>,
     /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
-    /// and durable: a checkpoint followed their last rename, or has the name ([`super::place`]).
-    pub(super) vouched: Mutex<FxHashSet<Ino>>,
+    /// and durable: a checkpoint followed their last rename, or has the name (`fsync::place`).
+    pub(crate) vouched: Mutex<FxHashSet<Ino>>,
     /// Where inodes with that mark were found that record another name.
     sightings: Mutex<FxHashMap<Ino, Sighting>>,
     /// On a volume with deltas, inodes of which blocks were overwritten in place that no flush has followed yet, each with
     /// the number of the last overwriting. A delta over such a block may become durable before the block does.
-    pub(super) overwritten: Mutex<FxHashMap<Ino, u64>>,
+    pub(crate) overwritten: Mutex<FxHashMap<Ino, u64>>,
     /// Which names roll-forward leaves.
     pub(crate) names: Mutex<ReplayedNames>,
 }
@@ -114,7 +117,7 @@ impl Promises {
         self.vouched.lock().remove(&ino);
     }
     /// The parent and name that an inode records are those of the checkpoint. The caller holds the parent's lock.
-    pub(super) fn vouch_for_place(&self, ino: Ino) {
+    pub(crate) fn vouch_for_place(&self, ino: Ino) {
         self.sightings.lock().remove(&ino);
         let mut vouched = self.vouched.lock();
         if vouched.len() < MOST_VOUCHED {
@@ -122,7 +125,7 @@ impl Promises {
         }
     }
     /// An inode was found under a name that it does not record.
-    pub(super) fn sighted(&self, ino: Ino, at: Sighting) {
+    pub(crate) fn sighted(&self, ino: Ino, at: Sighting) {
         let mut sightings = self.sightings.lock();
         if sightings.len() >= MOST_SIGHTINGS
             && let Some(any) = sightings.keys().next().copied()
@@ -132,7 +135,7 @@ impl Promises {
         sightings.insert(ino, at);
     }
     /// Where an inode was found.
-    pub(super) fn sighting(&self, ino: Ino) -> Option<Sighting> {
+    pub(crate) fn sighting(&self, ino: Ino) -> Option<Sighting> {
         self.sightings.lock().get(&ino).cloned()
     }
     /// Blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
@@ -162,7 +165,7 @@ impl Promises {
         }
     }
     /// A delta node of the inode is written with an fsync's mark and this stamp.
-    pub(super) fn stamped(&self, ino: Ino, stamp: &Stamp) {
+    pub(crate) fn stamped(&self, ino: Ino, stamp: &Stamp) {
         if let Some(w) = self.written.lock().get_mut(&ino) {
             w.stamp = *stamp;
         }
@@ -172,7 +175,7 @@ impl Promises {
         self.written.lock().contains_key(&ino)
     }
     /// How an inode differs from what roll-forward would make of it. The caller holds the inode's lock.
-    pub(super) fn since(&self, inode: &Node, data_only: bool) -> Since {
+    pub(crate) fn since(&self, inode: &Node, data_only: bool) -> Since {
         // The node first, as its writers have it locked when they lock `written`.
         let bytes = inode.read();
         let written = self.written.lock();
