@@ -193,7 +193,11 @@ impl Volume {
         self.changed.store(false, Ordering::Release);
         self.untouched.store(false, Ordering::Release);
         self.space.checkpointed();
-        self.keep_promises();
+        self.promises.kept(|ino, note| {
+            if let Some(node) = self.nodes.get(ino.nid()) {
+                note(node.ino, &node.read());
+            }
+        });
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         // A zone is reset when it is begun.

@@ -493,7 +493,6 @@ impl Volume {
             inodes: InodeTable::new(idle),
             pressure,
             orphans,
-            renamed: Mutex::default(),
             node_io: Mutex::new(()),
             data_io: Mutex::new(()),
             promises: Promises::default(),

@@ -28,7 +28,6 @@ use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use rustc_hash::FxHashSet;
 
 use crate::changes::Changes;
 use crate::delta::bases::Bases;
@@ -283,8 +282,6 @@ pub struct Volume {
     pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) orphans: Orphans,
-    /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
-    pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
     /// Keeps data writes in the order of their allocation, on a zoned device.
     pub(crate) data_io: Mutex<()>,

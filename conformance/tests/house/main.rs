@@ -147,7 +147,6 @@ const F2FS: &Folders = &[
 
 /// Uses that lead to a higher folder, for now.
 const KNOWN: &[&str] = &[
-    "checkpoint calls keep_promises of fsync",
     "checkpoint calls reclaim of gc::pace",
     "delta::fold calls read_steady of file::read",
     "delta::fold calls write_whole of file::writeback",
@@ -161,14 +160,10 @@ const KNOWN: &[&str] = &[
     "delta::settle imports mount",
     "delta::settle imports superblocks",
     "host_room calls checkpoint of checkpoint",
-    "names calls note_sighting of fsync::place",
     "node::free calls delta_nodes of delta::nodes",
     "node::free calls deltas of delta::nodes",
     "node::free calls drop_noted of delta::nodes",
     "node::free calls free_delta_nodes of delta::nodes",
-    "node::write calls may_put_name of fsync::directory",
-    "node::write calls name_is_put of fsync::directory",
-    "promises imports node::cache",
     "volume calls balance of gc::pace",
     "volume calls note_use of gc::background",
     "volume calls relieve_nat of checkpoint",

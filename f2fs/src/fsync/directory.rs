@@ -8,9 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::inode::RawInode;
+use format::Ino;
 use format::node::{self, Footer};
-use format::{Block, BlockAddr, Ino};
 use vfs::FileKind;
 
 use crate::cause::Cause;
@@ -134,19 +133,5 @@ impl Volume {
     /// True if the checkpoint does not know an inode. Only then may the chain name it.
     pub(super) fn is_new(&self, ino: Ino) -> bool {
         !self.nat.since_checkpoint(ino.nid()).checkpointed
-    }
-
-    /// True if a block with these bytes may name its inode in the chain.
-    pub(crate) fn may_put_name(&self, bytes: &Block) -> bool {
-        let raw = RawInode::of(bytes);
-        let ino = node::footer(bytes).ino;
-        self.promises.names.lock().allows(ino, Ino(raw.i_pino.get()), raw.name())
-    }
-
-    /// The chain has a block that names an inode.
-    pub(crate) fn name_is_put(&self, bytes: &Block, addr: BlockAddr) {
-        let raw = RawInode::of(bytes);
-        let ino = node::footer(bytes).ino;
-        self.promises.names.lock().put(ino, Ino(raw.i_pino.get()), raw.name(), addr);
     }
 }

@@ -311,7 +311,7 @@ impl Volume {
         let _counting = inode.content.write();
         self.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
-        self.renamed.lock().insert(inode.ino);
+        self.promises.renamed.lock().insert(inode.ino);
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {
             // The inode had no name: roll-forward may restore this one.

@@ -142,7 +142,7 @@ impl Volume {
     /// Marks an inode that has, or had, several names: the name it records may be gone, so roll-forward must not rely
     /// on it (kernel `file_lost_pino`).
     pub(crate) fn doubt_place(&self, inode: &Inode) {
-        self.renamed.lock().remove(&inode.ino);
+        self.promises.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
         self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }

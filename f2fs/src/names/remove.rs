@@ -138,7 +138,7 @@ impl Volume {
         if self.options.prealloc.is_some() {
             self.seg.lock().leave_window(inode.ino);
         }
-        self.renamed.lock().remove(&inode.ino);
+        self.promises.renamed.lock().remove(&inode.ino);
         self.free_node(&inode.node, true)
     }
 
