@@ -148,13 +148,11 @@ const F2FS: &Folders = &[
 /// Uses that lead to a higher folder, for now.
 const KNOWN: &[&str] = &[
     "checkpoint calls reclaim of gc::pace",
-    "delta::fold calls read_steady of file::read",
-    "delta::fold calls write_whole of file::writeback",
-    "delta::kept calls load_stored of file::read",
-    "delta::read calls read_steady of file::read",
     "delta::restore calls balance of gc::pace",
+    "delta::restore calls fold of file::fold",
     "delta::restore imports file::writeback",
     "delta::settle calls checkpoint of checkpoint",
+    "delta::settle calls fold_all of file::fold",
     "delta::settle calls mount of mount",
     "delta::settle calls unmount_clean of tick",
     "delta::settle imports mount",

@@ -13,7 +13,6 @@
 //! * [`nodes`]: where deltas go that the inode has no room for.
 //! * [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
 //! * [`packed`]: which new pages, that have no base, lie there too.
-//! * [`fold`]: how a delta's page is written whole, and the delta goes.
 //! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
 //! * [`read`]: what a page with a delta holds.
 //! * [`study`]: other ways to use delta nodes, to be compared with.
@@ -32,7 +31,6 @@ pub(crate) mod bases;
 mod choose;
 pub(crate) mod costs;
 pub(crate) mod encoded;
-pub(crate) mod fold;
 pub(crate) mod hotness;
 pub(crate) mod kept;
 pub(crate) mod nodes;

@@ -230,7 +230,7 @@ impl Volume {
     }
 
     /// Puts deltas of the zone into delta nodes; how many there was room for. They are not counted as made.
-    pub(super) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
+    pub(crate) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
         let moved = self.note_deltas(inode, deltas)?;
         let of = |sum: u64, (block, e): &(u64, Encoded)| match moved.contains(block) {
             true => sum + (in_node::HEADER + e.payload.len()) as u64,

@@ -56,7 +56,7 @@ impl Volume {
                 }
                 _ => Ok(Some(Box::new([0; 4096]))),
             };
-            let Some(bytes) = self.read_steady(&place.node, stored)? else { return Ok(None) };
+            let Some(bytes) = place.node.steady(stored)? else { return Ok(None) };
             self.make_room(content);
             self.dir_blocks.fetch_add(1, Ordering::Relaxed);
             content.dir.insert(index, DirBlock::of(bytes));

@@ -8,6 +8,7 @@
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.
 //! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
+//! * `fold`: how a delta's page is written whole, and the delta goes.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
@@ -15,6 +16,7 @@ pub mod allocate;
 pub mod compressed;
 pub mod defragment;
 pub mod extents;
+mod fold;
 pub mod inline;
 pub mod prealloc;
 pub mod read;
