@@ -13,10 +13,10 @@ use super::spot::{Found, Spot};
 use super::{kind_of, type_number};
 use crate::error::{Error, Result};
 use crate::fields::put_inline;
+use crate::file::free::KeptPages;
 use crate::inode::dir_block::DirBlock;
 use crate::inode::{Content, Inode};
 use crate::no_key;
-use crate::node::free::KeptPages;
 use crate::volume::Volume;
 
 /// The hash levels of a directory.

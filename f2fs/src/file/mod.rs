@@ -8,7 +8,7 @@
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.
 //! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
-//! * `fold`: how a delta's page is written whole, and the delta goes.
+//! * [`free`]: how blocks go, and their deltas with them. `fold`: how a delta's page is written whole, and the delta goes.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
@@ -17,6 +17,7 @@ pub mod compressed;
 pub mod defragment;
 pub mod extents;
 mod fold;
+pub(crate) mod free;
 pub mod inline;
 pub mod prealloc;
 pub mod read;

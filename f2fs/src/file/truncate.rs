@@ -10,10 +10,11 @@ use format::inode::Advise;
 use vfs::FileKind;
 
 use super::BLOCK;
+use super::free::KeptPages;
 use crate::error::Result;
 use crate::fields::{Touch, put_advise, touch};
 use crate::inode::{Content, Inode};
-use crate::node::free::{KeptPages, STEP};
+use crate::node::free::STEP;
 use crate::pack::PackState;
 use crate::volume::Volume;
 

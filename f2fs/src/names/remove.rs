@@ -9,8 +9,8 @@ use vfs::FileKind;
 
 use crate::error::Result;
 use crate::fields::{Touch, touch};
+use crate::file::free::KeptPages;
 use crate::inode::{Content, Inode};
-use crate::node::free::KeptPages;
 use crate::orphan::Place;
 use crate::pack::PackState;
 use crate::volume::Volume;

@@ -93,7 +93,7 @@ pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block,
 }
 
 /// Blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
-pub(super) fn span(shape: Shape, level: u32) -> u64 {
+pub(crate) fn span(shape: Shape, level: u32) -> u64 {
     level.checked_sub(1).map_or(1, |level| shape.span(level))
 }
 
