@@ -16,13 +16,17 @@
 //! Cleaning changes addresses without inode locks. A reader notices it by the node's
 //! [`moves`](crate::node::cache::Node), and reads again.
 
+mod begin;
+mod host_room;
+mod restore;
+pub(crate) mod settle;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use device::clock::{Clock, Time};
 use device::energy::{Nanos, Processor};
-use device::host_room::Change as Room;
 use device::{BlockDevice, HostRoom, Tag};
 use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
@@ -395,33 +399,6 @@ impl Volume {
             None => Ok(()),
             Some(why) => Err(vfs::Error::device(format_args!("the volume takes no changes: {why}")).into()),
         }
-    }
-
-    /// Begins a change that may take room: makes sure there is room to finish it, then holds checkpoints off.
-    pub(crate) fn begin(&self) -> Result<Change<'_>> {
-        self.begin_on_host(Room::Takes)
-    }
-
-    /// Begins a change that gives room back or takes hardly any: it is accepted while the host is short of room.
-    pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
-        self.begin_on_host(Room::Gives)
-    }
-
-    fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
-        self.check_writable()?;
-        self.note_use();
-        self.check_host_room(room)?;
-        self.balance()?;
-        self.relieve_nat()?;
-        let cp = self.cp.read();
-        // The volume may have been unmounted, or have failed, while this waited.
-        self.check_writable()?;
-        // Only now: a checkpoint that was under way ends by noting that nothing changed since.
-        let first = !self.changed.swap(true, Ordering::AcqRel);
-        if self.options.commit.is_some() {
-            self.changes.note(self.monotonic_ms(), first);
-        }
-        Ok(Change { cp })
     }
 
     /// Checks an address found in a data slot.

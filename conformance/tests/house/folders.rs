@@ -1,8 +1,8 @@
 //! Which folders of a crate use which others, where most of its code is methods of one type?
 //!
 //! Imports alone do not show it: methods of that type are called without one. So a call of such a method, on `self` or
-//! `vol`, counts as naming the file that defines it. Calls that only tests make do not count. Left out: which fields of
-//! the type a file touches, and which of its uses are allowed.
+//! `vol`, counts as naming the file that defines it. Calls that only tests make do not count, nor does a name that a file
+//! only passes on (`pub use`). Left out: which fields of the type a file touches, and which of its uses are allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::imports::{Name, Sources, is_of_tests};
 
 /// Folders of a crate by their names, the lowest first, each with the modules in it. A module inside another of them
 /// belongs where it is named itself.
-pub type Folders = [(&'static str, &'static [&'static str])];
+pub type Folders = Vec<(String, Vec<String>)>;
 
 /// One file's use of another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,7 +42,7 @@ pub fn uses(sources: &Sources, central: &str) -> BTreeSet<Use> {
     for (name, file) in sources.files() {
         methods(&file.items, central).for_each(|method| drop(defined.insert(method, name.clone())));
     }
-    let named = sources.named();
+    let named = sources.named(false);
     let imports = named
         .iter()
         .flat_map(|(from, all)| all.iter().map(|to| Use { from: from.clone(), to: to.clone(), method: None }));

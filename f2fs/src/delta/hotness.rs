@@ -5,14 +5,14 @@
 //! Two things differ. Points are logarithms, since files differ by factors. And the classes are named by where their
 //! centres lie, not by their numbers, since centres wander.
 //!
-//! What a class means for deltas is said in [`super::restore`] and [`super::plan`].
+//! What a class means for deltas is said in `volume::restore` and [`super::plan`].
 
 use std::time::Duration;
 
 use format::Ino;
 
 /// How long reads and writes are counted (the paper's T).
-pub(super) const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// Reads and writes of a file in one window, as logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,13 +119,13 @@ pub struct FileHeat {
 /// What is known of all files.
 #[derive(Default)]
 pub(crate) struct Hotness {
-    pub(super) clusters: Clusters,
+    pub(crate) clusters: Clusters,
     /// When the window began.
-    pub(super) since: Duration,
+    pub(crate) since: Duration,
     /// The files that were read or written in the window before, if classes are told.
-    pub(super) last: Vec<FileHeat>,
+    pub(crate) last: Vec<FileHeat>,
     /// Files whose delta nodes are to be emptied.
-    pub(super) waiting: Vec<Ino>,
+    pub(crate) waiting: Vec<Ino>,
 }
 
 #[cfg(test)]

@@ -13,7 +13,8 @@
 //! * [`nodes`]: where deltas go that the inode has no room for.
 //! * [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
 //! * [`packed`]: which new pages, that have no base, lie there too.
-//! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
+//! * [`hotness`]: which files are read and which are written often; pages leave delta nodes because they are read
+//!   (`volume::restore`).
 //! * [`read`]: what a page with a delta holds.
 //! * [`study`]: other ways to use delta nodes, to be compared with.
 //! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
@@ -38,12 +39,11 @@ mod packed;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod read;
-pub(crate) mod restore;
-mod settle;
 pub(crate) mod study;
 
 pub use costs::Costs;
 pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};
-pub use settle::{DeltaCount, SettleError, Settled, settle, unsettle};
 pub use study::{Beside, LONGEST, Study};
+
+pub use crate::volume::settle::{DeltaCount, SettleError, Settled, settle, unsettle};
