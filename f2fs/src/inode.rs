@@ -95,6 +95,8 @@ pub struct InodeTable {
     refs: [Mutex<FxHashMap<Ino, Refs>>; SHARDS],
     /// Inodes with dirty contents.
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
+    /// Directory blocks in memory.
+    pub(crate) dir_blocks: AtomicU64,
     /// Names of inodes that are gone.
     pub(crate) gone: gone::Gone,
 }
@@ -107,6 +109,7 @@ impl InodeTable {
             shards: std::array::from_fn(|_| RwLock::new(Cache::new(each, each / 64))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
+            dir_blocks: AtomicU64::new(0),
             gone: gone::Gone::default(),
         }
     }
@@ -124,8 +127,8 @@ impl InodeTable {
         };
         self.shards.iter().flat_map(of).collect()
     }
-    /// `dir_blocks` counts the directory blocks in memory; some may go with idle inodes.
-    pub(crate) fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
+    /// Puts an inode into use. Directory blocks may go with idle inodes.
+    pub(crate) fn insert(&self, inode: Inode) -> Arc<Inode> {
         let ino = inode.ino;
         let mut shard = self.shards[ino.0 as usize % SHARDS].write();
         if let Some(i) = shard.get(&ino) {
@@ -137,7 +140,7 @@ impl InodeTable {
         drop(shard);
         for old in dropped.iter().flatten().filter(|i| i.kind == FileKind::Directory) {
             let gone = old.content.try_read().map_or(0, |c| c.dir.len());
-            dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
+            self.dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
         }
         inode
     }

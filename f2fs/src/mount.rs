@@ -506,7 +506,6 @@ impl Volume {
             changed: AtomicBool::new(false),
             relieved: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            dir_blocks: AtomicU64::new(0),
             dir_blocks_brought: AtomicU64::new(0),
             counters: Counters::default(),
         })

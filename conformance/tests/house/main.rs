@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use folders::{Folders, Use, folder, upward, uses};
+use folders::{Folders, Use, What, folder, upward, uses};
 use imports::{Name, Sources, circles};
 
 fn root() -> PathBuf {
@@ -122,10 +122,10 @@ fn no_folder_of_f2fs_uses_one_above_it() {
         .collect();
     assert!(astray.is_empty(), "belong to no folder: {astray:?}");
     let uses = uses(&sources, "Volume");
-    assert!(uses.iter().filter(|u| u.method.is_some()).count() > 300);
+    assert!(uses.iter().filter(|u| u.what != What::Import).count() > 600);
     // Each names the volume's type, which holds the state of all; and begins a change by what makes room everywhere.
     let volume = |name: &Name| name.join("::") == "volume";
-    let of_type = |u: &Use| u.method.is_none() && (volume(&u.from) || volume(&u.to));
+    let of_type = |u: &Use| u.what == What::Import && (volume(&u.from) || volume(&u.to));
     let begins = |u: &Use| u.to.join("::") == "volume::begin";
     let wrong: Vec<String> =
         upward(&uses, &folders).into_iter().filter(|u| !of_type(u) && !begins(u)).map(Use::text).collect();
@@ -217,13 +217,16 @@ fn astray(low: &str, high: &str) -> Vec<String> {
     let readme = "# House\n\n## Folders\n\nUp.\n\n| folder | holds | modules |\n|---|---|---|\n\
                   | low | all | `volume`, `low` |\n| high | rest | `high` |\n\nEnd.\n";
     let lib = ("", "mod volume; mod low; mod high;");
-    let sources = Sources::of(&[lib, ("volume", "pub struct Volume;"), ("low", low), ("high", high)]);
+    let volume =
+        "use crate::{low::L, high::{self, H}}; pub struct Volume { l: L, h: Mutex<Box<H>>, n: u32, m: crate::high::M }";
+    let sources = Sources::of(&[lib, ("volume", volume), ("low", low), ("high", high)]);
     let uses = uses(&sources, "Volume");
-    upward(&uses, &folders(readme)).into_iter().map(Use::text).collect()
+    let of_low = |u: &&Use| u.from.join("::") != "volume";
+    upward(&uses, &folders(readme)).into_iter().filter(of_low).map(Use::text).collect()
 }
 
 #[test]
-fn a_call_of_a_method_above_is_found_however_it_is_written() {
+fn a_use_of_a_method_or_field_above_is_found_however_it_is_written() {
     let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } fn as_fn(&self) {} }";
     let low = |body: &str| format!("use crate::volume::Volume; impl Volume {{ fn below(&self) {{ {body} }} }}");
     for body in
@@ -232,18 +235,22 @@ fn a_call_of_a_method_above_is_found_however_it_is_written() {
         assert_eq!(astray(&low(body), high), ["low calls above of high"], "{body}");
     }
     assert_eq!(astray("fn f(vol: &V) { h(Volume::above); vol.as_fn() }", high).len(), 2);
+    for body in ["self.h.lock();", "f(|| self.h.x = 1);", "assert!(g(vol.h));"] {
+        assert_eq!(astray(&low(body), high), ["low touches h of high"], "{body}");
+    }
+    assert_eq!(astray(&low("self.m"), high), ["low touches m of high"]);
     assert_eq!(astray("use crate::high::T;", "pub struct T;"), ["low imports high"]);
     assert_eq!(astray("pub use crate::high::T; fn f(_: T) {}", "pub struct T;"), ["low imports high"]);
 }
 
 #[test]
-fn calls_downwards_of_tests_of_other_types_and_of_fields_and_names_passed_on_are_allowed() {
+fn uses_downwards_of_tests_and_of_other_types_and_names_passed_on_are_allowed() {
     let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } }";
     for low in [
         "pub use crate::high::above;",
         "impl Volume { fn below(&self) {} #[cfg(test)] fn looked(&self) { self.above() } }",
         "struct Other; impl Other { fn below(&self) { self.above() } }",
-        "impl Volume { fn below(&self) { self.field.above(); other.above() } }",
+        "impl Volume { fn below(&self) { self.l.above(); self.n.above(); other.above(); other.h } }",
         "#[cfg(test)] mod tests { fn f(vol: &Volume) { vol.above() } }",
         "/// See [`Volume::above`].\nfn f() { \"vol.above()\"; }",
     ] {

@@ -321,7 +321,7 @@ impl Volume {
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
-        self.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        self.inodes.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
         inode.lost_dirty(self, n);
     }

@@ -51,7 +51,7 @@ impl Volume {
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks))
+        Ok(self.inodes.insert(Inode::new(ino, kind, node)))
     }
 
     /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only an inode
@@ -67,7 +67,7 @@ impl Volume {
     /// table: a reader without a reference loaded it just before it was freed. It is gone, and makes way.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
         self.inodes.drop_inode(ino);
-        self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks)
+        self.inodes.insert(Inode::new(ino, kind, node))
     }
 
     /// What `stat` says.
