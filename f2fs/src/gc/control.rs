@@ -2,7 +2,6 @@
 //!
 //! Left out on purpose: how they reach a mounted volume (the `fuse` crate) and how they are printed.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use victim::memory::Memory;
