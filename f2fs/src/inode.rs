@@ -3,6 +3,9 @@
 //! An [`Inode`] without dirty contents and without a user can be dropped and made anew at any time. References
 //! (`lookup`, `open`) are counted apart, in a few bytes each: if a kernel remembers a million inodes, this process does
 //! not keep a million of them in memory.
+//!
+//! What is remembered of one while it is in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`,
+//! what decides on deltas; and `gone`, names of deleted files.
 
 pub mod dir_block;
 mod find;

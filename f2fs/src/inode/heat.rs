@@ -1,6 +1,6 @@
 //! How often was a file read and written lately?
 //!
-//! Counts alone. Left out: what follows from them (`delta`, `hotness`).
+//! Counts alone. Left out: what follows from them (`delta::hotness`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
