@@ -7,7 +7,8 @@ use format::xattr::index;
 use vfs::{FileKind, XattrFlags};
 
 use crate::error::{Error, Result};
-use crate::inode::{Inode, Touch, touch};
+use crate::fields::{Touch, touch};
+use crate::inode::Inode;
 use crate::pack::PackState;
 use crate::volume::Volume;
 

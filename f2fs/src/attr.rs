@@ -7,8 +7,9 @@ use format::inode::{InodeFlags, extra_end};
 use vfs::{Attr, SetAttr, SetTime};
 
 use crate::error::Result;
+use crate::fields::{Touch, touch};
 use crate::file::write::kill_suid_sgid;
-use crate::inode::{Inode, Touch, touch};
+use crate::inode::Inode;
 use crate::volume::Volume;
 
 fn time(set: SetTime, now: Time) -> (u64, u32) {
@@ -50,7 +51,7 @@ impl Volume {
         let touched = *set == times && !at(set.atime) && (set.ctime.is_some() || !at(set.mtime));
         let append_only =
             inode.node.inode(|r| r.flags().contains(InodeFlags::APPEND) && !r.flags().contains(InodeFlags::IMMUTABLE));
-        if append_only && touched { Ok(()) } else { self.check_unsealed(inode) }
+        if append_only && touched { Ok(()) } else { inode.check_unsealed() }
     }
 
     /// `setattr`.

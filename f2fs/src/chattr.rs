@@ -14,12 +14,13 @@
 use std::sync::Arc;
 
 use format::compress::Method;
-use format::inode::{Advise, Inline, InodeFlags, RawInode, extra_end};
+use format::inode::{Advise, Inline, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::{FileFlags, FileKind, Flags};
 
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, touch};
+use crate::fields::{Touch, put_method, touch};
+use crate::inode::{Content, Inode};
 use crate::volume::Volume;
 
 /// Shown of what is stored (kernel `F2FS_GETTABLE_FS_FL`, without what it derives).
@@ -45,16 +46,6 @@ fn settable(kind: FileKind) -> InodeFlags {
         FileKind::Regular => both,
         FileKind::Directory => both | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD,
         _ => any,
-    }
-}
-
-/// Says in an inode how its clusters are compressed.
-pub(crate) fn put_method(r: &mut RawInode, method: Method) {
-    if let Some(e) = r.extra_mut() {
-        let flag;
-        (e.i_compress_algorithm, e.i_log_cluster_size, flag) = method.for_inode();
-        e.i_compress_flag = flag.into();
-        e.i_compr_blocks = 0.into();
     }
 }
 
@@ -187,41 +178,6 @@ impl Volume {
         self.promises.reshaped(inode.ino);
         self.edit_inode(&inode.node, |r| put_method(r, method));
         Ok(())
-    }
-
-    /// Refuses what neither an immutable nor an append-only inode allows.
-    pub(crate) fn check_unsealed(&self, inode: &Inode) -> Result<()> {
-        if inode.node.inode(|r| r.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)) {
-            return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
-        }
-        Ok(())
-    }
-
-    /// How many of the bytes to be written at `offset` are in an append-only file already, and need not be
-    /// written: a cache above writes whole pages, and so repeats what was there. Whatever would change a byte
-    /// is refused. 0 for every other file.
-    pub(crate) fn already_appended(
-        &self,
-        inode: &Arc<Inode>,
-        content: &Content,
-        offset: u64,
-        data: &[u8],
-        cached: bool,
-    ) -> Result<usize> {
-        if !inode.node.inode(|r| r.flags().contains(InodeFlags::APPEND)) {
-            return Ok(0);
-        }
-        let size = inode.size();
-        let there = size.saturating_sub(offset).min(data.len() as u64) as usize;
-        let gap = offset > size && !cached;
-        let same = || -> Result<bool> {
-            let mut found = vec![0; there];
-            Ok(self.read_locked(inode, content, offset, &mut found)? == there && found == data[..there])
-        };
-        if gap || (there > 0 && !(cached && same()?)) {
-            return Err(vfs::Error::NotPermitted("the file is append-only").into());
-        }
-        Ok(there)
     }
 }
 

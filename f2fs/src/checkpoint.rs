@@ -6,7 +6,9 @@
 //!
 //! It also writes the contents of regular files, before the nodes (Linux writes them later): a durable size never
 //! covers blocks that are not durable. If the log has no place for the contents before a checkpoint frees segments, a
-//! first checkpoint leaves them out, as Linux does, and a second one follows.
+//! first checkpoint leaves them out, as Linux does, and a second one follows (`gc::checkpoint`).
+
+mod invariants;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -26,15 +28,6 @@ use crate::segment::Segments;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Writes a checkpoint, if anything changed since the last.
-    pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
-        let mut pack = self.cp.write();
-        if reason != Reason::Unmount && !self.changed.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        self.checkpoint_locked(&mut pack, reason)
-    }
-
     /// Writes a checkpoint if the NAT wants one: free numbers wait for it, or too many entries in memory. Contents that
     /// find no place wait for a later one.
     pub(crate) fn relieve_nat(&self) -> Result<()> {
@@ -45,26 +38,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// Writes a checkpoint of everything, while no other thread changes anything: `pack` is behind the exclusive guard.
-    pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
-        let mut cleaned = false;
-        let mut before = u64::MAX;
-        loop {
-            let waiting = self.checkpoint_of_what_fits(pack, reason)?;
-            if waiting == 0 {
-                return Ok(());
-            }
-            if waiting >= before {
-                if cleaned {
-                    return Err(Error::no_space());
-                }
-                self.reclaim(pack)?;
-                cleaned = true;
-            }
-            before = waiting;
-        }
     }
 
     /// Writes a checkpoint of everything except contents of files that find no place in the log; returns how many
@@ -191,7 +164,11 @@ impl Volume {
         self.changed.store(false, Ordering::Release);
         self.untouched.store(false, Ordering::Release);
         self.space.checkpointed();
-        self.keep_promises();
+        self.promises.kept(|ino, note| {
+            if let Some(node) = self.nodes.get(ino.nid()) {
+                note(node.ino, &node.read());
+            }
+        });
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         // A zone is reset when it is begun.

@@ -5,7 +5,7 @@
 //! after a power cut. We call such an fsync a *promise*. Of a directory fsync writes little or nothing, if roll-forward
 //! restores its names ([`directory`]). Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
 //! posix). So do two cases in which a replay would lose something: a file that lost nodes since the checkpoint, and a
-//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`replayed`]).
+//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`crate::promises::replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
 //! mark, a flush. Roll-forward replays nothing of a file without that mark. If no block got a new place, because blocks
@@ -14,10 +14,7 @@
 //! and the inode is not written unless more of it changed.
 
 mod directory;
-pub(crate) mod flush_gate;
 mod place;
-pub(crate) mod promises;
-mod replayed;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,21 +27,16 @@ use vfs::FileKind;
 use crate::cause::Cause;
 use crate::delta::Beside;
 use crate::error::{Error, Result};
-use crate::file::temperature::Writeback;
-use crate::inode::{Content, Inode, put_advise, stamp_of};
+use crate::fields::{put_advise, stamp_of};
+use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
+use crate::promises::{Sighting, Since};
+use crate::segment::temperature::Writeback;
 use crate::volume::{Change, Volume};
-use promises::Since;
 
 impl Volume {
-    /// A checkpoint made everything durable: no promise since it is left to keep.
-    pub(crate) fn keep_promises(&self) {
-        let settled = std::mem::take(&mut *self.renamed.lock());
-        self.promises.kept(settled, |ino| self.nodes.get(ino.nid()));
-    }
-
     /// Makes a file or directory durable. The caller holds no lock.
     pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
         if self.options.read_only {
@@ -107,10 +99,10 @@ impl Volume {
     /// (`LOST_PINO`) if a checkpoint has parent and name, or the chain is about to have them.
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
-        let (new, moved) = (self.is_new(ino), self.renamed.lock().contains(&ino));
+        let (new, moved) = (self.is_new(ino), self.promises.renamed.lock().contains(&ino));
         let (links, flags, pino, sealed, unsure) = inode.node.inode(|r| {
             let sealed = r.advise().contains(Advise::VERITY);
-            let unsure = r.advise().contains(Advise::LOST_PINO).then(|| place::recorded(r));
+            let unsure = r.advise().contains(Advise::LOST_PINO).then(|| Sighting::recorded(r));
             (r.i_links.get(), r.flags(), Nid(r.i_pino.get()), sealed, unsure)
         });
         // Linux's roll-forward would take the hashes behind a sealed file's end for a longer file.
@@ -142,7 +134,7 @@ impl Volume {
             }
             // A rename since the first look has set the mark for another place.
             return Ok(self.edit_inode(&inode.node, |r| {
-                let stays = place::recorded(r) == place;
+                let stays = Sighting::recorded(r) == place;
                 if stays {
                     put_advise(r, Advise::LOST_PINO, false);
                 }
@@ -184,7 +176,10 @@ impl Volume {
     ) -> Result<()> {
         let ino = inode.ino;
         let at_risk = self.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
-        let why = match data_only && self.may_hold_deltas() && self.promises.since(&inode.node, true) == Since::Same {
+        let why = match data_only
+            && self.may_hold_deltas()
+            && self.promises.since(ino, &inode.node.read(), true) == Since::Same
+        {
             true => Writeback::FsyncContents,
             false => Writeback::Fsync,
         };
@@ -212,7 +207,7 @@ impl Volume {
         }
         let mut deltas = of_kind(|kind| kind == NodeKind::Delta);
         let dentry = self.needs_name(inode);
-        let since = if dentry { Since::More } else { self.promises.since(&inode.node, data_only) };
+        let since = if dentry { Since::More } else { self.promises.since(ino, &inode.node.read(), data_only) };
         if in_order && deltas.is_empty() && since == Since::Same {
             // Beside the blocks that kept their places, nothing changed that this fsync promises.
             return Ok(());

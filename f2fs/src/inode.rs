@@ -1,28 +1,37 @@
-//! Which inodes are in use, and who refers to them? Their locks, and how their fields are set.
+//! Which inodes are in use, and who refers to them? Their locks.
 //!
 //! An [`Inode`] without dirty contents and without a user can be dropped and made anew at any time. References
 //! (`lookup`, `open`) are counted apart, in a few bytes each: if a kernel remembers a million inodes, this process does
 //! not keep a million of them in memory.
+//!
+//! What is remembered of one while it is in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`,
+//! what decides on deltas; and `gone`, names of deleted files.
 
+pub mod dir_block;
 mod find;
+pub(crate) mod frames;
+pub(crate) mod gone;
+pub(crate) mod heat;
+pub(crate) mod known;
+pub(crate) mod luck;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use format::inode::{Advise, Division, Inline, RawInode};
-use format::node::delta::Stamp;
+use format::inode::InodeFlags;
 use format::{Block, Ino};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use vfs::{DeviceNumber, FileKind};
+use vfs::FileKind;
 
-use crate::delta::hotness::Heat;
-use crate::delta::known::Frames;
-use crate::delta::luck::Luck;
-use crate::dir::block::DirBlock;
+use crate::error::Result;
 use crate::node::cache::Node;
 use crate::replacement::Cache;
+use dir_block::DirBlock;
+use heat::Heat;
+use known::Frames;
+use luck::Luck;
 
 const SHARDS: usize = 16;
 /// How many idle inodes are kept at least.
@@ -89,8 +98,10 @@ pub struct InodeTable {
     refs: [Mutex<FxHashMap<Ino, Refs>>; SHARDS],
     /// Inodes with dirty contents.
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
+    /// Directory blocks in memory.
+    pub(crate) dir_blocks: AtomicU64,
     /// Names of inodes that are gone.
-    pub(crate) gone: crate::owners::gone::Gone,
+    pub(crate) gone: gone::Gone,
 }
 
 impl InodeTable {
@@ -101,7 +112,8 @@ impl InodeTable {
             shards: std::array::from_fn(|_| RwLock::new(Cache::new(each, each / 64))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
-            gone: crate::owners::gone::Gone::default(),
+            dir_blocks: AtomicU64::new(0),
+            gone: gone::Gone::default(),
         }
     }
     pub(crate) fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
@@ -118,8 +130,8 @@ impl InodeTable {
         };
         self.shards.iter().flat_map(of).collect()
     }
-    /// `dir_blocks` counts the directory blocks in memory; some may go with idle inodes.
-    pub(crate) fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
+    /// Puts an inode into use. Directory blocks may go with idle inodes.
+    pub(crate) fn insert(&self, inode: Inode) -> Arc<Inode> {
         let ino = inode.ino;
         let mut shard = self.shards[ino.0 as usize % SHARDS].write();
         if let Some(i) = shard.get(&ino) {
@@ -131,7 +143,7 @@ impl InodeTable {
         drop(shard);
         for old in dropped.iter().flatten().filter(|i| i.kind == FileKind::Directory) {
             let gone = old.content.try_read().map_or(0, |c| c.dir.len());
-            dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
+            self.dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
         }
         inode
     }
@@ -171,75 +183,17 @@ impl InodeTable {
     }
 }
 
-/// True for a directory's inode.
-pub fn is_dir(raw: &RawInode) -> bool {
-    raw.i_mode.get() & 0o170000 == 0o040000
-}
-
 impl Inode {
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.node.inode(|r| r.i_size.get())
     }
-}
 
-/// Stores a device number (kernel `__set_inode_rdev`).
-pub(crate) fn set_device_number(r: &mut RawInode, d: Division, n: DeviceNumber) {
-    use format::BlockAddr;
-    if n.major < 256 && n.minor < 256 {
-        r.set_addr(d, 0, BlockAddr(n.major << 8 | n.minor));
-        r.set_addr(d, 1, BlockAddr(0));
-    } else {
-        r.set_addr(d, 0, BlockAddr(0));
-        r.set_addr(d, 1, BlockAddr(n.minor & 0xFF | n.major << 8 | (n.minor & !0xFF) << 12));
+    /// Refuses what neither an immutable nor an append-only inode allows.
+    pub(crate) fn check_unsealed(&self) -> Result<()> {
+        if self.node.inode(|r| r.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)) {
+            return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
+        }
+        Ok(())
     }
-}
-
-/// Which times of an inode to set to now.
-#[derive(Clone, Copy)]
-pub(crate) enum Touch {
-    /// Contents changed, and with them everything.
-    Modified,
-    /// Only attributes changed.
-    Changed,
-}
-
-/// Sets times.
-pub(crate) fn touch(r: &mut RawInode, what: Touch, now: device::clock::Time) {
-    if matches!(what, Touch::Modified) {
-        r.i_mtime = (now.secs as u64).into();
-        r.i_mtime_nsec = now.nanos.into();
-    }
-    r.i_ctime = (now.secs as u64).into();
-    r.i_ctime_nsec = now.nanos.into();
-}
-
-/// What an fsync may note in a delta node instead of writing the inode.
-pub(crate) fn stamp_of(r: &RawInode) -> Stamp {
-    Stamp {
-        size: r.i_size.get(),
-        mtime: (r.i_mtime.get(), r.i_mtime_nsec.get()),
-        ctime: (r.i_ctime.get(), r.i_ctime_nsec.get()),
-    }
-}
-
-/// Sets size and times as an fsync noted them.
-pub(crate) fn put_stamp(r: &mut RawInode, stamp: &Stamp) {
-    r.i_size = stamp.size.into();
-    (r.i_mtime, r.i_mtime_nsec) = (stamp.mtime.0.into(), stamp.mtime.1.into());
-    (r.i_ctime, r.i_ctime_nsec) = (stamp.ctime.0.into(), stamp.ctime.1.into());
-}
-
-/// Sets or clears `i_inline` bits.
-pub(crate) fn put_inline(r: &mut RawInode, bits: Inline, on: bool) {
-    let mut i = r.inline();
-    i.set(bits, on);
-    r.i_inline = i.bits();
-}
-
-/// Sets or clears `i_advise` bits.
-pub(crate) fn put_advise(r: &mut RawInode, bits: Advise, on: bool) {
-    let mut a = r.advise();
-    a.set(bits, on);
-    r.i_advise = a.bits();
 }

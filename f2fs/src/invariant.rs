@@ -16,12 +16,12 @@
 //! Counts that were wrong at mount are not tested; they are fsck's business. Left out on purpose: whether maps, tables
 //! and nodes agree block by block (`fsck`, `Volume::audit_segments`).
 
-mod check;
+pub mod sums;
 
 use format::SegNo;
 use format::checkpoint::Checkpoint;
 
-use crate::segment::sums::Sums;
+use sums::Sums;
 
 /// An invariant that is broken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,8 +71,8 @@ pub enum Violation {
 /// Counts that were right when the volume was mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sound {
-    nodes: bool,
-    blocks: bool,
+    pub(crate) nodes: bool,
+    pub(crate) blocks: bool,
 }
 
 impl Sound {

@@ -32,6 +32,7 @@ pub mod compress;
 pub mod delta;
 pub mod dir;
 mod error;
+mod fields;
 pub mod file;
 mod fsync;
 pub mod gc;
@@ -43,11 +44,13 @@ pub mod mkfs;
 pub mod mount;
 mod names;
 mod nat;
+mod no_key;
 mod node;
 mod orphan;
 pub mod owners;
 mod pack;
 mod placed;
+mod promises;
 mod recovery;
 mod replacement;
 #[cfg(test)]
@@ -63,12 +66,12 @@ mod vfs_impl;
 mod volume;
 mod xattr;
 
-/// The device below a volume, and its clock.
 pub use ::device;
 /// The traits that a volume implements, and their vocabulary.
 pub use ::vfs;
 pub use file::temperature::Mode;
 pub use mount::MountError;
+pub use segment::temperature::Mode;
 pub use volume::{CheckpointChoice, MountOptions, RollForward, Volume};
 
 /// The README's example, so that it is compiled and run.

@@ -21,10 +21,7 @@ use crate::changes::Changes;
 use crate::delta::bases::Bases;
 use crate::delta::kept::IN_MEMORY;
 use crate::error::{At, Error, Result};
-use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
-use crate::fsync::flush_gate::FlushGate;
-use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
 use crate::health::Health;
@@ -34,9 +31,12 @@ use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
 use crate::pack::PackState;
+use crate::promises::Promises;
+use crate::promises::flush_gate::FlushGate;
 use crate::replacement::Cache;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
+use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments, zones};
 use crate::space::Space;
 use crate::volume::{CheckpointChoice, Counters, MountOptions, RollForward, Volume};
@@ -493,7 +493,6 @@ impl Volume {
             inodes: InodeTable::new(idle),
             pressure,
             orphans,
-            renamed: Mutex::default(),
             node_io: Mutex::new(()),
             data_io: Mutex::new(()),
             promises: Promises::default(),
@@ -507,7 +506,6 @@ impl Volume {
             changed: AtomicBool::new(false),
             relieved: AtomicU64::new(0),
             closed: AtomicBool::new(false),
-            dir_blocks: AtomicU64::new(0),
             dir_blocks_brought: AtomicU64::new(0),
             counters: Counters::default(),
         })

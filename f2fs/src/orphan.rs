@@ -8,8 +8,6 @@
 //! An orphan that cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It stops neither
 //! mount nor unmount; every mount tries again.
 
-mod free;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

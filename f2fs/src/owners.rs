@@ -5,8 +5,6 @@
 //! directory is searched if it disagrees. A number that was freed and given to another file stands for the new file.
 //! The names of deleted files are kept if a caller asked for it.
 
-pub(crate) mod gone;
-
 use device::Tag;
 use format::{BlockAddr, Ino, Nid};
 use vfs::{FileKind, Flow};

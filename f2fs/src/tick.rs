@@ -8,9 +8,9 @@ use format::{Ino, Nid};
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::file::temperature::Writeback;
 use crate::file::writeback::or_wait;
 use crate::pack::Reason;
+use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 impl Volume {

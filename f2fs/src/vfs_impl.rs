@@ -12,8 +12,8 @@ use format::inode::{Advise, InodeFlags};
 use format::superblock::Features;
 use format::xattr::{index, split_name};
 
-use crate::dir::no_key;
 use crate::names::create::Wish;
+use crate::no_key;
 use crate::volume::Volume;
 
 /// An inode number of this volume; others name nothing.
@@ -260,11 +260,11 @@ impl FileSystem for Volume {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let inode = self.outer(ino)?;
         let (index, rest) = attribute(name)?;
-        self.check_unsealed(&inode)?;
+        inode.check_unsealed()?;
         let change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
-        self.check_unsealed(&inode)?;
+        inode.check_unsealed()?;
         self.note_altered(&inode);
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&change, &inode, index, value, flags)?,
@@ -287,11 +287,11 @@ impl FileSystem for Volume {
                 };
             }
         }
-        self.check_unsealed(&inode)?;
+        inode.check_unsealed()?;
         let change = self.begin_modest()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
-        self.check_unsealed(&inode)?;
+        inode.check_unsealed()?;
         self.note_altered(&inode);
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&change, &inode, index)?,

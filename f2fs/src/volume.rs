@@ -16,28 +16,28 @@
 //! Cleaning changes addresses without inode locks. A reader notices it by the node's
 //! [`moves`](crate::node::cache::Node), and reads again.
 
+mod begin;
+mod host_room;
+mod report;
+mod restore;
+pub(crate) mod settle;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use device::clock::{Clock, Time};
 use device::energy::{Nanos, Processor};
-use device::host_room::Change as Room;
 use device::{BlockDevice, HostRoom, Tag};
-use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
-use rustc_hash::FxHashSet;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::changes::Changes;
 use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
-use crate::file::temperature::Mode;
 use crate::file::writers::Writers;
-use crate::fsync::flush_gate::FlushGate;
-use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::health::Health;
 use crate::inode::InodeTable;
@@ -46,9 +46,14 @@ use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
 use crate::pack::PackState;
+use crate::promises::Promises;
+use crate::promises::flush_gate::FlushGate;
 use crate::replacement::Cache;
+use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
+
+pub use report::State;
 
 /// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,7 +163,7 @@ impl Default for MountOptions {
             needs: Vec::new(),
             commit: None,
             inline: true,
-            in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
+            in_place_blocks: crate::segment::temperature::IN_PLACE_BLOCKS,
             prealloc: None,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
@@ -283,8 +288,6 @@ pub struct Volume {
     pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) orphans: Orphans,
-    /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
-    pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
     /// Keeps data writes in the order of their allocation, on a zoned device.
     pub(crate) data_io: Mutex<()>,
@@ -321,8 +324,7 @@ pub struct Volume {
     pub(crate) last_checkpoint: AtomicU64,
     pub(crate) last_writeback: AtomicU64,
     pub(crate) generation: AtomicU64,
-    /// Directory blocks in memory, and how many came in since the last look at their number.
-    pub(crate) dir_blocks: AtomicU64,
+    /// How many directory blocks came into memory since the last look at their number.
     pub(crate) dir_blocks_brought: AtomicU64,
     /// What users and operators ask for.
     pub counters: Counters,
@@ -341,19 +343,6 @@ impl std::ops::Deref for Change<'_> {
 }
 
 impl Volume {
-    /// On a zoned device, keeps other writers of data away until what the caller takes from a log has reached the device.
-    pub(crate) fn in_order(&self) -> Option<MutexGuard<'_, ()>> {
-        self.dev.zones().map(|_| self.data_io.lock())
-    }
-
-    /// A write to a log failed: on a zoned device nothing can be written behind the gap it leaves. A mount finds the log's zone
-    /// as a power cut leaves it.
-    pub(crate) fn left_a_gap(&self) {
-        if self.dev.zones().is_some() {
-            self.health.fail_for_good("a write to a zone failed, and nothing can be written after the gap it left");
-        }
-    }
-
     /// The superblock.
     pub fn superblock(&self) -> &SuperBlock {
         &self.sb
@@ -361,6 +350,10 @@ impl Volume {
     /// Feature bits.
     pub(crate) fn has(&self, f: Features) -> bool {
         self.sb.features.contains(f)
+    }
+    /// True if inodes of this volume may hold deltas.
+    pub(crate) fn may_hold_deltas(&self) -> bool {
+        self.has(Features::DELTA)
     }
     /// Now, for time stamps.
     pub(crate) fn now(&self) -> Time {
@@ -396,33 +389,6 @@ impl Volume {
         }
     }
 
-    /// Begins a change that may take room: makes sure there is room to finish it, then holds checkpoints off.
-    pub(crate) fn begin(&self) -> Result<Change<'_>> {
-        self.begin_on_host(Room::Takes)
-    }
-
-    /// Begins a change that gives room back or takes hardly any: it is accepted while the host is short of room.
-    pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
-        self.begin_on_host(Room::Gives)
-    }
-
-    fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
-        self.check_writable()?;
-        self.note_use();
-        self.check_host_room(room)?;
-        self.balance()?;
-        self.relieve_nat()?;
-        let cp = self.cp.read();
-        // The volume may have been unmounted, or have failed, while this waited.
-        self.check_writable()?;
-        // Only now: a checkpoint that was under way ends by noting that nothing changed since.
-        let first = !self.changed.swap(true, Ordering::AcqRel);
-        if self.options.commit.is_some() {
-            self.changes.note(self.monotonic_ms(), first);
-        }
-        Ok(Change { cp })
-    }
-
     /// Checks an address found in a data slot.
     pub(crate) fn check_data_addr(&self, addr: BlockAddr, ino: Ino, index: u64) -> Result<()> {
         if self.sb.locate(addr).is_none() {
@@ -443,65 +409,5 @@ impl Volume {
     pub(crate) fn next_generation(&self) -> u32 {
         // The kernel draws it at random; all that matters is that two lives of one number differ.
         self.generation.fetch_add(1, Ordering::Relaxed) as u32
-    }
-}
-
-/// What a volume says of itself.
-#[derive(Debug, Clone)]
-pub struct State {
-    /// Inodes in use.
-    pub inodes: u32,
-    /// Nodes in use.
-    pub nodes: u32,
-    /// Segments without a valid block that may be written.
-    pub free_segments: u32,
-    /// Segments without a valid block that become free with the next checkpoint.
-    pub prefree_segments: u32,
-    /// Segments with valid and invalid blocks.
-    pub dirty_segments: u32,
-    /// Segments kept back for cleaning.
-    pub reserved_segments: u32,
-    /// Version of the checkpoint that counts.
-    pub checkpoint_version: u64,
-    /// True if that checkpoint was written by an unmount.
-    pub clean_unmount: bool,
-    /// True if usage in quota files is not to be believed before fsck.f2fs has counted anew.
-    pub quotas_need_fsck: bool,
-    /// The logs: type, segment, next block, whether it fills holes.
-    pub logs: Vec<(format::sit::LogType, u32, u16, bool)>,
-}
-
-impl Volume {
-    /// Where the device has an inode.
-    ///
-    /// # Errors
-    /// If the node table cannot be read.
-    pub fn inode_address(&self, ino: Ino) -> Result<BlockAddr> {
-        Ok(self.nat.get(ino.nid())?.addr)
-    }
-
-    /// What the volume says of itself now.
-    pub fn state(&self) -> State {
-        let (checkpoint_version, flags) = {
-            let cp = &self.cp.read().checkpoint;
-            (cp.version, cp.flags)
-        };
-        let seg = self.seg.lock();
-        State {
-            inodes: self.space.inodes(),
-            nodes: self.space.nodes(),
-            free_segments: seg.table.free_segments(),
-            prefree_segments: seg.table.prefree_segments(),
-            dirty_segments: seg.table.dirty_count(),
-            reserved_segments: seg.reserved_segs,
-            checkpoint_version,
-            clean_unmount: flags.contains(CpFlags::UMOUNT),
-            quotas_need_fsck: flags.contains(CpFlags::QUOTA_NEED_FSCK),
-            logs: format::sit::LogType::ALL
-                .into_iter()
-                .zip(&seg.logs)
-                .map(|(t, l)| (t, l.seg.0, l.next, l.threaded))
-                .collect(),
-        }
     }
 }

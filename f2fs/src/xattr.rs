@@ -9,7 +9,8 @@ use format::xattr::{self, NODE_BYTES};
 use vfs::XattrFlags;
 
 use crate::error::{At, Result};
-use crate::inode::{Inode, Touch, put_inline, touch};
+use crate::fields::{Touch, put_inline, touch};
+use crate::inode::Inode;
 use crate::node::cache::Node;
 use crate::pack::PackState;
 use crate::volume::Volume;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
-use syn::{Attribute, File, Item, UseTree};
+use syn::{Attribute, File, Item, UseTree, Visibility};
 
 /// A module, or something in it: the names from the crate's root on.
 pub type Name = Vec<String>;
@@ -61,6 +61,10 @@ impl Sources {
     pub fn paths(&self) -> &BTreeSet<PathBuf> {
         &self.paths
     }
+    /// The files, by module.
+    pub fn files(&self) -> &BTreeMap<Name, File> {
+        &self.files
+    }
     /// How many modules there are.
     pub fn len(&self) -> usize {
         self.files.len()
@@ -68,6 +72,13 @@ impl Sources {
 
     /// Which modules each module names, beside those it lies in.
     pub fn imports(&self) -> BTreeMap<Name, BTreeSet<Name>> {
+        let mut all = self.named(true);
+        all.iter_mut().for_each(|(name, others)| others.retain(|other| !name.starts_with(other)));
+        all
+    }
+    /// Which modules each module names, those it lies in and itself among them. What a module only passes on (`pub use`)
+    /// counts if `passed_on`.
+    pub fn named(&self, passed_on: bool) -> BTreeMap<Name, BTreeSet<Name>> {
         let mut brought = Brought::default();
         for (name, file) in &self.files {
             let mut seen = Seen::new(name, self, &mut brought);
@@ -76,10 +87,10 @@ impl Sources {
         }
         let edges = self.files.iter().map(|(name, file)| {
             let mut seen = Seen::new(name, self, &mut brought);
+            seen.passed_on = passed_on;
             seen.visit_file(file);
             let named = std::mem::take(&mut seen.named);
-            let modules = named.iter().map(|n| self.module_of(n, &brought, 0));
-            (name.clone(), modules.filter(|other| !name.starts_with(other)).collect())
+            (name.clone(), named.iter().map(|n| self.module_of(n, &brought, 0)).collect())
         });
         edges.collect()
     }
@@ -129,12 +140,14 @@ struct Seen<'a> {
     brought: &'a mut Brought,
     /// Only notes what is brought into scope.
     collecting: bool,
+    /// Counts what the module only passes on.
+    passed_on: bool,
     named: BTreeSet<Name>,
 }
 
 impl<'a> Seen<'a> {
     fn new(name: &Name, sources: &'a Sources, brought: &'a mut Brought) -> Self {
-        Seen { at: name.clone(), sources, brought, collecting: false, named: BTreeSet::new() }
+        Seen { at: name.clone(), sources, brought, collecting: false, passed_on: true, named: BTreeSet::new() }
     }
     /// Where a path leads, if it leads to something of this crate.
     fn absolute(&self, path: &[String]) -> Option<Name> {
@@ -246,7 +259,8 @@ impl<'ast> Visit<'ast> for Seen<'_> {
         self.at.pop();
     }
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if item.leading_colon.is_none() {
+        let counts = self.collecting || self.passed_on || !matches!(item.vis, Visibility::Public(_));
+        if item.leading_colon.is_none() && counts {
             self.take_use(&[], &item.tree);
         }
     }
@@ -262,12 +276,12 @@ impl<'ast> Visit<'ast> for Seen<'_> {
         visit::visit_macro(self, call);
     }
     // Where something may be seen from is no use of it.
-    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 }
 
 /// True for `#[cfg(test)]`.
-fn is_of_tests(attrs: &[Attribute]) -> bool {
+pub fn is_of_tests(attrs: &[Attribute]) -> bool {
     let is_test = |attr: &Attribute| {
         attr.path().is_ident("cfg") && attr.parse_args::<syn::Path>().is_ok_and(|p| p.is_ident("test"))
     };

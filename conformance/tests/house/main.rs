@@ -1,7 +1,9 @@
 //! The house stands as ARCHITECTURE.md draws it: a crate knows only crates below it, and no crate has a circle of
 //! modules that import each other. A module may name what the module it lies in holds: it is a part of it.
+//! The folders of `f2fs` have an order, and none uses one above it.
 //! And no test lies where cargo does not run it.
 
+mod folders;
 mod imports;
 mod programs;
 
@@ -9,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use folders::{Folders, Use, What, folder, upward, uses};
 use imports::{Name, Sources, circles};
 
 fn root() -> PathBuf {
@@ -94,6 +97,41 @@ fn no_crate_has_a_circle_of_modules() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
+/// The folders that a README lists, the lowest first: rows of a name, what it holds, and modules.
+fn folders(text: &str) -> Folders {
+    let (_, listed) = text.split_once("\n## Folders\n").expect("the README has a section on folders");
+    let rows = listed.lines().skip_while(|l| !l.starts_with("|---")).skip(1).take_while(|l| l.starts_with('|'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, name, _, modules, _] = cells[..] else { panic!("{line}: three columns expected") };
+        (name.to_owned(), modules.split(", ").map(|m| m.trim_matches('`').to_owned()).collect())
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn no_folder_of_f2fs_uses_one_above_it() {
+    let folders = folders(&fs::read_to_string(root().join("f2fs/README.md")).unwrap());
+    assert!(folders.len() > 10, "{folders:?}");
+    let sources = Sources::read(&root().join("f2fs/src/lib.rs"));
+    let astray: Vec<String> = sources
+        .files()
+        .keys()
+        .filter(|n| !n.is_empty() && folder(&folders, n).is_none())
+        .map(|n| n.join("::"))
+        .collect();
+    assert!(astray.is_empty(), "belong to no folder: {astray:?}");
+    let uses = uses(&sources, "Volume");
+    assert!(uses.iter().filter(|u| u.what != What::Import).count() > 600);
+    // Each names the volume's type, which holds the state of all; and begins a change by what makes room everywhere.
+    let volume = |name: &Name| name.join("::") == "volume";
+    let of_type = |u: &Use| u.what == What::Import && (volume(&u.from) || volume(&u.to));
+    let begins = |u: &Use| u.to.join("::") == "volume::begin";
+    let wrong: Vec<String> =
+        upward(&uses, &folders).into_iter().filter(|u| !of_type(u) && !begins(u)).map(Use::text).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 #[test]
 fn every_file_of_tests_is_in_a_program_that_cargo_runs() {
     let (mut files, mut wrong) = (0, Vec::new());
@@ -172,4 +210,50 @@ fn a_crate_that_knows_one_above_it_or_is_not_drawn_is_found() {
     assert!(out_of_place(&house, &storeys).is_empty());
     let upside_down = rooms(&[("roof", &[]), ("wall", &["wall"]), ("floor", &["roof"]), ("shed", &[])]);
     assert_eq!(out_of_place(&upside_down, &storeys), ["floor knows roof", "shed is not drawn", "wall knows wall"]);
+}
+
+/// What leads upward in a crate of the folders `low` and `high`, where `Volume` is the type that has the methods.
+fn astray(low: &str, high: &str) -> Vec<String> {
+    let readme = "# House\n\n## Folders\n\nUp.\n\n| folder | holds | modules |\n|---|---|---|\n\
+                  | low | all | `volume`, `low` |\n| high | rest | `high` |\n\nEnd.\n";
+    let lib = ("", "mod volume; mod low; mod high;");
+    let volume =
+        "use crate::{low::L, high::{self, H}}; pub struct Volume { l: L, h: Mutex<Box<H>>, n: u32, m: crate::high::M }";
+    let sources = Sources::of(&[lib, ("volume", volume), ("low", low), ("high", high)]);
+    let uses = uses(&sources, "Volume");
+    let of_low = |u: &&Use| u.from.join("::") != "volume";
+    upward(&uses, &folders(readme)).into_iter().filter(of_low).map(Use::text).collect()
+}
+
+#[test]
+fn a_use_of_a_method_or_field_above_is_found_however_it_is_written() {
+    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } fn as_fn(&self) {} }";
+    let low = |body: &str| format!("use crate::volume::Volume; impl Volume {{ fn below(&self) {{ {body} }} }}");
+    for body in
+        ["self.above();", "f(|| self.above());", "assert!(g(self.above()));", "Self::above(self);", "vol.above();"]
+    {
+        assert_eq!(astray(&low(body), high), ["low calls above of high"], "{body}");
+    }
+    assert_eq!(astray("fn f(vol: &V) { h(Volume::above); vol.as_fn() }", high).len(), 2);
+    for body in ["self.h.lock();", "f(|| self.h.x = 1);", "assert!(g(vol.h));"] {
+        assert_eq!(astray(&low(body), high), ["low touches h of high"], "{body}");
+    }
+    assert_eq!(astray(&low("self.m"), high), ["low touches m of high"]);
+    assert_eq!(astray("use crate::high::T;", "pub struct T;"), ["low imports high"]);
+    assert_eq!(astray("pub use crate::high::T; fn f(_: T) {}", "pub struct T;"), ["low imports high"]);
+}
+
+#[test]
+fn uses_downwards_of_tests_and_of_other_types_and_names_passed_on_are_allowed() {
+    let high = "use crate::volume::Volume; impl Volume { fn above(&self) { self.below() } }";
+    for low in [
+        "pub use crate::high::above;",
+        "impl Volume { fn below(&self) {} #[cfg(test)] fn looked(&self) { self.above() } }",
+        "struct Other; impl Other { fn below(&self) { self.above() } }",
+        "impl Volume { fn below(&self) { self.l.above(); self.n.above(); other.above(); other.h } }",
+        "#[cfg(test)] mod tests { fn f(vol: &Volume) { vol.above() } }",
+        "/// See [`Volume::above`].\nfn f() { \"vol.above()\"; }",
+    ] {
+        assert!(astray(low, high).is_empty(), "{low}");
+    }
 }

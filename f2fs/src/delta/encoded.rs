@@ -5,13 +5,13 @@ use format::node::delta::Entry as NodeEntry;
 
 /// A page's delta, not yet stored.
 pub(crate) struct Encoded {
-    pub(super) codec: Codec,
+    pub(crate) codec: Codec,
     check: u32,
-    pub(super) payload: Vec<u8>,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Encoded {
-    pub(super) fn new(codec: Codec, check: u32, payload: Vec<u8>) -> Self {
+    pub(crate) fn new(codec: Codec, check: u32, payload: Vec<u8>) -> Self {
         Encoded { codec, check, payload }
     }
     /// As an entry of a zone.
@@ -19,22 +19,22 @@ impl Encoded {
         Entry { slot, codec: self.codec, check: self.check, payload: &self.payload }
     }
     /// As an entry of a delta node.
-    pub(super) fn node_entry(&self, block: u32) -> NodeEntry<'_> {
+    pub(crate) fn node_entry(&self, block: u32) -> NodeEntry<'_> {
         NodeEntry { block, codec: self.codec, check: self.check, payload: &self.payload }
     }
 }
 
 /// A delta taken out of its place.
 pub(crate) struct Delta {
-    pub(super) block: u32,
-    pub(super) codec: Codec,
-    pub(super) check: u32,
-    pub(super) payload: Vec<u8>,
+    pub(crate) block: u32,
+    pub(crate) codec: Codec,
+    pub(crate) check: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Delta {
     /// To be put into another place.
-    pub(super) fn again(self) -> Encoded {
+    pub(crate) fn again(self) -> Encoded {
         Encoded::new(self.codec, self.check, self.payload)
     }
 }

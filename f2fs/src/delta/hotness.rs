@@ -5,15 +5,14 @@
 //! Two things differ. Points are logarithms, since files differ by factors. And the classes are named by where their
 //! centres lie, not by their numbers, since centres wander.
 //!
-//! What a class means for deltas is said in [`super::restore`] and [`super::plan`].
+//! What a class means for deltas is said in `volume::restore` and [`super::plan`].
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use format::Ino;
 
 /// How long reads and writes are counted (the paper's T).
-pub(super) const WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// Reads and writes of a file in one window, as logarithms.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,35 +103,6 @@ impl Clusters {
     }
 }
 
-/// What is known of one file.
-#[derive(Debug, Default)]
-pub(crate) struct Heat {
-    reads: AtomicU32,
-    writes: AtomicU32,
-    /// It was read often and written seldom in the last window.
-    only_read: AtomicBool,
-}
-
-impl Heat {
-    pub(crate) fn read(&self) {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-    }
-    pub(crate) fn written(&self) {
-        self.writes.fetch_add(1, Ordering::Relaxed);
-    }
-    /// True if deltas in nodes of their own would only be in the way.
-    pub(crate) fn only_read(&self) -> bool {
-        self.only_read.load(Ordering::Relaxed)
-    }
-    pub(super) fn set_only_read(&self, only_read: bool) {
-        self.only_read.store(only_read, Ordering::Relaxed);
-    }
-    /// Reads and writes of the window that ends.
-    pub(super) fn end_window(&self) -> (u32, u32) {
-        (self.reads.swap(0, Ordering::Relaxed), self.writes.swap(0, Ordering::Relaxed))
-    }
-}
-
 /// What a file was in the last window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeat {
@@ -149,13 +119,13 @@ pub struct FileHeat {
 /// What is known of all files.
 #[derive(Default)]
 pub(crate) struct Hotness {
-    pub(super) clusters: Clusters,
+    pub(crate) clusters: Clusters,
     /// When the window began.
-    pub(super) since: Duration,
+    pub(crate) since: Duration,
     /// The files that were read or written in the window before, if classes are told.
-    pub(super) last: Vec<FileHeat>,
+    pub(crate) last: Vec<FileHeat>,
     /// Files whose delta nodes are to be emptied.
-    pub(super) waiting: Vec<Ino>,
+    pub(crate) waiting: Vec<Ino>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! How do blocks of a journal or log become deltas, though they resemble no block of their file?
 //!
-//! By the pages that they are made of ([`frames`](super::frames)). Each version of a page that an fsync finds there
+//! By the pages that they are made of ([`frames`](crate::inode::frames)). Each version of a page that an fsync finds there
 //! is kept in a delta node ([`format::node::kept`]): as the difference to the version before it, to one long before it, or
 //! alone. The blocks then only name them. So a page that comes back costs as many bytes as changed in it, wherever in the file it lands; and
 //! the blocks that held its earlier versions may be written anew, since kept pages are no blocks of the file.
@@ -8,7 +8,7 @@
 //! A kept page lives as long as a block of the file is made of it, or another kept page. The newest versions of the
 //! pages seen last live on (`PINNED`): the next ones will resemble them.
 //!
-//! What is remembered ([`super::known`]) is a hint. That a kept page is there, with all that it is made of, is looked up in the nodes
+//! What is remembered ([`crate::inode::known`]) is a hint. That a kept page is there, with all that it is made of, is looked up in the nodes
 //! before anything refers to it.
 
 use std::cell::Cell;
@@ -21,13 +21,13 @@ use format::node::kept::{self, DEEPEST, KEPT, Part};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::encoded::Encoded;
-use super::frames::{Layout, Piece, may_have_records};
-use super::index::Index;
-use super::known::{Frames, Latest};
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::inode::Inode;
+use crate::inode::frames::{Layout, Piece, may_have_records};
+use crate::inode::known::{Frames, Latest};
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::volume::Volume;
 
 /// Pages of all files that are in memory: 4 MiB.

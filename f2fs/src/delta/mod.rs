@@ -10,12 +10,11 @@
 //! * [`Costs`]: what that costs on a device.
 //! * [`plan`]: which dirty pages become deltas, and which older deltas make room.
 //! * [`bases`]: which bases need not be read.
-//! * [`index`]: which entry in delta nodes counts.
 //! * [`nodes`]: where deltas go that the inode has no room for.
-//! * [`frames`], [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
+//! * [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
 //! * [`packed`]: which new pages, that have no base, lie there too.
-//! * [`fold`]: how a delta's page is written whole, and the delta goes.
-//! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
+//! * [`hotness`]: which files are read and which are written often; pages leave delta nodes because they are read
+//!   (`volume::restore`).
 //! * [`read`]: what a page with a delta holds.
 //! * [`study`]: other ways to use delta nodes, to be compared with.
 //! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
@@ -33,24 +32,18 @@ pub(crate) mod bases;
 mod choose;
 pub(crate) mod costs;
 pub(crate) mod encoded;
-pub(crate) mod fold;
-mod frames;
 pub(crate) mod hotness;
-pub(crate) mod index;
 pub(crate) mod kept;
-pub(crate) mod known;
-pub(crate) mod luck;
 pub(crate) mod nodes;
 mod packed;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod read;
-pub(crate) mod restore;
-mod settle;
 pub(crate) mod study;
 
 pub use costs::Costs;
 pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};
-pub use settle::{DeltaCount, SettleError, Settled, settle, unsettle};
 pub use study::{Beside, LONGEST, Study};
+
+pub use crate::volume::settle::{DeltaCount, SettleError, Settled, settle, unsettle};

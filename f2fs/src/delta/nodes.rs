@@ -22,11 +22,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::choose::{Occupancy, Target, choose_node};
 use super::encoded::{Delta, Encoded};
-use super::index::Index;
-use super::known::PINNED;
 use super::study::Beside;
 use crate::error::{Error, Result};
+use crate::inode::known::PINNED;
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::volume::Volume;
 
 /// An age at which a file's nodes get no more deltas; one more would be no age ([`in_node::verify`]). No file gets there
@@ -230,7 +230,7 @@ impl Volume {
     }
 
     /// Puts deltas of the zone into delta nodes; how many there was room for. They are not counted as made.
-    pub(super) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
+    pub(crate) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
         let moved = self.note_deltas(inode, deltas)?;
         let of = |sum: u64, (block, e): &(u64, Encoded)| match moved.contains(block) {
             true => sum + (in_node::HEADER + e.payload.len()) as u64,

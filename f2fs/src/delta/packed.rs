@@ -12,10 +12,10 @@ use format::node::delta::{self as in_node, LONGEST_WHOLE};
 use format::{Block, BlockAddr};
 
 use super::encoded::Encoded;
-use super::index::Index;
 use super::study::LONGEST;
 use crate::cause::Cause;
 use crate::inode::Inode;
+use crate::node::index::Index;
 use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 

@@ -14,17 +14,17 @@ use vfs::FileKind;
 use super::choose::{Compared, Pages, Want, choose, compared};
 use super::costs::Costs;
 use super::encoded::Encoded;
-use super::known::Frames;
-use super::luck::Luck;
 use super::places::{Places, Reads};
 use super::read::Page;
 use super::study::Study;
 use crate::cause::Cause;
 use crate::error::Result;
-use crate::file::temperature::{Writeback, in_place};
 use crate::inode::Inode;
+use crate::inode::known::Frames;
+use crate::inode::luck::Luck;
 use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, addr_in};
+use crate::segment::temperature::{Writeback, in_place};
 use crate::volume::Volume;
 
 /// A zone with less room holds nothing.
@@ -58,11 +58,6 @@ pub(crate) struct Plan {
 }
 
 impl Volume {
-    /// True if inodes of this volume may hold deltas.
-    pub(crate) fn may_hold_deltas(&self) -> bool {
-        self.has(format::superblock::Features::DELTA)
-    }
-
     /// Plans for an inode's dirty pages. A base that cannot be read makes no delta: the page is written whole, which
     /// may even heal it.
     ///

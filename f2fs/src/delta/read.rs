@@ -1,4 +1,4 @@
-//! What does a page with a delta hold?
+//! What does the device have of a page, one with a delta among them?
 
 use std::sync::Arc;
 
@@ -9,11 +9,12 @@ use format::{Block, BlockAddr, Ino};
 use rustc_hash::FxHashMap;
 
 use super::encoded::Delta;
-use super::index::Index;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::node::cache::Node;
-use crate::node::map::{Place, addr_in};
+use crate::node::index::Index;
+use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 
 /// A page's base and its delta.
@@ -106,7 +107,7 @@ impl Volume {
     /// The base that a page has or would have: the block at its address. `None` if it has no block, or its delta needs
     /// none: then the block is of another time.
     pub(super) fn base_of(&self, page: Page<'_>) -> Result<Option<Box<Block>>> {
-        let read = self.read_steady(&page.place.node, || self.base_and_delta(page, Cause::DeltaBase))?;
+        let read = page.place.node.steady(|| self.base_and_delta(page, Cause::DeltaBase))?;
         Ok(read.and_then(|(base, _)| base))
     }
 
@@ -116,6 +117,19 @@ impl Volume {
             Some((base, Some(delta))) => self.apply_delta(page.inode, page.index, &delta, base.as_deref()).map(Some),
             other => Ok(other.and_then(|(base, _)| base)),
         }
+    }
+
+    /// One block's contents as the device has them. `None` for a hole.
+    pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
+        let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
+        let known = self.deltas(&inode.node)?;
+        let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
+        place.node.steady(|| match place.addr(self, place.slot) {
+            BlockAddr::NULL => Ok(None),
+            a if a.is_real() => self.stored_page(page, Cause::UserData),
+            // A block that is only reserved reads as zeroes, unless its delta says what it holds.
+            _ => Ok(Some(self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096])))),
+        })
     }
 
     /// How many deltas an inode has.

@@ -42,7 +42,7 @@ impl Default for Study {
 
 impl Study {
     /// Whether what is our own beyond deltas is left out: kept pages.
-    pub(super) fn is_of_others(&self) -> bool {
+    pub(crate) fn is_of_others(&self) -> bool {
         self.alone || self.beside != Beside::Nothing
     }
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
-use super::block::DirBlock;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
+use crate::inode::dir_block::DirBlock;
 use crate::inode::{Content, Inode};
 use crate::node::map::Lookup;
 use crate::volume::Volume;
@@ -56,9 +56,9 @@ impl Volume {
                 }
                 _ => Ok(Some(Box::new([0; 4096]))),
             };
-            let Some(bytes) = self.read_steady(&place.node, stored)? else { return Ok(None) };
+            let Some(bytes) = place.node.steady(stored)? else { return Ok(None) };
             self.make_room(content);
-            self.dir_blocks.fetch_add(1, Ordering::Relaxed);
+            self.inodes.dir_blocks.fetch_add(1, Ordering::Relaxed);
             content.dir.insert(index, DirBlock::of(bytes));
         }
         Ok(content.dir.get_mut(&index))
@@ -80,7 +80,7 @@ impl Volume {
         match content.dir.entry(index) {
             Entry::Occupied(e) => Ok(e.into_mut()),
             Entry::Vacant(e) => {
-                self.dir_blocks.fetch_add(1, Ordering::Relaxed);
+                self.inodes.dir_blocks.fetch_add(1, Ordering::Relaxed);
                 dir.gained_dirty(self, 1);
                 let block = e.insert(DirBlock::empty());
                 block.dirty = true;
@@ -107,7 +107,7 @@ impl Volume {
             return;
         }
         if let Some(b) = content.dir.remove(&index) {
-            self.dir_blocks.fetch_sub(1, Ordering::Relaxed);
+            self.inodes.dir_blocks.fetch_sub(1, Ordering::Relaxed);
             dir.lost_dirty(self, usize::from(b.dirty));
         }
     }
@@ -116,7 +116,7 @@ impl Volume {
     /// one's. It looks only after every eighth of the limit that came in, because dirty blocks stay.
     fn make_room(&self, content: &mut Content) {
         let limit = self.options.dir_cache as u64;
-        let held = || self.dir_blocks.load(Ordering::Relaxed);
+        let held = || self.inodes.dir_blocks.load(Ordering::Relaxed);
         let brought = self.dir_blocks_brought.fetch_add(1, Ordering::Relaxed);
         if held() < limit || brought < limit / 8 {
             return;
@@ -141,7 +141,7 @@ impl Volume {
         let before = content.dir.len();
         content.dir.retain(|_, b| b.dirty);
         content.dir.shrink_to_fit();
-        self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+        self.inodes.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
     }
 }
 
@@ -164,9 +164,9 @@ mod tests {
         dirs.by_ref().take(limit - 1).for_each(bring);
         // As two threads leave it that both looked before either had counted its block, and again an eighth later.
         for _ in 0..2 {
-            vol.dir_blocks.fetch_add(2, Ordering::Relaxed);
+            vol.inodes.dir_blocks.fetch_add(2, Ordering::Relaxed);
             dirs.by_ref().take(limit / 8 - 2).for_each(bring);
         }
-        assert!(vol.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
+        assert!(vol.inodes.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
     }
 }

@@ -8,13 +8,15 @@ use format::inode::{Inline, RawInode};
 use format::{BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
-use super::block::DirBlock;
 use super::naming::Naming;
 use super::spot::{Found, Spot};
-use super::{kind_of, no_key, type_number};
+use super::{kind_of, type_number};
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, put_inline};
-use crate::node::free::KeptPages;
+use crate::fields::put_inline;
+use crate::file::free::KeptPages;
+use crate::inode::dir_block::DirBlock;
+use crate::inode::{Content, Inode};
+use crate::no_key;
 use crate::volume::Volume;
 
 /// The hash levels of a directory.

@@ -7,9 +7,10 @@ use format::dentry::{self as area, Layout, SLOTS_PER_BLOCK};
 use format::inode::{Advise, RawInode};
 use vfs::{DirEntry, Flow};
 
-use super::{kind_of, no_key};
+use super::kind_of;
 use crate::error::Result;
 use crate::inode::Inode;
+use crate::no_key;
 use crate::node::map::Lookup;
 use crate::volume::Volume;
 
@@ -94,7 +95,7 @@ mod tests {
 
     use super::*;
     use crate::MountOptions;
-    use crate::inode::put_advise;
+    use crate::fields::put_advise;
     use crate::rig::*;
 
     #[test]

@@ -1,18 +1,16 @@
 //! Directories: from a name to an inode number.
 //!
-//! * [`blocks`]: a directory's blocks in memory. [`block`]: one of them, and which names can be in it.
+//! * [`blocks`]: a directory's blocks in memory.
 //! * [`change`]: finding, adding, removing and redirecting entries. [`spot`]: where one is.
 //! * [`list`]: walking all entries in a stable order.
-//! * [`naming`]: how names are compared, hashed and spelled. [`no_key`]: what encrypted names are called.
+//! * [`naming`]: how names are compared, hashed and spelled.
 //!
 //! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
 
-pub mod block;
 pub mod blocks;
 pub mod change;
 pub mod list;
 pub(crate) mod naming;
-pub(crate) mod no_key;
 pub mod spot;
 
 use vfs::FileKind;

@@ -2,7 +2,7 @@
 //!
 //! Most directories know a name by its bytes. In a casefolded one names that fold to the same bytes are one name, and
 //! the entry keeps the spelling it was made with, also when a rename lets it lead to another inode. In an encrypted one
-//! an entry's bytes are ciphertext, and callers say [`super::no_key`]'s encoded form.
+//! an entry's bytes are ciphertext, and callers say [`crate::no_key`]'s encoded form.
 //!
 //! What roll-forward and the account of names ([`crate::fsync`]) compare is the spelling: they know names by what an
 //! inode records, which is that.
@@ -15,10 +15,12 @@ use format::dentry::{self, Layout};
 use format::hash::name_hash;
 use format::inode::{Advise, InodeFlags, RawInode};
 use format::superblock::Features;
+use vfs::FileKind;
 
 use super::spot::Spot;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
+use crate::promises::{Sighting, is_unsure};
 use crate::volume::Volume;
 
 /// How the names of a directory are compared and hashed.
@@ -103,5 +105,16 @@ impl Volume {
             names.spelled(dir.ino, &folded, name);
         }
         names.bound(dir.ino, name, was, now);
+    }
+
+    /// A file was found under a name. The caller holds the directory's lock.
+    pub(crate) fn note_sighting(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
+        let is_news = |r: &RawInode| is_unsure(r) && (r.i_pino.get(), r.name()) != (dir.ino.0, name);
+        if self.naming(dir) != Naming::Plain {
+            return; // the entry may be spelled otherwise
+        }
+        if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
+            self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
+        }
     }
 }

@@ -13,7 +13,8 @@ use vfs::{Allocate, FileKind};
 
 use super::BLOCK;
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
 use crate::node::free::STEP;
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -51,7 +52,7 @@ impl Volume {
         if matches!(what, Allocate::Reserve { .. }) {
             return Ok(());
         }
-        self.check_unsealed(inode)?;
+        inode.check_unsealed()?;
         if inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
             // As in Linux: a user of a pinned file relies on the addresses of its blocks.
             return Err(vfs::Error::Unsupported("holes in a pinned file, and shifting its blocks".into()).into());

@@ -35,7 +35,6 @@ use vfs::{FileKind, Moving};
 
 use super::extents::torn;
 use super::run::BATCH;
-use super::temperature::{Writeback, data_log};
 use super::writeback::or_wait;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
@@ -44,6 +43,7 @@ use crate::node::cache::Node;
 use crate::node::free::STEP;
 use crate::node::map::{addr_in, move_addr_in};
 use crate::pack::PackState;
+use crate::segment::temperature::{Writeback, data_log};
 use crate::volume::Volume;
 
 /// A block about to move.

@@ -6,7 +6,8 @@ use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, put_inline};
+use crate::fields::put_inline;
+use crate::inode::{Content, Inode};
 use crate::volume::Volume;
 
 impl Volume {

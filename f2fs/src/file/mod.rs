@@ -4,10 +4,11 @@
 //! them to the log. A block's room is reserved when it is first written, so that every accepted byte can be stored.
 //!
 //! * [`read`], [`mod@write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
-//! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place; [`run`]: in which requests.
+//! * [`writeback`]: from memory to the log; [`run`]: in which requests.
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.
 //! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
+//! * [`free`]: how blocks go, and their deltas with them. `fold`: how a delta's page is written whole, and the delta goes.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
@@ -15,12 +16,13 @@ pub mod allocate;
 pub mod compressed;
 pub mod defragment;
 pub mod extents;
+mod fold;
+pub(crate) mod free;
 pub mod inline;
 pub mod prealloc;
 pub mod read;
 mod run;
 pub(crate) mod shift;
-pub mod temperature;
 pub mod truncate;
 pub mod write;
 pub mod writeback;
@@ -35,21 +37,13 @@ use vfs::FileKind;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::node::cache::Node;
-use crate::node::map::{Lookup, set_addr_in};
+use crate::node::map::set_addr_in;
 use crate::volume::Volume;
 
 /// Bytes in a block, as a file offset.
 pub(crate) const BLOCK: u64 = 4096;
 
 impl Volume {
-    /// The address of a file block.
-    pub(crate) fn addr_of(&self, node: &Arc<Node>, index: u64) -> Result<BlockAddr> {
-        match self.find(node, index)? {
-            Lookup::At(p) => Ok(p.addr(self, p.slot)),
-            Lookup::Hole(_) => Ok(BlockAddr::NULL),
-        }
-    }
-
     /// Reserves room for a file block if it is a hole.
     pub(crate) fn reserve(&self, node: &Arc<Node>, index: u64) -> Result<()> {
         self.reserve_run(node, index, 1).map(drop)

@@ -11,12 +11,11 @@ use vfs::{FileKind, Seek};
 use super::BLOCK;
 use super::compressed::mark_slot;
 use crate::cause::Cause;
-use crate::delta::index::Index;
 use crate::delta::read::Page;
 use crate::error::Result;
 use crate::inode::{Content, Inode};
-use crate::node::cache::Node;
 use crate::node::free::LOOKED;
+use crate::node::index::Index;
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 
@@ -54,22 +53,6 @@ impl Volume {
             self.read_blocks(inode, content, offset, buf)?;
         }
         Ok(n)
-    }
-
-    /// Repeats a read of blocks whose addresses are in `node` until cleaning moved none of that node's blocks during
-    /// it: an address looked up before a move may point at a reused block afterwards. The caller's reference keeps
-    /// `node` in memory, so its count of moves is the same one before and after.
-    pub(crate) fn read_steady<T>(&self, node: &Node, mut f: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
-            let before = node.moves();
-            let out = f();
-            if node.moves() == before {
-                return out;
-            }
-            // A reader must not wait for cleaning under an inode lock, since checkpoints take inode locks. The loop
-            // ends by itself: a round of cleaning moves a bounded number of blocks.
-            std::thread::yield_now();
-        }
     }
 
     fn read_blocks(&self, inode: &Inode, content: &Content, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -115,7 +98,7 @@ impl Volume {
         };
         let known = self.deltas(&inode.node)?;
         let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
-        self.read_steady(&place.node, || self.read_run(page, end, inside, buf))
+        place.node.steady(|| self.read_run(page, end, inside, buf))
     }
 
     /// [`Self::read_mapped`] for blocks whose addresses are in one node.
@@ -177,19 +160,6 @@ impl Volume {
             return Ok(Some(p.clone()));
         }
         self.load_stored(inode, index)
-    }
-
-    /// One block's contents as the device has them. `None` for a hole.
-    pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
-        let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
-        let known = self.deltas(&inode.node)?;
-        let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
-        self.read_steady(&place.node, || match place.addr(self, place.slot) {
-            BlockAddr::NULL => Ok(None),
-            a if a.is_real() => self.stored_page(page, Cause::UserData),
-            // A block that is only reserved reads as zeroes, unless its delta says what it holds.
-            _ => Ok(Some(self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096])))),
-        })
     }
 
     /// `SEEK_DATA` and `SEEK_HOLE`. Blocks that are only reserved are holes. A long search gives the inode's lock up now

@@ -20,13 +20,13 @@ use format::{Block, BlockAddr, node};
 use vfs::Allocate;
 
 use super::BLOCK;
-use super::temperature::Writeback;
 use super::writeback::or_wait;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::free::{LOOKED, STEP};
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::pack::PackState;
+use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 /// How many blocks one step moves.

@@ -10,9 +10,11 @@ use format::inode::Advise;
 use vfs::FileKind;
 
 use super::BLOCK;
+use super::free::KeptPages;
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
-use crate::node::free::{KeptPages, STEP};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
+use crate::node::free::STEP;
 use crate::pack::PackState;
 use crate::volume::Volume;
 
@@ -30,7 +32,7 @@ impl Volume {
             {
                 self.check_has_room(inode)?;
             }
-            self.check_unsealed(inode)
+            inode.check_unsealed()
         };
         check()?;
         self.checked_end(inode, 0, size)?;

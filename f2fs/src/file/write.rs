@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::inode::{Advise, RawInode};
+use format::inode::{Advise, InodeFlags, RawInode};
 use format::{Block, BlockAddr};
 use vfs::WriteFlags;
 
@@ -14,7 +14,8 @@ use super::BLOCK;
 use super::run::BATCH;
 use super::writeback::or_wait;
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
 use crate::node::map::{Lookup, addr_in};
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -126,6 +127,33 @@ impl Volume {
         }
         self.counters.user_bytes.fetch_add(done as u64, Ordering::Relaxed);
         Ok(done)
+    }
+
+    /// How many of the bytes to be written at `offset` are in an append-only file already, and need not be
+    /// written: a cache above writes whole pages, and so repeats what was there. Whatever would change a byte
+    /// is refused. 0 for every other file.
+    pub(crate) fn already_appended(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        offset: u64,
+        data: &[u8],
+        cached: bool,
+    ) -> Result<usize> {
+        if !inode.node.inode(|r| r.flags().contains(InodeFlags::APPEND)) {
+            return Ok(0);
+        }
+        let size = inode.size();
+        let there = size.saturating_sub(offset).min(data.len() as u64) as usize;
+        let gap = offset > size && !cached;
+        let same = || -> Result<bool> {
+            let mut found = vec![0; there];
+            Ok(self.read_locked(inode, content, offset, &mut found)? == there && found == data[..there])
+        };
+        if gap || (there > 0 && !(cached && same()?)) {
+            return Err(vfs::Error::NotPermitted("the file is append-only").into());
+        }
+        Ok(there)
     }
 
     /// Writes into memory; the size grows, times stay. The caller holds the inode's lock

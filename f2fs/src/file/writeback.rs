@@ -11,16 +11,16 @@ use vfs::FileKind;
 use super::compressed::writeback::{Pack, Which};
 use super::prealloc;
 use super::run::{BATCH, Run};
-use super::temperature::{Mode, Writeback, data_log, in_place};
 use crate::cause::Cause;
 use crate::delta::encoded::Encoded;
-use crate::delta::index::Index;
 use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
+use crate::node::index::Index;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
+use crate::segment::temperature::{Mode, Writeback, data_log, in_place};
 use crate::volume::Volume;
 
 /// A file with fewer dirty pages is looked at for small changes in the background.
@@ -321,7 +321,7 @@ impl Volume {
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
-        self.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        self.inodes.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
         content.dir.clear();
         inode.lost_dirty(self, n);
     }

@@ -1,6 +1,6 @@
 //! What does fsync of a directory write, if no checkpoint?
 //!
-//! Often nothing: roll-forward already restores its names ([`super::replayed`] has the rule, and proves it). Otherwise a
+//! Often nothing: roll-forward already restores its names ([`crate::promises::replayed`] has the rule, and proves it). Otherwise a
 //! few steps towards that: an fsync of a new file under its present name, or a *withdrawal*, which takes the fsync mark
 //! and the dentry mark of a deleted file's inode block away where it lies in the chain. Then one flush.
 
@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::inode::RawInode;
+use format::Ino;
 use format::node::{self, Footer};
-use format::{Block, BlockAddr, Ino};
 use vfs::FileKind;
 
-use super::replayed::{MOST_STEPS, Step};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::file::temperature::Mode;
 use crate::inode::Inode;
+use crate::promises::replayed::{MOST_STEPS, Step};
+use crate::segment::temperature::Mode;
 use crate::volume::{Change, Volume};
 
 impl Volume {
@@ -134,19 +133,5 @@ impl Volume {
     /// True if the checkpoint does not know an inode. Only then may the chain name it.
     pub(super) fn is_new(&self, ino: Ino) -> bool {
         !self.nat.since_checkpoint(ino.nid()).checkpointed
-    }
-
-    /// True if a block with these bytes may name its inode in the chain.
-    pub(crate) fn may_put_name(&self, bytes: &Block) -> bool {
-        let raw = RawInode::of(bytes);
-        let ino = node::footer(bytes).ino;
-        self.promises.names.lock().allows(ino, Ino(raw.i_pino.get()), raw.name())
-    }
-
-    /// The chain has a block that names an inode.
-    pub(crate) fn name_is_put(&self, bytes: &Block, addr: BlockAddr) {
-        let raw = RawInode::of(bytes);
-        let ino = node::footer(bytes).ino;
-        self.promises.names.lock().put(ino, Ino(raw.i_pino.get()), raw.name(), addr);
     }
 }

@@ -6,49 +6,28 @@
 //! replaces another is an inode that still records the old name; there the name counts under which it was looked up.
 //!
 //! *Claim*: an inode that is vouched for here has its name in the checkpoint, and no other. Its directory leads there now,
-//! the account of names ([`super::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
+//! the account of names ([`crate::promises::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
 //! decided under the directory's lock. A thread that moves the name takes this lock, and then enters the inode in
 //! `renamed`; one that removes it, or gives the inode another, takes the inode out of `vouched`.
 
-use format::Ino;
-use format::inode::{Advise, RawInode};
 use vfs::FileKind;
 
-use super::promises::Sighting;
-use crate::dir::naming::Naming;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::names::check_name;
+use crate::promises::{Sighting, is_unsure};
 use crate::volume::{Change, Volume};
 
-/// The name that an inode records.
-pub(super) fn recorded(r: &RawInode) -> Sighting {
-    Sighting { dir: Ino(r.i_pino.get()), name: r.name().into() }
-}
-
-/// True if an inode has one name, and does not say for sure which.
-fn is_unsure(r: &RawInode) -> bool {
-    r.advise().contains(Advise::LOST_PINO) && r.i_links.get() == 1
-}
-
 impl Volume {
-    /// A file was found under a name. The caller holds the directory's lock.
-    pub(crate) fn note_sighting(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
-        let is_news = |r: &RawInode| is_unsure(r) && (r.i_pino.get(), r.name()) != (dir.ino.0, name);
-        if self.naming(dir) != Naming::Plain {
-            return; // the entry may be spelled otherwise
-        }
-        if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
-            self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
-        }
-    }
-
     /// Vouches for a marked inode's place if the checkpoint has it. The caller holds no lock of an inode.
     pub(super) fn confirm_place(&self, _change: &Change<'_>, inode: &Inode) {
         let ino = inode.ino;
-        let unsure = inode.node.inode(|r| is_unsure(r).then(|| recorded(r)));
+        let unsure = inode.node.inode(|r| is_unsure(r).then(|| Sighting::recorded(r)));
         let Some(recorded) = unsure else { return };
-        if self.is_new(ino) || self.renamed.lock().contains(&ino) || self.promises.vouched.lock().contains(&ino) {
+        if self.is_new(ino)
+            || self.promises.renamed.lock().contains(&ino)
+            || self.promises.vouched.lock().contains(&ino)
+        {
             return;
         }
         let seen = self.promises.sighting(ino);
@@ -76,7 +55,7 @@ impl Volume {
         if !is_there || !is_durable || !inode.node.inode(is_unsure) {
             return Ok(false);
         }
-        if inode.node.inode(recorded) != *place {
+        if inode.node.inode(Sighting::recorded) != *place {
             self.set_place(inode, &dir, &place.name);
         }
         self.promises.vouch_for_place(inode.ino);

@@ -1,8 +1,7 @@
-//! The settings and counters of a mounted volume, by the names that users of the kernel's F2FS know.
+//! The settings of a mounted volume, by the names that users of the kernel's F2FS know.
 //!
 //! Left out on purpose: how they reach a mounted volume (the `fuse` crate) and how they are printed.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use victim::memory::Memory;
@@ -163,83 +162,6 @@ impl Volume {
     /// The settings in force.
     pub fn cleaning(&self) -> Settings {
         *self.gc.lock()
-    }
-
-    /// Counters and settings as name and value, in the order people read them.
-    pub fn report(&self) -> Vec<(String, String)> {
-        let s = self.cleaning();
-        let c = &self.counters;
-        let n = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed).to_string();
-        let ms = |d: Duration| d.as_millis().to_string();
-        let state = self.state();
-        let free = self.free_fragments();
-        let (small, small_blocks) = free.fragments();
-        let tuning = self.seg.lock().chooser.tuning;
-        let waits = c.waits.so_far();
-        let wait = |percent| waits.percentile(percent).unwrap_or_default().as_micros().to_string();
-        let urgency = match s.urgency {
-            Urgency::Normal => 0,
-            Urgency::High => 1,
-            Urgency::Low => 2,
-            Urgency::Mid => 3,
-        };
-        let since = self.monotonic_ms().saturating_sub(self.last_checkpoint.load(Ordering::Relaxed));
-        let health = vfs::state::State {
-            failed: self.health.why(),
-            checkpoint: Some(state.checkpoint_version),
-            age_s: Some(since / 1000),
-        };
-        let mut out = vec![
-            ("gc", s.policy.name().to_owned()),
-            ("power", s.power.name().to_owned()),
-            ("background_gc", if s.on { "on" } else { "off" }.to_owned()),
-            ("gc_urgent", urgency.to_string()),
-            ("gc_urgent_sleep_time", ms(s.intervals.urgent)),
-            ("gc_min_sleep_time", ms(s.intervals.min)),
-            ("gc_max_sleep_time", ms(s.intervals.max)),
-            ("gc_no_gc_sleep_time", ms(s.intervals.none)),
-            ("gc_idle_interval", ms(s.intervals.idle)),
-            ("gc_step_blocks", s.step_blocks.to_string()),
-            ("gc_quiet_step_blocks", s.pace.quiet_step.to_string()),
-            ("gc_turn_sections", s.pace.sections.to_string()),
-            ("gc_keep_free", s.keep_free.to_string()),
-            ("atgc_age_threshold", tuning.age_threshold.to_string()),
-            ("max_victim_search", tuning.max_victim_search.to_string()),
-            ("gc_background_calls", n(&c.background_gc)),
-            ("gc_foreground_calls", n(&c.foreground_gc)),
-            ("gc_nothing_to_clean", n(&c.nothing_to_clean)),
-            ("gc_data_victims", n(&c.data_victims)),
-            ("gc_node_victims", n(&c.node_victims)),
-            ("moved_blocks_background", n(&c.moved_background)),
-            ("moved_blocks_foreground", n(&c.moved_foreground)),
-            ("moved_blocks_threaded", n(&c.moved_threaded)),
-            ("defragmented_blocks", n(&c.defragmented)),
-            ("longest_pause_us", n(&c.longest_pause)),
-            ("gc_held_off_us", waits.time().as_micros().to_string()),
-            ("gc_wait_p50_us", wait(50.0)),
-            ("gc_wait_p99_us", wait(99.0)),
-            ("gc_wait_most_us", c.waits.longest().as_micros().to_string()),
-            ("checkpoints", n(&c.checkpoints)),
-            ("in_place_blocks", n(&c.in_place)),
-            ("free_segments", state.free_segments.to_string()),
-            ("dirty_segments", state.dirty_segments.to_string()),
-            ("reserved_segments", state.reserved_segments.to_string()),
-            ("free_pieces", free.total().to_string()),
-            ("free_fragments", small.to_string()),
-            ("free_fragment_blocks", small_blocks.to_string()),
-        ]
-        .into_iter()
-        .map(|(k, v)| (k.to_owned(), v))
-        .collect::<Vec<_>>();
-        let commit = self.options.commit.map_or(0, |commit| commit.after.as_secs());
-        out.splice(0..0, health.lines().into_iter().chain([("commit_seconds".to_owned(), commit.to_string())]));
-        for (level, count) in free.count.iter().enumerate() {
-            out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));
-        }
-        if let Some(more) = &*self.reported_too.lock() {
-            out.extend(more());
-        }
-        out
     }
 }
 

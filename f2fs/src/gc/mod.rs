@@ -2,6 +2,7 @@
 //!
 //! * `collect`: moves the valid blocks of a section elsewhere.
 //! * `pace`: foreground cleaning, when space is short: when it runs, and how much it does.
+//! * `checkpoint`: writes a checkpoint of everything; cleans if contents find no place.
 //! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
 //! * [`linux`]: the pace of the kernel's thread, by version.
 //! * `uses`: what the next use of the volume will take.
@@ -14,6 +15,7 @@
 //! Left out on purpose: which section to clean (the `victim` crate), and what a policy sees of the volume (`segment`).
 
 pub mod background;
+mod checkpoint;
 pub(crate) mod cleaner;
 mod collect;
 pub mod control;

@@ -5,12 +5,11 @@ use std::sync::atomic::Ordering;
 
 use format::Ino;
 use format::inode::{Advise, Division, Inline, RawInode, extra_end};
-use format::node::Shape;
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
-use crate::dir::no_key;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
+use crate::no_key;
 use crate::node::cache::Node;
 use crate::volume::Volume;
 
@@ -34,16 +33,6 @@ impl Inode {
 }
 
 impl Volume {
-    /// How an inode's address words are divided.
-    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
-        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
-    }
-
-    /// How many of a file's blocks its inode and its direct nodes address.
-    pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
-        raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
-    }
-
     /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if let Some(i) = self.inodes.get(ino) {
@@ -62,7 +51,7 @@ impl Volume {
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks))
+        Ok(self.inodes.insert(Inode::new(ino, kind, node)))
     }
 
     /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only an inode
@@ -78,7 +67,7 @@ impl Volume {
     /// table: a reader without a reference loaded it just before it was freed. It is gone, and makes way.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
         self.inodes.drop_inode(ino);
-        self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks)
+        self.inodes.insert(Inode::new(ino, kind, node))
     }
 
     /// What `stat` says.

@@ -10,10 +10,11 @@ use format::{Block, BlockAddr, Ino};
 use vfs::{Caller, DeviceNumber, Entry, FileKind};
 
 use super::check_name;
-use crate::chattr::put_method;
 use crate::dir::type_number;
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, put_inline, set_device_number, touch};
+use crate::fields::put_method;
+use crate::fields::{Touch, put_inline, set_device_number, touch};
+use crate::inode::{Content, Inode};
 use crate::pack::PackState;
 use crate::volume::Volume;
 use format::acl::Inherited;
@@ -310,7 +311,7 @@ impl Volume {
         let _counting = inode.content.write();
         self.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
-        self.renamed.lock().insert(inode.ino);
+        self.promises.renamed.lock().insert(inode.ino);
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {
             // The inode had no name: roll-forward may restore this one.

@@ -4,6 +4,7 @@
 //! operation that fails leaves nothing behind.
 
 pub mod create;
+mod free;
 pub mod remove;
 pub mod rename;
 
@@ -17,7 +18,8 @@ use vfs::FileKind;
 use crate::dir::naming::Naming;
 use crate::dir::spot::Found;
 use crate::error::Result;
-use crate::inode::{Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::Inode;
 use crate::volume::Volume;
 
 /// Refuses a name that no new file can have.
@@ -140,7 +142,7 @@ impl Volume {
     /// Marks an inode that has, or had, several names: the name it records may be gone, so roll-forward must not rely
     /// on it (kernel `file_lost_pino`).
     pub(crate) fn doubt_place(&self, inode: &Inode) {
-        self.renamed.lock().remove(&inode.ino);
+        self.promises.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
         self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }

@@ -8,8 +8,9 @@ use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 
 use crate::error::Result;
-use crate::inode::{Content, Inode, Touch, touch};
-use crate::node::free::KeptPages;
+use crate::fields::{Touch, touch};
+use crate::file::free::KeptPages;
+use crate::inode::{Content, Inode};
 use crate::orphan::Place;
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -137,7 +138,7 @@ impl Volume {
         if self.options.prealloc.is_some() {
             self.seg.lock().leave_window(inode.ino);
         }
-        self.renamed.lock().remove(&inode.ino);
+        self.promises.renamed.lock().remove(&inode.ino);
         self.free_node(&inode.node, true)
     }
 

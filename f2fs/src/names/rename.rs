@@ -13,7 +13,8 @@ use super::check_name;
 use super::create::Wish;
 use crate::dir::spot::{Found, Spot};
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::fields::{Touch, put_advise, touch};
+use crate::inode::{Content, Inode};
 use crate::pack::PackState;
 use crate::volume::Volume;
 
@@ -264,7 +265,7 @@ impl Volume {
         if inode.kind != FileKind::Directory {
             // Roll-forward cannot move a name of the checkpoint, so an fsync may have to write a checkpoint.
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
-            self.renamed.lock().insert(inode.ino);
+            self.promises.renamed.lock().insert(inode.ino);
             return Ok(());
         }
         self.promises.names.lock().altered(inode.ino);

@@ -12,7 +12,8 @@ use format::inode::RawInode;
 use format::{Block, Ino, Nid, node};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::delta::index::Index;
+use super::index::Index;
+use crate::error::Result;
 use crate::replacement::Cache;
 use crate::segment::Pressure;
 
@@ -64,6 +65,21 @@ impl Node {
     /// How often cleaning moved blocks whose addresses are here, while it was in memory.
     pub(crate) fn moves(&self) -> u32 {
         self.moves.load(Ordering::Acquire)
+    }
+    /// Repeats a read of blocks whose addresses are here until cleaning moved none of them during it: an address looked up
+    /// before a move may point at a reused block afterwards. The caller's reference keeps the node in memory, so its count
+    /// of moves is the same one before and after.
+    pub(crate) fn steady<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let before = self.moves();
+            let out = read();
+            if self.moves() == before {
+                return out;
+            }
+            // A reader must not wait for cleaning under an inode lock, since checkpoints take inode locks. The loop
+            // ends by itself: a round of cleaning moves a bounded number of blocks.
+            std::thread::yield_now();
+        }
     }
     /// Of an inode: what counts in its delta nodes.
     pub(crate) fn known_deltas(&self) -> Option<Arc<Index>> {

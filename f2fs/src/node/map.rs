@@ -11,7 +11,7 @@ use format::node::{self, ADDRS_PER_BLOCK, Footer, Shape};
 use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
-use crate::error::{Error, Result};
+use crate::error::{At, Error, Result};
 use crate::volume::Volume;
 
 /// The node that holds the address of a file block, and where in it.
@@ -93,7 +93,7 @@ pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block,
 }
 
 /// Blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
-pub(super) fn span(shape: Shape, level: u32) -> u64 {
+pub(crate) fn span(shape: Shape, level: u32) -> u64 {
     level.checked_sub(1).map_or(1, |level| shape.span(level))
 }
 
@@ -106,6 +106,23 @@ fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
 }
 
 impl Volume {
+    /// How an inode's address words are divided.
+    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
+        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+    }
+
+    /// How many of a file's blocks its inode and its direct nodes address.
+    pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
+        raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+    }
+
+    /// The node of an inode, if this number is one's.
+    pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
+        let entry = self.nat.get(nid)?;
+        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
+        if there { self.node(nid).map(Some) } else { Ok(None) }
+    }
+
     /// Finds the place of file block `index`.
     pub(crate) fn find(&self, inode: &Arc<Node>, index: u64) -> Result<Lookup> {
         let (path, mut nid, shape) = {
@@ -145,6 +162,14 @@ impl Volume {
             }
         }
         unreachable!("the loop returns at depth >= 1")
+    }
+
+    /// The address of a file block.
+    pub(crate) fn addr_of(&self, node: &Arc<Node>, index: u64) -> Result<BlockAddr> {
+        match self.find(node, index)? {
+            Lookup::At(p) => Ok(p.addr(self, p.slot)),
+            Lookup::Hole(_) => Ok(BlockAddr::NULL),
+        }
     }
 
     /// A node of `ino`'s tree, checked to be at its place there.
@@ -200,7 +225,7 @@ impl Volume {
         self.space.take_node(false)?;
         let nid = self.nat.reserve(Some(inode.ino)).inspect_err(|_| self.space.give_node(false))?;
         let mut bytes = Box::new([0; 4096]);
-        let cold = !inode.inode(crate::inode::is_dir);
+        let cold = !inode.inode(crate::fields::is_dir);
         let f =
             Footer { nid, ino: inode.ino, cold, fsync: false, dentry: false, offset, cp_ver: 0, next: BlockAddr::NULL };
         node::set_footer(&mut bytes, &f);

@@ -103,7 +103,7 @@ impl Volume {
             let is_inode = node.nid == node.ino.nid();
             let named = is_inode && mark == Mark::Fsync { dentry: true };
             // Asked once more: another thread may have moved the inode since, and its bytes say where to.
-            if named && !self.may_put_name(&bytes) {
+            if named && !self.promises.may_put_name(&bytes) {
                 return Err(crate::error::Error::no_space());
             }
             let log = log_of(&bytes);
@@ -131,7 +131,7 @@ impl Volume {
             // If that fails, the block has its place in the chain, and the NAT does not name it.
             self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|e| self.health.fail_for_good(e))?;
             if named {
-                self.name_is_put(&bytes, placed.addr);
+                self.promises.name_is_put(&bytes, placed.addr);
             }
             let run = &mut runs[log.index() - 3];
             let next = run.start.plus((run.bytes.len() / 4096) as u32);

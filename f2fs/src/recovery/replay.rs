@@ -15,8 +15,9 @@ use format::{Block, BlockAddr};
 
 use super::chain::{Link, addresses};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, put_inline, put_stamp};
-use crate::node::free::KeptPages;
+use crate::fields::{put_inline, put_stamp};
+use crate::file::free::KeptPages;
+use crate::inode::Inode;
 use crate::node::map::{Lookup, Place, addr_in, set_addr_in};
 use crate::volume::Volume;
 

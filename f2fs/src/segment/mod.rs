@@ -9,7 +9,7 @@
 //! * `pieces`: the pieces of free space, by size.
 //! * `zones`: how logs keep to the write pointers of a zoned device.
 //! * `audit`: whether the counts kept for a segment agree with its map.
-//! * [`sums`]: valid blocks of the whole main area.
+//! * [`temperature`]: which log a block of contents goes to, or in place.
 //! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
 //!
 //! One mutex guards all of it ([`Segments`] is the state inside). A caller holds it for the bookkeeping of one block or
@@ -22,9 +22,9 @@ pub mod log;
 pub mod migration;
 mod pieces;
 pub mod summary;
-pub mod sums;
 pub mod table;
 pub(crate) mod tally;
+pub mod temperature;
 pub(crate) mod windows;
 mod word_set;
 pub(crate) mod zones;
@@ -445,7 +445,7 @@ mod tests {
         write(&vol, f, 7 * 4096, &blocks(1));
         let held = vol.cp.read();
         let mut content = inode.content.write();
-        let why = crate::file::temperature::Writeback::Background;
+        let why = crate::segment::temperature::Writeback::Background;
         let out = vol.write_back(&held, &inode, &mut content, why);
         assert!(matches!(out, Err(Error::Fs(vfs::Error::Corrupt(_)))), "{out:?}");
         assert_eq!(counts(), before);

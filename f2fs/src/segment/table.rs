@@ -13,9 +13,9 @@ use format::sit::{LogType, MAP_BYTES, SitEntry};
 use vfs::FreeFragments;
 use victim::fragmentation::{self, Fragmentation};
 
-use super::sums::Sums;
 use super::word_set::WordSet;
 use crate::error::{Error, Result};
+use crate::invariant::sums::Sums;
 
 /// The two maps of a segment that is neither empty nor full nor uniform.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -132,7 +132,7 @@ impl Volume {
             return Err(Error::corrupt(format_args!("inode {}: no node for file block {first}", inode.ino)));
         };
         plain.resize(method.cluster_bytes(), 0);
-        self.read_steady(&place.node, || self.read_stream(inode, method, first, &place, plain))
+        place.node.steady(|| self.read_stream(inode, method, first, &place, plain))
     }
 
     fn read_stream(&self, inode: &Inode, method: Method, first: u64, place: &Place, plain: &mut [u8]) -> Result<()> {

@@ -27,10 +27,10 @@ use crate::compress::options::Mode;
 use crate::error::{Error, Result};
 use crate::file::BLOCK;
 use crate::file::run::{BATCH, Run};
-use crate::file::temperature::data_log;
 use crate::inode::{Content, Inode};
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
+use crate::segment::temperature::data_log;
 use crate::volume::Volume;
 
 /// Which clusters are written back.

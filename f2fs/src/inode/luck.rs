@@ -31,7 +31,7 @@ impl Default for Luck {
 
 impl Luck {
     /// Whether to compare a page.
-    pub(super) fn tries(&mut self) -> bool {
+    pub(crate) fn tries(&mut self) -> bool {
         if self.level > 0 {
             return true;
         }
@@ -44,7 +44,7 @@ impl Luck {
         probes
     }
     /// Whether pages are compared, all of them.
-    pub(super) fn hopes(&self) -> bool {
+    pub(crate) fn hopes(&self) -> bool {
         self.level > 0
     }
     /// Whether pages have resembled their bases in nothing for so long that nothing is done for the next.
@@ -52,15 +52,15 @@ impl Luck {
         self.level == 0 && self.failed >= LOST
     }
     /// The file is compared as often as one that is not lost.
-    pub(super) fn stays_found(&mut self) {
+    pub(crate) fn stays_found(&mut self) {
         self.failed = 0;
     }
     /// What was wanted found no room: more is lost than one comparison gave.
-    pub(super) fn found_no_room(&mut self) {
+    pub(crate) fn found_no_room(&mut self) {
         self.level = self.level.saturating_sub(2);
     }
     /// Notes how a comparison ended. True if its delta is wanted.
-    pub(super) fn wants(&mut self, is_small: bool) -> bool {
+    pub(crate) fn wants(&mut self, is_small: bool) -> bool {
         let before = self.level;
         self.failed = match is_small || before > 0 {
             true => 0,

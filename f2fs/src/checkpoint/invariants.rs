@@ -1,7 +1,7 @@
 //! The invariants, asked of a volume.
 
-use super::Violation;
 use crate::error::Result;
+use crate::invariant::Violation;
 use crate::volume::Volume;
 
 impl Volume {

@@ -11,12 +11,11 @@ use std::sync::Arc;
 use device::BlockDevice;
 use device::clock::Clock;
 use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
-use format::{BLOCK, BlockAddr, Ino, Nid};
+use format::{BLOCK, Ino, Nid};
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::mount::{MountError, read_superblock};
-use crate::node::cache::Node;
 use crate::pack::Reason;
 use crate::volume::{MountOptions, Volume};
 
@@ -148,13 +147,6 @@ impl Volume {
             count.bytes += bytes;
         }
         Ok(count)
-    }
-
-    /// The node of an inode, if this number is one's.
-    pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
-        let entry = self.nat.get(nid)?;
-        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
-        if there { self.node(nid).map(Some) } else { Ok(None) }
     }
 
     /// Folds an inode's deltas and frees its delta nodes; returns how many deltas it had.

@@ -19,7 +19,7 @@ const PLAIN: usize = 149;
 const DIGEST: usize = 32;
 
 /// The encoded name of an entry.
-pub(super) fn encoded(entry: &Dentry<'_>) -> String {
+pub(crate) fn encoded(entry: &Dentry<'_>) -> String {
     encode(entry.hash, entry.name)
 }
 
@@ -49,15 +49,15 @@ fn encode(hash: u32, ciphertext: &[u8]) -> String {
 }
 
 /// What an encoded name says of its entry.
-pub(super) struct Sought {
+pub(crate) struct Sought {
     /// The entry's hash.
-    pub(super) hash: u32,
+    pub(crate) hash: u32,
     bytes: Vec<u8>,
 }
 
 impl Sought {
     /// `None` for bytes that are no encoded name, such as `..`.
-    pub(super) fn new(name: &[u8]) -> Option<Sought> {
+    pub(crate) fn new(name: &[u8]) -> Option<Sought> {
         let bytes = URL_SAFE_NO_PAD.decode(name).ok()?;
         let lawful = bytes.len() > HASHES && (bytes.len() <= HASHES + PLAIN || bytes.len() == HASHES + PLAIN + DIGEST);
         let (hash, rest) = bytes.split_first_chunk::<4>()?;
@@ -66,7 +66,7 @@ impl Sought {
     }
 
     /// True for the ciphertext that is meant.
-    pub(super) fn is(&self, name: &[u8]) -> bool {
+    pub(crate) fn is(&self, name: &[u8]) -> bool {
         match self.bytes.split_at_checked(PLAIN) {
             Some((head, digest)) if !digest.is_empty() => {
                 name.len() > PLAIN && name.starts_with(head) && Sha256::digest(&name[PLAIN..])[..] == *digest

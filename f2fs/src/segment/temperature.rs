@@ -46,7 +46,7 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 /// policy): in pinned and cold files always, in other files by an fsync of at most `few` blocks, in directories never.
 /// Under [`Mode::Lfs`] in pinned files alone: somebody relies on their addresses.
 pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: Mode) -> bool {
-    if crate::inode::is_dir(raw) {
+    if crate::fields::is_dir(raw) {
         return false;
     }
     let pinned = raw.inline().contains(Inline::PIN_FILE);

@@ -1,17 +1,17 @@
 //! What must fsync know of each inode since the last checkpoint?
 
-use std::sync::Arc;
+pub(crate) mod flush_gate;
+pub(crate) mod replayed;
 
-use format::inode::{RawInode, extra_end};
+use format::inode::{Advise, RawInode, extra_end};
 use format::node::delta::Stamp;
 use format::node::{self, Footer};
 use format::{Block, BlockAddr, Ino};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::replayed::ReplayedNames;
-use crate::inode::{put_stamp, stamp_of};
-use crate::node::cache::Node;
+use crate::fields::{put_stamp, stamp_of};
+use replayed::ReplayedNames;
 
 /// An inode as it is durable or about to be: in the checkpoint, or in the chain behind it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Written {
 
 /// How an inode differs from what roll-forward would make of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Since {
+pub(crate) enum Since {
     /// Not at all, or only in times that `fdatasync` need not keep.
     Same,
     /// In what a delta node can note.
@@ -66,8 +66,20 @@ fn unstamped(bytes: &Block) -> Box<Block> {
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sighting {
-    pub(super) dir: Ino,
-    pub(super) name: Box<[u8]>,
+    pub(crate) dir: Ino,
+    pub(crate) name: Box<[u8]>,
+}
+
+impl Sighting {
+    /// The name that an inode records.
+    pub(crate) fn recorded(r: &RawInode) -> Self {
+        Sighting { dir: Ino(r.i_pino.get()), name: r.name().into() }
+    }
+}
+
+/// True if an inode has one name, and does not say for sure which.
+pub(crate) fn is_unsure(r: &RawInode) -> bool {
+    r.advise().contains(Advise::LOST_PINO) && r.i_links.get() == 1
 }
 
 /// What fsync decides by, whether nodes suffice or a checkpoint is needed.
@@ -75,19 +87,21 @@ pub(crate) struct Sighting {
 pub(crate) struct Promises {
     /// Inodes of which contents or nodes were written and no fsync has marked the inode block since. A flush alone
     /// does not make such an inode recoverable: its next fsync must write the inode block again.
-    pub(super) strays: Mutex<FxHashSet<Ino>>,
+    pub(crate) strays: Mutex<FxHashSet<Ino>>,
+    /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
+    pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     /// Inodes that lost nodes.
-    pub(super) reshaped: Mutex<FxHashSet<Ino>>,
+    pub(crate) reshaped: Mutex<FxHashSet<Ino>>,
     /// Inodes as roll-forward would restore them, of those that an fsync wrote lately.
     written: Mutex<FxHashMap<Ino, Written>>,
     /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
-    /// and durable: a checkpoint followed their last rename, or has the name ([`super::place`]).
-    pub(super) vouched: Mutex<FxHashSet<Ino>>,
+    /// and durable: a checkpoint followed their last rename, or has the name (`fsync::place`).
+    pub(crate) vouched: Mutex<FxHashSet<Ino>>,
     /// Where inodes with that mark were found that record another name.
     sightings: Mutex<FxHashMap<Ino, Sighting>>,
     /// On a volume with deltas, inodes of which blocks were overwritten in place that no flush has followed yet, each with
     /// the number of the last overwriting. A delta over such a block may become durable before the block does.
-    pub(super) overwritten: Mutex<FxHashMap<Ino, u64>>,
+    pub(crate) overwritten: Mutex<FxHashMap<Ino, u64>>,
     /// Which names roll-forward leaves.
     pub(crate) names: Mutex<ReplayedNames>,
 }
@@ -114,7 +128,7 @@ impl Promises {
         self.vouched.lock().remove(&ino);
     }
     /// The parent and name that an inode records are those of the checkpoint. The caller holds the parent's lock.
-    pub(super) fn vouch_for_place(&self, ino: Ino) {
+    pub(crate) fn vouch_for_place(&self, ino: Ino) {
         self.sightings.lock().remove(&ino);
         let mut vouched = self.vouched.lock();
         if vouched.len() < MOST_VOUCHED {
@@ -122,7 +136,7 @@ impl Promises {
         }
     }
     /// An inode was found under a name that it does not record.
-    pub(super) fn sighted(&self, ino: Ino, at: Sighting) {
+    pub(crate) fn sighted(&self, ino: Ino, at: Sighting) {
         let mut sightings = self.sightings.lock();
         if sightings.len() >= MOST_SIGHTINGS
             && let Some(any) = sightings.keys().next().copied()
@@ -132,8 +146,20 @@ impl Promises {
         sightings.insert(ino, at);
     }
     /// Where an inode was found.
-    pub(super) fn sighting(&self, ino: Ino) -> Option<Sighting> {
+    pub(crate) fn sighting(&self, ino: Ino) -> Option<Sighting> {
         self.sightings.lock().get(&ino).cloned()
+    }
+    /// True if a block with these bytes may name its inode in the chain.
+    pub(crate) fn may_put_name(&self, bytes: &Block) -> bool {
+        let raw = RawInode::of(bytes);
+        let ino = node::footer(bytes).ino;
+        self.names.lock().allows(ino, Ino(raw.i_pino.get()), raw.name())
+    }
+    /// The chain has a block that names an inode.
+    pub(crate) fn name_is_put(&self, bytes: &Block, addr: BlockAddr) {
+        let raw = RawInode::of(bytes);
+        let ino = node::footer(bytes).ino;
+        self.names.lock().put(ino, Ino(raw.i_pino.get()), raw.name(), addr);
     }
     /// Blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
     pub(crate) fn overwrote(&self, ino: Ino) {
@@ -162,7 +188,7 @@ impl Promises {
         }
     }
     /// A delta node of the inode is written with an fsync's mark and this stamp.
-    pub(super) fn stamped(&self, ino: Ino, stamp: &Stamp) {
+    pub(crate) fn stamped(&self, ino: Ino, stamp: &Stamp) {
         if let Some(w) = self.written.lock().get_mut(&ino) {
             w.stamp = *stamp;
         }
@@ -171,28 +197,28 @@ impl Promises {
     pub(crate) fn has_written(&self, ino: Ino) -> bool {
         self.written.lock().contains_key(&ino)
     }
-    /// How an inode differs from what roll-forward would make of it. The caller holds the inode's lock.
-    pub(super) fn since(&self, inode: &Node, data_only: bool) -> Since {
-        // The node first, as its writers have it locked when they lock `written`.
-        let bytes = inode.read();
+    /// How an inode, as it is in these bytes, differs from what roll-forward would make of it. The caller holds the
+    /// inode's lock and that of its node, as writers of the node do.
+    pub(crate) fn since(&self, ino: Ino, bytes: &Block, data_only: bool) -> Since {
         let written = self.written.lock();
-        let Some(w) = written.get(&inode.ino) else { return Since::More };
-        let stamp = stamp_of(RawInode::of(&bytes));
+        let Some(w) = written.get(&ino) else { return Since::More };
+        let stamp = stamp_of(RawInode::of(bytes));
         // Roll-forward frees what lies behind a smaller size only where it replays the inode block.
-        if w.stray || stamp.size < w.size || unstamped(&bytes) != w.block {
+        if w.stray || stamp.size < w.size || unstamped(bytes) != w.block {
             return Since::More;
         }
         let same = if data_only { stamp.size == w.stamp.size } else { stamp == w.stamp };
         if same { Since::Same } else { Since::Stamp }
     }
-    /// A checkpoint made everything durable. Inodes in `settled` were renamed before it, so it recorded their names.
-    /// `in_memory` gives the nodes of inodes; the caller lets nobody change them.
-    pub(crate) fn kept(&self, settled: FxHashSet<Ino>, in_memory: impl Fn(Ino) -> Option<Arc<Node>>) {
+    /// A checkpoint made everything durable, the names of inodes that were renamed before it among it: no promise since it
+    /// is left to keep. `read` passes on the block of an inode that is in memory; the caller lets nobody change it.
+    pub(crate) fn kept(&self, read: impl Fn(Ino, &dyn Fn(Ino, &Block))) {
+        let settled = std::mem::take(&mut *self.renamed.lock());
         self.strays.lock().clear();
         self.reshaped.lock().clear();
         let known = std::mem::take(&mut *self.written.lock());
-        for node in known.into_keys().filter_map(in_memory) {
-            self.inode_synced(node.ino, &node.read());
+        for ino in known.into_keys() {
+            read(ino, &|ino, bytes| self.inode_synced(ino, bytes));
         }
         self.overwritten.lock().clear();
         self.names.lock().clear();

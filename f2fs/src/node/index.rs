@@ -1,7 +1,7 @@
 //! Which entry in a file's delta nodes counts for a block?
 //!
 //! That in the node of the highest age. Reading a file asks this for each block, so the answer is kept with the inode's
-//! node until one of the file's delta nodes changes ([`super::nodes`]). It names nodes by their numbers: they may leave
+//! node until one of the file's delta nodes changes ([`crate::delta::nodes`]). It names nodes by their numbers: they may leave
 //! memory meanwhile.
 
 use std::ops::Deref;
@@ -29,7 +29,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Of these nodes: number, node, bytes.
-    pub(super) fn of<B: Deref<Target = Box<Block>>>(nodes: impl Iterator<Item = (usize, Nid, B)>) -> Self {
+    pub(crate) fn of<B: Deref<Target = Box<Block>>>(nodes: impl Iterator<Item = (usize, Nid, B)>) -> Self {
         let mut index = Index::default();
         let mut ages: Vec<u32> = Vec::new();
         for (number, nid, bytes) in nodes {
@@ -75,7 +75,7 @@ impl Index {
     }
 
     /// The node that has the entry of a block or a kept page, and its number.
-    pub(super) fn node_of(&self, block: u32) -> Option<(usize, Nid)> {
+    pub(crate) fn node_of(&self, block: u32) -> Option<(usize, Nid)> {
         self.nodes.get(*self.at.get(&block)?).copied()
     }
 
@@ -87,13 +87,13 @@ impl Index {
     }
 
     /// Ids of the kept pages that are there, with their keys.
-    pub(super) fn kept(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.kept.iter().map(|(id, (key, _))| (*id, *key))
     }
 
     /// The kept page that one is made of in the end, and how many steps away that is. `None` if something on the way is
     /// not there.
-    pub(super) fn root(&self, id: u32) -> Option<(u32, usize)> {
+    pub(crate) fn root(&self, id: u32) -> Option<(u32, usize)> {
         let mut at = id;
         for depth in 0..=kept::DEEPEST {
             match self.kept.get(&at)?.1 {

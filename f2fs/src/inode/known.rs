@@ -1,6 +1,6 @@
 //! What is remembered of the pages that a journal or log is made of?
 //!
-//! Where its records lie, and the newest version of each page that is kept ([`super::kept`]). All of it can be looked up in
+//! Where its records lie, and the newest version of each page that is kept ([`crate::delta::kept`]). All of it can be looked up in
 //! the file's delta nodes again.
 
 use std::ops::Range;
@@ -8,39 +8,39 @@ use std::ops::Range;
 use rustc_hash::FxHashMap;
 
 use super::frames::Layout;
-use super::index::Index;
 use super::luck::Luck;
+use crate::node::index::Index;
 
 /// Of so many pages the newest version is kept, though no block is made of it.
-pub(super) const PINNED: usize = 128;
+pub(crate) const PINNED: usize = 128;
 /// Of so many records it is remembered which kept page each holds.
 const MOST_RECORDS: usize = 4096;
 
 /// The newest version of a page.
 #[derive(Clone, Copy)]
-pub(super) struct Latest {
-    pub(super) id: u32,
+pub(crate) struct Latest {
+    pub(crate) id: u32,
     /// The one that it is made of in the end, which stands alone; how many steps away it is.
-    pub(super) root: u32,
-    pub(super) depth: usize,
+    pub(crate) root: u32,
+    pub(crate) depth: usize,
 }
 
 /// What is known of the records of one file.
 #[derive(Default)]
 pub(crate) struct Frames {
-    pub(super) layout: Option<Layout>,
+    pub(crate) layout: Option<Layout>,
     /// Whether the first block was looked at for the layout.
-    pub(super) looked: bool,
+    pub(crate) looked: bool,
     /// Whether the kept pages in the nodes are in `latest`.
     loaded: bool,
     /// By number in the database.
-    pub(super) latest: FxHashMap<u32, Latest>,
+    pub(crate) latest: FxHashMap<u32, Latest>,
     /// The kept pages that records were last seen to hold.
-    pub(super) records: FxHashMap<u64, u32>,
+    pub(crate) records: FxHashMap<u64, u32>,
     /// The next id.
-    pub(super) next: u32,
+    pub(crate) next: u32,
     /// Whether this pays.
-    pub(super) luck: Luck,
+    pub(crate) luck: Luck,
     /// Blocks behind the end for which this mount gave the file room, and which nobody asked for.
     ahead: Option<Range<u64>>,
 }
@@ -70,14 +70,14 @@ impl Frames {
     }
 
     /// Not all of what was planned is stored: what is known of the file is looked up anew.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.loaded = false;
         self.latest.clear();
         self.records.clear();
     }
 
     /// Looks up what the nodes have, if that is not known.
-    pub(super) fn load(&mut self, index: &Index) {
+    pub(crate) fn load(&mut self, index: &Index) {
         if self.loaded {
             return;
         }
@@ -93,7 +93,7 @@ impl Frames {
     }
 
     /// Notes which kept pages records hold.
-    pub(super) fn note(&mut self, records: impl Iterator<Item = (u64, u32)>) {
+    pub(crate) fn note(&mut self, records: impl Iterator<Item = (u64, u32)>) {
         if self.records.len() > MOST_RECORDS {
             self.records.clear();
         }

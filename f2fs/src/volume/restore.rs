@@ -2,7 +2,7 @@
 //!
 //! A page with a delta is read alone, and put together. MedFS (FAST'25, section 4.2, BGRes) writes such pages whole
 //! while the device is idle, of files that became read-hot. So does this: every 60 seconds each file gets its class
-//! ([`super::hotness`]); a file that is read often and written seldom gets no delta node, and the deltas that it has in
+//! ([`crate::delta::hotness`]); a file that is read often and written seldom gets no delta node, and the deltas that it has in
 //! some are folded when nobody has asked anything of the volume for as long as cleaning waits, a few at a time.
 //!
 //! Only if a mount asks for it ([`MountOptions::delta_return`](crate::MountOptions::delta_return)). A page that is
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use vfs::FileKind;
 
-use super::hotness::{Class, FileHeat, Point, WINDOW};
+use crate::delta::hotness::{Class, FileHeat, Point, WINDOW};
 use crate::error::Result;
 use crate::file::writeback::or_wait;
 use crate::inode::Inode;

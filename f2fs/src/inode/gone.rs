@@ -13,7 +13,7 @@ type Place = (Ino, Vec<u8>);
 /// The last names of deleted files, if they are kept.
 #[derive(Default)]
 pub(crate) struct Gone {
-    pub(super) kept: Mutex<Option<FxHashMap<Ino, Place>>>,
+    pub(crate) kept: Mutex<Option<FxHashMap<Ino, Place>>>,
 }
 
 impl Gone {
@@ -30,7 +30,7 @@ impl Gone {
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.kept.lock()
     }
-    pub(super) fn of(&self, ino: Ino) -> Option<Place> {
+    pub(crate) fn of(&self, ino: Ino) -> Option<Place> {
         self.kept.lock().as_ref()?.get(&ino).cloned()
     }
 }

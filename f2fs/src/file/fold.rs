@@ -11,14 +11,14 @@ use format::Block;
 use format::delta;
 use format::inode::RawInode;
 
-use super::encoded::{Delta, Encoded};
-use super::places::Places;
-use super::read::Page;
 use crate::cause::Cause;
+use crate::delta::encoded::{Delta, Encoded};
+use crate::delta::places::Places;
+use crate::delta::read::Page;
 use crate::error::{Error, Result};
-use crate::file::temperature::Writeback;
 use crate::node::cache::Node;
 use crate::node::map::Lookup;
+use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 /// Pages put together at a time.
@@ -33,7 +33,7 @@ impl Volume {
         for &block in blocks {
             let Lookup::At(place) = self.find(inode, block)? else { continue };
             let page = Page { inode, block, place: &place, index: &known };
-            match self.read_steady(&place.node, || self.stored_page(page, Cause::DeltaFold)) {
+            match place.node.steady(|| self.stored_page(page, Cause::DeltaFold)) {
                 Ok(Some(page)) => pages.push((block, page)),
                 Ok(None) => {}
                 Err(e) => left.push((block, e)),

@@ -24,11 +24,11 @@ impl Sums {
         if log.is_node() { &mut self.nodes } else { &mut self.data }
     }
     /// So many more in a segment of this log.
-    pub(super) fn add(&mut self, log: LogType, blocks: u16) {
+    pub(crate) fn add(&mut self, log: LogType, blocks: u16) {
         *self.of(log) += u64::from(blocks);
     }
     /// So many fewer.
-    pub(super) fn sub(&mut self, log: LogType, blocks: u16) {
+    pub(crate) fn sub(&mut self, log: LogType, blocks: u16) {
         *self.of(log) -= u64::from(blocks);
     }
 }

@@ -1,0 +1,41 @@
+//! How is a checkpoint of everything written, where the log has no place for all contents?
+//!
+//! One checkpoint leaves out what finds no place and frees segments, and the next one writes more ([`crate::checkpoint`]).
+//! If that gains nothing, sections are cleaned once.
+
+use std::sync::atomic::Ordering;
+
+use crate::error::{Error, Result};
+use crate::pack::{PackState, Reason};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Writes a checkpoint, if anything changed since the last.
+    pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
+        let mut pack = self.cp.write();
+        if reason != Reason::Unmount && !self.changed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.checkpoint_locked(&mut pack, reason)
+    }
+
+    /// Writes a checkpoint of everything, while no other thread changes anything: `pack` is behind the exclusive guard.
+    pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
+        let mut cleaned = false;
+        let mut before = u64::MAX;
+        loop {
+            let waiting = self.checkpoint_of_what_fits(pack, reason)?;
+            if waiting == 0 {
+                return Ok(());
+            }
+            if waiting >= before {
+                if cleaned {
+                    return Err(Error::no_space());
+                }
+                self.reclaim(pack)?;
+                cleaned = true;
+            }
+            before = waiting;
+        }
+    }
+}

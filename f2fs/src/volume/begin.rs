@@ -1,0 +1,40 @@
+//! How does a change begin, so that it can be finished?
+//!
+//! It first makes room: on the host, in the log and for node numbers. So this lies above everything that it asks for room,
+//! and is called from below.
+
+use std::sync::atomic::Ordering;
+
+use device::host_room::Change as Room;
+
+use super::{Change, Volume};
+use crate::error::Result;
+
+impl Volume {
+    /// Begins a change that may take room: makes sure there is room to finish it, then holds checkpoints off.
+    pub(crate) fn begin(&self) -> Result<Change<'_>> {
+        self.begin_on_host(Room::Takes)
+    }
+
+    /// Begins a change that gives room back or takes hardly any: it is accepted while the host is short of room.
+    pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
+        self.begin_on_host(Room::Gives)
+    }
+
+    fn begin_on_host(&self, room: Room) -> Result<Change<'_>> {
+        self.check_writable()?;
+        self.note_use();
+        self.check_host_room(room)?;
+        self.balance()?;
+        self.relieve_nat()?;
+        let cp = self.cp.read();
+        // The volume may have been unmounted, or have failed, while this waited.
+        self.check_writable()?;
+        // Only now: a checkpoint that was under way ends by noting that nothing changed since.
+        let first = !self.changed.swap(true, Ordering::AcqRel);
+        if self.options.commit.is_some() {
+            self.changes.note(self.monotonic_ms(), first);
+        }
+        Ok(Change { cp })
+    }
+}
