@@ -66,10 +66,10 @@ mod vfs_impl;
 mod volume;
 mod xattr;
 
+/// The device below a volume, and its clock.
 pub use ::device;
 /// The traits that a volume implements, and their vocabulary.
 pub use ::vfs;
-pub use file::temperature::Mode;
 pub use mount::MountError;
 pub use segment::temperature::Mode;
 pub use volume::{CheckpointChoice, MountOptions, RollForward, Volume};

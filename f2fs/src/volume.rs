@@ -53,8 +53,6 @@ use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
-pub use report::State;
-
 /// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RollForward {
