@@ -22,6 +22,9 @@
 //! * With the writeback cache a volume that becomes full while a file is open reports this to the write that does not fit only
 //!   if that write is no larger than a small reserve (`admission`). Of a larger write the part that does not fit is lost, and the
 //!   next write, `fsync` or `close` reports it. Files opened later are exact (Linux 6.6 and later). Pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
+//! * Whoever opened an append-only file may take `O_APPEND` back (`fcntl`), which other file systems refuse. Its writes below the
+//!   end are refused then: before they return if it became append-only before it was opened (Linux 6.6 and later), otherwise by the
+//!   next write, `fsync` or `close`.
 //! * `chattr` cannot set what nobody here would enforce (`S`, `D`, `F`); an owner may set the times of an
 //!   append-only file.
 //! * Access times follow the rule of Linux's `relatime`. Opening a file read-only counts as reading it, since what is read

@@ -15,7 +15,7 @@ use fuser::{
     Request,
 };
 use vfs::asking::{self, Asking};
-use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
+use vfs::{Allocate, Caller, Entry, Error, FileFlags, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::admission::READER;
 use crate::attr::{Numbers, SUID, unpack};
@@ -287,13 +287,16 @@ impl Adapter {
         Ok(admission.opened(ino))
     }
 
-    /// What the kernel may do with a file that is opened: for writing, nothing by its cache where only the reserve is left.
+    /// What the kernel may do with a file that is opened: for writing, nothing by its cache where only the reserve is left,
+    /// and nothing of an append-only file. Whoever opened it may take `O_APPEND` back (`fcntl`), of which only the kernel
+    /// hears: then each write is judged by where it goes, before it returns.
     pub(crate) fn way_of(&self, ino: Ino, handle: FileHandle) -> FopenFlags {
         let cached = self.caching.of_open();
+        let append_only = || self.fs.flags(ino).is_ok_and(|now| now.flags.contains(FileFlags::APPEND));
         let direct = handle != READER
             && self.caching == Caching::Writeback
             && self.agreed.direct_opens
-            && self.notices.admission.is_spent(&*self.fs);
+            && (self.notices.admission.is_spent(&*self.fs) || append_only());
         if direct {
             // The kernel keeps its own times of the file, which it does not change by such writes.
             self.notices.change_time_changed(ino);

@@ -100,4 +100,8 @@ impl Host for FileHost {
     fn most(&self) -> u64 {
         if self.kind == TMPFS { MOST_IN_MEMORY } else { MOST }
     }
+
+    fn has_name(&self) -> bool {
+        self.image.metadata().is_ok_and(|image| image.nlink() > 0)
+    }
 }

@@ -8,6 +8,9 @@ use device::host_room::{LEAST, Turn};
 
 use crate::output::bytes;
 
+/// What happened to an image that has no name.
+const NAMELESS: &str = "removed or replaced while it was mounted, and no name leads to its file any more";
+
 /// Refuses a host without room: what the mount accepts could not be written.
 pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     if !room.is_short() {
@@ -31,9 +34,18 @@ pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
             with ENOSPC until there is room again"
         ),
         Turn::Roomy => log::warn!("{name}: the file system that holds this image has room again"),
+        Turn::Nameless => log::error!(
+            "{name} was {NAMELESS}: the whole volume is gone once it is unmounted, unless it is copied elsewhere (joulefs ctl \
+            DIR save NEW_DIR)"
+        ),
     }));
     room.is_unheld().then(|| {
         "the file system that holds this image cannot reserve room for it; if it fills up, the last changes may be lost"
             .to_owned()
     })
+}
+
+/// Why a volume goes with the process that serves it, if it does.
+pub fn doom(room: &HostRoom, image: &Path) -> Option<String> {
+    (!room.has_name()).then(|| format!("{} was {NAMELESS}", image.display()))
 }
