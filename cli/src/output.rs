@@ -122,7 +122,8 @@ mod tests {
     use super::*;
     use crate::hidden::shown_json;
 
-    const NASTY: &str = "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}\u{200b}\u{2060}\u{feff}z";
+    const NASTY: &str =
+        "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}\u{200b}\u{2060}\u{feff}z";
 
     #[test]
     fn what_is_hidden_is_written_out_and_what_is_shown_stays() {

@@ -42,6 +42,7 @@ mod lab_rows;
 mod last_word;
 mod measure;
 mod mounting;
+mod nameless;
 mod nbd;
 mod notebooks;
 mod ownership;

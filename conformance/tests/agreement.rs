@@ -487,7 +487,12 @@ fn the_checker_and_the_reader_agree_about_a_nul_byte_anywhere_in_a_target() {
                     fields::put(&mut target[..], &field, 0);
                     image.write(Lba(place), &*target, Tag::default()).unwrap();
                 }
-                assert!(refused(&image).is_some_and(|why| why.contains("NUL")), "{}: {:?}", field.name, refused(&image));
+                assert!(
+                    refused(&image).is_some_and(|why| why.contains("NUL")),
+                    "{}: {:?}",
+                    field.name,
+                    refused(&image)
+                );
                 assert!(!fsck::check(&image, &fsck::Options::default()).unwrap().is_clean(), "{}", field.name);
             }
             seen += 1;

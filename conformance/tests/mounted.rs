@@ -15,7 +15,7 @@ use judges::filling;
 use judges::oracle::tools::locate;
 use judges::oracle::tree::{Listing, assert_same, of_host, of_vfs};
 use judges::zoo::{self, Size, on_path, plan};
-use rustix::fs::{IFlags, ioctl_setflags};
+use rustix::fs::{IFlags, OFlags, ioctl_setflags};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::rig::*;

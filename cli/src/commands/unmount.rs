@@ -10,9 +10,9 @@ use crate::{Failure, output};
 
 /// Unmount, once everything is durable, and wait until the volume is closed.
 ///
-/// If what was written cannot be made durable (the host is full, the disk fails), the mount stays and nothing is lost:
-/// what is wrong and what can be done is said, and the exit code is 1. `joulefs ctl DIR retry` tries again,
-/// `joulefs ctl DIR save OUT` copies it elsewhere, and with --give-up-unwritten the mount ends all the same.
+/// If what was written cannot be made durable (the host is full, the disk fails, the image was removed), the mount stays
+/// and nothing is lost: what is wrong and what can be done is said, and the exit code is 1. `joulefs ctl DIR retry` tries
+/// again, `joulefs ctl DIR save OUT` copies it elsewhere, and with --give-up-unwritten the mount ends all the same.
 ///
 /// A mount in use is tried again for a second. One that is mounted in a second place too (`mount --bind`) lives on
 /// there and is not waited for.

@@ -16,7 +16,15 @@ pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     if !room.is_short() {
         return Ok(());
     }
-    let (free, least) = (bytes(room.free() + room.held()), bytes(LEAST));
+    let (free, least) = (room.free() + room.held(), bytes(LEAST));
+    if free >= 2 * LEAST {
+        return Err(format!(
+            "{}: the file system that holds this image does not reserve the {least} that a mount needs (is a quota used up?). \
+            Make room there, or mount with -o ro",
+            image.display()
+        ));
+    }
+    let free = bytes(free);
     Err(format!(
         "{}: the file system that holds this image has {free} free, and a mount needs {least}. Make room there, or mount \
         with -o ro",
