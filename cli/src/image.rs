@@ -174,9 +174,14 @@ impl Image {
         }
     }
 
-    /// Leaves the volume clean.
+    /// Leaves the volume clean. Fails if the image was removed meanwhile: what was written to it is gone.
     pub fn close(&self) -> Result<(), Failure> {
-        Ok(self.vol.unmount().map_err(|e| format!("{}: {e}", self.path.display()))?)
+        let path = self.path.display();
+        self.vol.unmount().map_err(|e| format!("{path}: {e}"))?;
+        if self.room.as_ref().is_some_and(|room| !room.has_name()) {
+            return Err(format!("{path}: removed or replaced meanwhile: what was written to it is lost").into());
+        }
+        Ok(())
     }
 
     /// What was written and why: a table, or JSON.

@@ -135,7 +135,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Unmount(a) => done(commands::unmount::run(&a, json)),
         Command::Ctl(a) => commands::ctl::run(&a, json),
         Command::Device(a) => done(commands::device::run(&a, json)),
-        Command::Replay(a) => done(commands::replay::run(&a, json)),
+        Command::Replay(a) => commands::replay::run(&a, json),
         Command::Top(a) => commands::top::run(&a, json),
         Command::Energy(a) => commands::energy::run(&a, json),
         Command::Trace(a) => commands::trace::run(&a, json),

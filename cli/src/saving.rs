@@ -1,7 +1,7 @@
 //! `joulefs ctl DIR save OUT`: how is what is not durable copied out of a served volume?
 //!
 //! As `joulefs cp -r` copies out of an image, but by the process that has the volume in memory, into a directory that the
-//! asking process has opened. What is durable already is left out, if the volume can tell.
+//! asking process has opened. What is durable already is left out, if the volume can tell and its image still has a name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub fn saver(image: Arc<Image>) -> Saver {
 fn save(image: &Image, saving: Saving) -> Result<Saved, String> {
     let stop = Interrupt::by(saving.stop);
     let inside = whole(image);
-    let done = match image.vol.not_durable() {
+    let doomed = image.host_room().is_some_and(|room| !room.has_name());
+    let done = match image.vol.not_durable().filter(|_| !doomed) {
         None => copy_out(&inside, saving.to, &saving.named, &stop)?,
         Some(inodes) => {
             let wanted = inodes.into_iter().map(|Ino(number)| number).collect();

@@ -8,11 +8,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::room::Room;
+use crate::typed::{KINDS, contents, done};
 
 /// What happens within a time on a quiet machine takes so many milliseconds more on one that is busy with other tests.
 const SLACK: [u64; 3] = [500, 4000, 20_000];
@@ -20,20 +21,6 @@ const SLACK: [u64; 3] = [500, 4000, 20_000];
 /// Whether a volume that is treated so holds what it should, with so much time given.
 fn in_time(trial: impl Fn(Duration) -> bool) -> bool {
     SLACK.into_iter().any(|ms| trial(Duration::from_millis(ms)))
-}
-
-fn run(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-fn text(out: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
-}
-
-fn done(args: &[&str]) -> String {
-    let out = run(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
-    text(&out)
 }
 
 /// A mounted volume whose daemon will be killed.
@@ -74,8 +61,7 @@ impl Mounted {
 
     /// What the image holds of a file.
     fn found(&self, name: &str) -> Option<Vec<u8>> {
-        let out = run(&["cat", &format!("{}:/{name}", self.image)]);
-        out.status.success().then_some(out.stdout)
+        contents(&format!("{}:/{name}", self.image))
     }
 
     fn check(&self) {
@@ -83,8 +69,6 @@ impl Mounted {
         done(&["fsck", &self.image]);
     }
 }
-
-const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
 
 #[test]
 fn what_an_fsync_returned_for_is_there_at_once() {
@@ -206,8 +190,7 @@ fn after_an_unmount_that_succeeded_everything_is_there() {
     for kind in KINDS {
         let m = Mounted::new(kind, "commit=0");
         fs::write(m.at("closed"), b"closed").unwrap();
-        let out = run(&["unmount", m.dir.to_str().unwrap()]);
-        assert!(out.status.success(), "{}", text(&out));
+        done(&["unmount", m.dir.to_str().unwrap()]);
         assert_eq!(m.found("closed").as_deref(), Some(&b"closed"[..]), "{kind}");
         m.check();
     }

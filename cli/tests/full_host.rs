@@ -15,6 +15,10 @@ set -u
 cd "$WORK"; mkdir h m
 case $HOST in
     tmpfs) mount -t tmpfs -o size=${SIZE:-80m} t h ;;
+    quota)
+        truncate -s 800M disk; mkfs.btrfs -q disk >/dev/null 2>&1; mkdir all
+        mount -t btrfs -o loop disk all && btrfs quota enable all && btrfs subvolume create all/s >/dev/null || exit 99
+        btrfs qgroup limit 120M all/s && mount --bind all/s h ;;
     *) truncate -s 400M disk; mkfs.$HOST -q disk >/dev/null 2>&1; mount -t $HOST -o loop disk h ;;
 esac || exit 99
 fill() {
@@ -239,5 +243,35 @@ losetup -d $dev
         for name in acknowledged {
             assert!(same.contains(&name), "{kind}: {name} was acknowledged\n{out}{err}");
         }
+    }
+}
+
+#[test]
+fn a_quota_that_is_used_up_is_a_full_host_and_nothing_accepted_is_lost() {
+    const WORK: &str = r#"
+"$J" mkfs --type $TYPE --size 400M h/v.img >/dev/null
+head -c 4000000 /dev/urandom > contents
+"$J" mount h/v.img m -o log=$WORK/log || exit 1
+for i in $(seq 60); do cp contents m/f$i && sync m/f$i && echo "acknowledged f$i 4000000"; done
+mkdir m/d 2>/dev/null && echo "acknowledged d"
+rm m/f1; echo "rm $?"
+"$J" unmount m; echo "unmount $?"
+"$J" fsck h/v.img >fsck.txt 2>&1; echo "fsck $?"; cat fsck.txt log >&2
+for i in $(seq 2 60); do "$J" ls h/v.img:/f$i >/dev/null 2>&1 && same f$i contents 4000000; done
+"$J" ls h/v.img:/d >/dev/null 2>&1 && echo "same d"
+"#;
+    if !hosts().contains(&"btrfs") {
+        return;
+    }
+    for kind in ["f2fs", "scherlfs"] {
+        let Some((out, err)) = script("quota", kind, WORK) else { return testlog::missing("quotas of btrfs") };
+        assert_eq!((lines(&out, "unmount"), lines(&out, "fsck")), (vec!["0"], vec!["0"]), "{kind}: {out}{err}");
+        let (acknowledged, same) = (lines(&out, "acknowledged"), lines(&out, "same"));
+        assert!((10..50).contains(&acknowledged.len()), "{kind}: the quota was never used up, or at once\n{out}{err}");
+        for file in acknowledged.iter().filter(|file| **file != "f1 4000000") {
+            let name = file.split(' ').next().unwrap();
+            assert!(same.contains(&name), "{kind}: {file} was acknowledged and is not there\n{out}{err}");
+        }
+        assert!(err.contains("No space left on device"), "{kind}: {err}");
     }
 }

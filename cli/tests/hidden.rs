@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Sets a title and a colour, rings, deletes, turns the direction, and begins a line that looks like an answer.
-const NASTY: &str = "n\u{1b}]0;t\u{7}\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{2028}\r\u{8}\nSPOOFED: clean";
+const NASTY: &str = "n\u{1b}]0;t\u{7}\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{200b}\u{2060}\u{feff}\u{2028}\r\u{8}\nSPOOFED: clean";
 /// The same in bytes that are no text: a CSI of eight bits.
 const BYTES: &[u8] = b"b\x9b31m\xff";
 
 /// What no output may hold.
 fn is_hidden(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     let may_be = matches!(c, '\n' | '\t');
     turns || matches!(c, '\u{2028}' | '\u{2029}') || (c.is_control() && !may_be)
 }
@@ -164,7 +164,9 @@ fn no_command_prints_what_a_name_hides() {
         walk.done(words!["info", image]);
         walk.done(words!["fsck", image]);
         walk.any(words!["inspect", image]);
-        walk.any(words!["inspect", "--html", room.path("page.html"), image]);
+        let page = room.path("page.html");
+        walk.any(words!["inspect", "--html", page, image]);
+        look("the page of inspect", &fs::read(&page).unwrap());
         walk.any(words!["clean", image, "--dry-run"]);
         walk.any(words!["clean", image, "--worst", "3"]);
         walk.any(words!["undo", image, "--list"]);

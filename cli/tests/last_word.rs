@@ -16,9 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::room::Room;
-use crate::typed::{done, joulefs, misused, refused};
-
-const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
+use crate::typed::{KINDS, contents, done, joulefs, misused, refused};
 
 /// What fails when the image cannot be written.
 const WHY: &str = "Operation not permitted";
@@ -141,15 +139,9 @@ impl Mount {
         serde_json::from_str(&done(&["--json", "ctl", place, "stat"])).unwrap()
     }
 
-    fn holds(&self, name: &str, contents: &[u8]) {
-        let mut out = Vec::new();
-        let mut cat = Command::new(env!("CARGO_BIN_EXE_joulefs"))
-            .args(["cat", &format!("{}:/{name}", self.image())])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        cat.stdout.take().unwrap().read_to_end(&mut out).unwrap();
-        assert!(cat.wait().unwrap().success() && out == contents, "{}: {name} is not what was written", self.kind);
+    fn holds(&self, name: &str, written: &[u8]) {
+        let there = contents(&format!("{}:/{name}", self.image()));
+        assert!(there.as_deref() == Some(written), "{}: {name} is not what was written", self.kind);
     }
 
     /// Everything is there, and the volume is clean.
@@ -548,14 +540,8 @@ fn on_a_full_host_what_was_accepted_is_kept_until_there_is_room() {
             done(&["unmount", &dir]);
         }
         for name in &accepted {
-            let out = Command::new(env!("CARGO_BIN_EXE_joulefs"))
-                .args(["cat", &format!("{image}:/{name}")])
-                .output()
-                .unwrap();
-            assert!(
-                out.status.success() && out.stdout == bytes(4, 8 << 20),
-                "{kind}: {name} was accepted, and is not there"
-            );
+            let there = contents(&format!("{image}:/{name}"));
+            assert!(there == Some(bytes(4, 8 << 20)), "{kind}: {name} was accepted, and is not there");
         }
         println!("{kind}: accepted {accepted:?}, the first unmount ended with {}", first.code);
         assert!(done(&["fsck", &image]).contains("clean"));

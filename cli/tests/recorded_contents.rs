@@ -255,8 +255,13 @@ fn a_recording_with_contents_that_is_cut_short_is_replayed_up_to_there_and_one_o
     let whole = fs::read(&rec).unwrap();
     let cut = room.at("cut.rec");
     fs::write(&cut, &whole[..whole.len() * 2 / 3]).unwrap();
-    let said = done(&["replay", &cut]);
+    let out = joulefs().args(["replay", &cut]).output().unwrap();
+    let said = text(&out);
     assert!(said.contains("cut short at byte") && said.contains("calls"), "{said}");
+    assert_eq!(out.status.code(), Some(1), "what was not read may cost more");
+    let out = joulefs().args(["--json", "replay", &cut]).output().unwrap();
+    let one: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(out.status.code() == Some(1) && one["damage"].as_str().unwrap().contains("cut short"), "{one}");
     let mut bad = whole.clone();
     bad[whole.len() / 2] ^= 4;
     // The commands for traces tell what comes before, and keep it if they are asked to.

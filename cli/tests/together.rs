@@ -43,6 +43,7 @@ mod laboratory;
 mod last_word;
 mod measure;
 mod mounting;
+mod nameless;
 mod nbd;
 mod notebooks;
 mod ownership;

@@ -460,3 +460,43 @@ fn an_inode_that_names_itself_as_the_node_of_its_attributes_shows_none_of_its_by
     assert!(matches!(vol.listxattr(ino), Err(Error::Corrupt(_))), "{:?}", vol.listxattr(ino));
     assert!(matches!(vol.getxattr(ino, b"user.large"), Err(Error::Corrupt(_))));
 }
+
+#[test]
+fn the_checker_and_the_reader_agree_about_a_nul_byte_anywhere_in_a_target() {
+    for options in [mkfs::Options::default(), mkfs::Options::modern()] {
+        let subject = Subject::new(&options);
+        let mut seen = 0;
+        for &at in subject.nodes.values() {
+            let node = block(&subject.base, at);
+            let raw = RawInode::of(&node);
+            if node::footer(&node).offset != 0 || raw.i_mode.get() & 0o170_000 != 0o120_000 {
+                continue;
+            }
+            let division = raw.divide(subject.sb.features).unwrap();
+            let inline = raw.inline().contains(Inline::DATA);
+            let place = if inline { at } else { u64::from(raw.addr(division, 0).0) };
+            let first = if inline { division.inline_area().start } else { 0 };
+            let size = raw.i_size.get() as usize;
+            for byte in (0..size).filter(|byte| byte % 599 < 2 || byte + 1 == size) {
+                let image = subject.base.fork();
+                let field = Field { name: format!("target[{byte}]"), at: first + byte, width: 1 };
+                if inline {
+                    subject.forger.set(&image, "node", place, &field, 0);
+                } else {
+                    let mut target = block(&image, place);
+                    fields::put(&mut target[..], &field, 0);
+                    image.write(Lba(place), &*target, Tag::default()).unwrap();
+                }
+                assert!(
+                    refused(&image).is_some_and(|why| why.contains("NUL")),
+                    "{}: {:?}",
+                    field.name,
+                    refused(&image)
+                );
+                assert!(!fsck::check(&image, &fsck::Options::default()).unwrap().is_clean(), "{}", field.name);
+            }
+            seen += 1;
+        }
+        assert!(seen > 0, "no symbolic link");
+    }
+}

@@ -15,7 +15,7 @@ use judges::filling;
 use judges::oracle::tools::locate;
 use judges::oracle::tree::{Listing, assert_same, of_host, of_vfs};
 use judges::zoo::{self, Size, on_path, plan};
-use rustix::fs::{IFlags, ioctl_setflags};
+use rustix::fs::{IFlags, OFlags, ioctl_setflags};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::rig::*;
@@ -175,6 +175,31 @@ fn an_immutable_and_an_append_only_file_are_refused_when_they_are_opened() {
         assert!(openings(&path).iter().all(|(_, error)| error.is_none()), "{:?}", openings(&path));
         before.write_all(b"D").expect("a file that is no longer sealed");
         drop(before);
+        mount.end();
+    }
+}
+
+#[test]
+fn whoever_takes_o_append_back_changes_no_byte_that_an_append_only_file_has() {
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        let path = mount.path("log");
+        fs::write(&path, "AAAA").expect("written");
+        ioctl_setflags(File::open(&path).expect("opened to read"), IFlags::APPEND).expect("flags are set");
+        let mut file = OpenOptions::new().read(true).append(true).open(&path).expect("opened to append");
+        file.write_all(b"B").expect("appended");
+        let flags = rustix::fs::fcntl_getfl(&file).expect("flags are read");
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::APPEND).expect("only the kernel hears of it");
+        for at in [0, 4] {
+            let refused = file.write_at(b"CC", at).err().and_then(|e| e.raw_os_error());
+            assert_eq!(refused, Some(1), "a write at {at}");
+        }
+        file.write_all_at(b"D", 5).expect("a write at the end");
+        file.sync_all().expect("synced");
+        assert_eq!(fs::read(&path).expect("read"), b"AAAABD");
+        drop(file);
+        let (work, image) = mount.end();
+        let mount = OnFuse::mount(work, image);
+        assert_eq!(fs::read(mount.path("log")).expect("read"), b"AAAABD");
         mount.end();
     }
 }

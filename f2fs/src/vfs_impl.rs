@@ -113,6 +113,9 @@ impl FileSystem for Volume {
             true => no_key::target(&target)
                 .map(String::into_bytes)
                 .ok_or_else(|| Error::corrupt(format_args!("symlink {}: no ciphertext", inode.ino))),
+            false if target.contains(&0) => {
+                Err(Error::corrupt(format_args!("symlink {}: its target holds a NUL byte", inode.ino)))
+            }
             false => Ok(target),
         }
     }
@@ -134,6 +137,9 @@ impl FileSystem for Volume {
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
         if target.is_empty() {
             return Err(Error::NotFound);
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid("a target holds no NUL"));
         }
         let rdev = DeviceNumber::default();
         let wish = Wish { caller, kind: FileKind::Symlink, perm: 0o777, umask: 0, rdev, target };

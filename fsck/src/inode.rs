@@ -147,7 +147,32 @@ impl Walk<'_, '_> {
         if zone.is_ok() {
             self.deltas(raw, division, &f, &delta_nodes)?;
         }
+        if kind == 7 && !raw.advise().contains(Advise::ENCRYPT) {
+            self.target(ino, block, division)?;
+        }
         self.sums(raw, f)
+    }
+
+    /// A symbolic link's target is a path.
+    fn target(&mut self, ino: Ino, block: &Block, division: Division) -> Result<(), FsckError> {
+        let raw = RawInode::of(block);
+        let size = raw.i_size.get();
+        let nul = |bytes: &[u8]| bytes.iter().take(usize::try_from(size).unwrap_or(usize::MAX)).position(|&b| b == 0);
+        let at = if raw.inline().contains(Inline::DATA) {
+            nul(&block[division.inline_area()])
+        } else {
+            match raw.addr(division, 0) {
+                // Longer ones are another finding.
+                _ if size == 0 || size > format::BLOCK as u64 => None,
+                addr if self.img.sb.locate(addr).is_some() => nul(&self.img.block(addr)?[..]),
+                // A hole reads as zeroes.
+                _ => Some(0),
+            }
+        };
+        if let Some(at) = at {
+            self.report.add(K::SymlinkNul { ino, at });
+        }
+        Ok(())
     }
 
     fn xattrs(

@@ -186,6 +186,8 @@ pub enum FindingKind {
     DirLevelWrong { ino: Ino, stored: u8, is: u8 },
     #[error("symbolic link {ino}: size is 0 but it has a block")]
     SymlinkEmpty { ino: Ino },
+    #[error("symbolic link {ino}: its target holds a NUL byte at {at}")]
+    SymlinkNul { ino: Ino, at: usize },
     #[error("inode {ino}: i_pino is {stored}, its parent is {parent}")]
     ParentWrong { ino: Ino, stored: Ino, parent: Ino },
     #[error("directory {ino}: i_pino is {stored}, its parent is {parent}")]

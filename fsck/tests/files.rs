@@ -266,6 +266,39 @@ fn a_symbolic_link_with_a_block_but_no_size_is_found() {
 }
 
 #[test]
+fn a_symbolic_link_is_cut_before_a_nul_byte_and_becomes_a_file_if_nothing_is_before_it() {
+    for (target, at, is) in [(&b"to\0here"[..], 2, 7), (b"\0to", 0, 1)] {
+        for name in ["mid", "tiny"] {
+            let v = volume(&[]);
+            let ino = v.ino(name);
+            if name == "tiny" {
+                let area = v.division(ino).inline_area();
+                v.edit_node(ino.nid(), |b| b[area][..target.len()].copy_from_slice(target));
+            } else {
+                v.edit(v.addr(ino, 0), |b| b[..target.len()].copy_from_slice(target));
+            }
+            let (place, slot, _) = v.entry(v.sb.root, name);
+            v.edit(place, |b| format::dentry::redirect(&format::dentry::Layout::BLOCK, b, slot, ino.0, 7));
+            v.edit_inode(ino, |r| {
+                r.i_mode = 0o120_777.into();
+                r.i_size = (target.len() as u64).into();
+            });
+            v.finds_and_repairs(|k| *k == K::SymlinkNul { ino, at });
+            let v = Volume::of(v.dev);
+            let node = v.node(ino.nid());
+            let raw = RawInode::of(&node);
+            let size = if at == 0 { target.len() } else { at };
+            assert_eq!(raw.i_size.get(), size as u64, "{name}");
+            assert_eq!(raw.i_mode.get() & 0o170_000 == 0o120_000, is == 7, "{name}: {:#o}", raw.i_mode.get());
+            let (place, slot, _) = v.entry(v.sb.root, name);
+            let block = v.read(place);
+            let entry = format::dentry::entries(&format::dentry::Layout::BLOCK, &block, slot).next().unwrap();
+            assert_eq!(entry.kind, is, "{name}");
+        }
+    }
+}
+
+#[test]
 fn saved_blocks_of_a_compressed_file_are_counted() {
     let v = volume(FEATURES);
     let ino = v.ino("mid");

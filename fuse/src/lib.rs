@@ -24,6 +24,9 @@
 //!   error only if it is no larger than a small reserve (`admission`). Of a larger write the part that does not fit is
 //!   lost, and the next write, `fsync` or `close` reports it. Files opened later are exact (Linux 6.6 and later).
 //!   Errors of pages written through a mapping are reported by `msync`, `fsync` and `close`; there is no `SIGBUS`.
+//! * A process that opened an append-only file may clear `O_APPEND` (`fcntl`), which other file systems refuse. Its writes below
+//!   the end are refused then: before they return if the file was append-only when it was opened (Linux 6.6 and later), otherwise
+//!   by the next write, `fsync` or `close`.
 //! * `chattr` cannot set flags that JouleFS does not enforce (`S`, `D`, `F`); an owner may set the times of an
 //!   append-only file.
 //! * Access times follow the rule of Linux's `relatime`. Opening a file read-only counts as reading it, since reads

@@ -15,7 +15,7 @@ use fuser::{
     Request,
 };
 use vfs::asking::{self, Asking};
-use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
+use vfs::{Allocate, Caller, Entry, Error, FileFlags, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::admission::READER;
 use crate::attr::{Numbers, SUID, unpack};
@@ -285,13 +285,16 @@ impl Adapter {
         Ok(admission.opened(ino))
     }
 
-    /// The kernel's caching of an opened file: a writer bypasses the cache if only the reserve is left.
+    /// The kernel's caching of an opened file: a writer bypasses the cache if only the reserve is left, or if the file is
+    /// append-only. A process that opened such a file may clear `O_APPEND` (`fcntl`), which only the kernel notices: so each
+    /// write is judged by its offset before it returns.
     pub(crate) fn way_of(&self, ino: Ino, handle: FileHandle) -> FopenFlags {
         let cached = self.caching.of_open();
+        let append_only = || self.fs.flags(ino).is_ok_and(|now| now.flags.contains(FileFlags::APPEND));
         let direct = handle != READER
             && self.caching == Caching::Writeback
             && self.agreed.direct_opens
-            && self.notices.admission.is_spent(&*self.fs);
+            && (self.notices.admission.is_spent(&*self.fs) || append_only());
         if direct {
             // The kernel keeps its own times for the file, which such writes do not change.
             self.notices.change_time_changed(ino);

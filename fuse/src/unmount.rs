@@ -70,6 +70,17 @@ pub enum UnmountError {
         /// The reason.
         why: String,
     },
+    /// Not unmounted: the whole volume would go with its process.
+    #[error(
+        "{dir}: not unmounted: {why}; the whole volume is gone once it is unmounted: copy it elsewhere: joulefs ctl {dir} save NEW_DIR; or lose it: joulefs unmount --give-up-unwritten {dir}",
+        dir = dir.display()
+    )]
+    Doomed {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// Not unmounted: the serving process does not report whether everything is durable.
     #[error("{dir}: not unmounted: {error}", dir = dir.display())]
     Unheard {
@@ -352,11 +363,16 @@ fn make_durable(
         heard(&Between::Refused(error.to_string()));
     }
     let answer = client.patience(ending.patience).ask(&Request::Retry, None).map_err(unheard)?;
-    if let Reply::Failed(status) = answer
-        && !ending.give_up
-    {
-        let (what, why) = (status.not_durable(), status.failed.unwrap_or_default());
-        return Err(UnmountError::NotDurable { dir: dir.to_owned(), what, why });
+    match answer {
+        _ if ending.give_up => {}
+        Reply::Failed(status) => {
+            let (what, why) = (status.not_durable(), status.failed.unwrap_or_default());
+            return Err(UnmountError::NotDurable { dir: dir.to_owned(), what, why });
+        }
+        Reply::Durable(Status { doomed: Some(why), .. }) => {
+            return Err(UnmountError::Doomed { dir: dir.to_owned(), why });
+        }
+        _ => {}
     }
     // Before the detach: afterwards the process may be gone before it can answer.
     let mut waiting = Client::of_mount(absolute).map_err(unheard)?.patience(ending.patience);

@@ -32,6 +32,38 @@ pub(crate) fn check_file(inode: &Inode) -> Result<()> {
     }
 }
 
+/// The parts of a range of blocks that have no room: blocks that wait, are stored or were promised have theirs.
+fn without_room(inode: &Inode, range: Range<u64>) -> Vec<Range<u64>> {
+    let mut holes = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let (place, blocks) = inode.extents.at(at);
+        let until = at.saturating_add(blocks).min(range.end);
+        if place.is_none() {
+            let mut from = at;
+            for (n, _) in inode.pages.range(at..until) {
+                holes.push(from..*n);
+                from = n + 1;
+            }
+            holes.push(from..until);
+        }
+        at = until;
+    }
+    holes.retain(|h| !h.is_empty());
+    holes
+}
+
+/// How many blocks at the beginning of a range were promised.
+fn promised_first(inode: &Inode, range: Range<u64>) -> u64 {
+    let mut at = range.start;
+    while at < range.end
+        && let (Some(Place::Reserved), blocks) = inode.extents.at(at)
+    {
+        at = at.saturating_add(blocks).min(range.end);
+    }
+    at - range.start
+}
+
 impl State {
     /// Reads blocks from the disk.
     pub fn read_blocks(&self, inode: &Inode, at: Addr, buf: &mut [u8]) -> Result<()> {
@@ -111,7 +143,8 @@ impl State {
         if inode.extents.listed() + 2 * inode.pages.len() + 2 * blocks as usize > EXTENTS_LIMIT {
             return Err(Error::NoSpace);
         }
-        let taken = self.admit_blocks(ino, blocks)?;
+        let promised = promised_first(inode, offset / B..end.div_ceil(B));
+        let taken = self.admit_blocks(ino, blocks, promised)?;
         Ok((end.min((offset / B + taken) * B) - offset) as usize)
     }
 
@@ -207,23 +240,7 @@ impl State {
 
     /// Reserves room for every hole in a range.
     fn reserve(&mut self, inode: &mut Inode, range: Range<u64>) -> Result<()> {
-        let mut holes = Vec::new();
-        let mut at = range.start;
-        while at < range.end {
-            let (place, blocks) = inode.extents.at(at);
-            let until = at.saturating_add(blocks).min(range.end);
-            if place.is_none() {
-                // Waiting blocks have their room.
-                let mut from = at;
-                for (n, _) in inode.pages.range(at..until) {
-                    holes.push(from..*n);
-                    from = n + 1;
-                }
-                holes.push(from..until);
-            }
-            at = until;
-        }
-        holes.retain(|h| !h.is_empty());
+        let holes = without_room(inode, range);
         let blocks = holes.iter().map(|h| h.end - h.start).sum::<u64>();
         if blocks > u64::from(u32::MAX) || inode.extents.listed() + 2 * holes.len() > EXTENTS_LIMIT {
             return Err(Error::NoSpace);
@@ -236,6 +253,20 @@ impl State {
         }
         self.promised += blocks;
         Ok(())
+    }
+
+    /// Makes sure that there is room for `fallocate`.
+    pub fn admit_allocation(&mut self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        match what {
+            Allocate::Reserve { .. } => {
+                let range = offset / B..offset.saturating_add(len).div_ceil(B);
+                let holes = without_room(self.inode(ino)?, range);
+                self.admit_promise(ino, holes.iter().map(|h| h.end - h.start).sum())
+            }
+            // The blocks that it makes a hole are free with the next checkpoint, too late for this range.
+            Allocate::Zero { .. } => self.admit_promise(ino, (len / B).saturating_add(2)),
+            _ => self.admit_inode(ino, 3, what == Allocate::PunchHole),
+        }
     }
 
     /// `fallocate`. There must be room for the inode and two blocks, and for the whole range when reserving.

@@ -6,7 +6,7 @@
 
 use device::host_room::Change;
 use device::{BlockDevice, Lba};
-use scherlfs_format::Run;
+use scherlfs_format::{Ino, Run};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -30,6 +30,16 @@ impl State {
         }
         let refused = (room.is_short() && !gives_back) || !covered(self);
         if refused { Err(Error::NoSpace) } else { Ok(()) }
+    }
+
+    /// Makes sure that an inode can be changed, and that so many blocks of the volume can be promised to it. The host
+    /// gives a promised block its room when the block is written.
+    pub(crate) fn admit_promise(&mut self, ino: Ino, blocks: u64) -> Result<()> {
+        self.writable()?;
+        // The inode, and the first and the last block of the range.
+        let own = 8 + self.inode(ino)?.extents.cost_of_all(0);
+        self.admit_on_host(own, false)?;
+        self.admit_in_log(blocks + own, false)
     }
 
     /// Makes everything durable at the beginning of a shortage.

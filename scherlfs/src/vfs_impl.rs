@@ -104,12 +104,21 @@ impl Volume {
         gives_back: bool,
         work: impl FnOnce(&mut State, &mut crate::inode::Inode) -> Result<T>,
     ) -> Result<T> {
+        self.edit_admitted(ino, |st, ino| st.admit_inode(ino, blocks, gives_back), work)
+    }
+
+    fn edit_admitted<T>(
+        &self,
+        ino: vfs::Ino,
+        admit: impl FnOnce(&mut State, scherlfs_format::Ino) -> Result<()>,
+        work: impl FnOnce(&mut State, &mut crate::inode::Inode) -> Result<T>,
+    ) -> Result<T> {
         let ino = Volume::number(ino)?;
         if ino == IFILE {
             return Err(Error::NotPermitted("the inode map is the file system's own"));
         }
         self.change(|st| {
-            st.admit_inode(ino, blocks, gives_back)?;
+            admit(st, ino)?;
             st.with(ino, work)
         })
     }
@@ -214,6 +223,9 @@ impl FileSystem for Volume {
             }
             let mut target = vec![0; inode.a.size as usize];
             st.read_contents(inode, 0, &mut target)?;
+            if target.contains(&0) {
+                return Err(Error::corrupt(format_args!("symlink {}: its target holds a NUL byte", inode.ino)));
+            }
             Ok(target)
         })
     }
@@ -234,6 +246,9 @@ impl FileSystem for Volume {
     fn symlink(&self, caller: Caller, parent: vfs::Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
         if target.is_empty() {
             return Err(Error::NotFound);
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid("a target holds no NUL"));
         }
         let rdev = DeviceNumber::default();
         self.make(parent, name, &Wish { caller, kind: FileKind::Symlink, perm: 0o777, umask: 0, rdev, target })
@@ -361,9 +376,8 @@ impl FileSystem for Volume {
 
     fn fallocate(&self, ino: vfs::Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
         let now = self.now();
-        let reserves = matches!(what, Allocate::Reserve { .. } | Allocate::Zero { .. });
-        let blocks = if reserves { (len / BLOCK as u64).saturating_add(4) } else { 3 };
-        self.edit(ino, blocks, what == Allocate::PunchHole, |st, inode| {
+        let admit = |st: &mut State, ino| st.admit_allocation(ino, what, offset, len);
+        self.edit_admitted(ino, admit, |st, inode| {
             let grows = matches!(what, Allocate::Reserve { .. }) && inode.a.flags & SEALED == APPEND_ONLY;
             if !grows {
                 check_unsealed(inode)?;

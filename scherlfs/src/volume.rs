@@ -323,6 +323,11 @@ impl State {
     pub fn admit(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
         self.writable()?;
         self.admit_on_host(blocks, gives_back)?;
+        self.admit_in_log(blocks, gives_back)
+    }
+
+    /// The same without the host's room.
+    pub fn admit_in_log(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
         let spare = if gives_back { 0 } else { SPARE };
         if self.gone.len() > 500 || self.waiting.len() >= INODES_MAX {
             self.commit()?;
@@ -351,15 +356,21 @@ impl State {
         self.admit(blocks + 4 + own, gives_back)
     }
 
-    /// Number of these file blocks for which there is room, in addition to the inode and its continuations.
-    pub fn admit_blocks(&mut self, ino: Ino, blocks: u64) -> Result<u64> {
+    /// Number of these file blocks for which there is room, in addition to the inode and its continuations. The first
+    /// `promised` of them have their room.
+    pub fn admit_blocks(&mut self, ino: Ino, blocks: u64, promised: u64) -> Result<u64> {
         let extents = &self.inode(ino)?.extents;
         let own = extents.cost_of_all(0);
         let beside = |blocks: u64| 5 + own + blocks / 80;
+        self.writable()?;
         // A host without room has none for a part either.
         self.admit_on_host(blocks + beside(blocks), false)?;
-        match self.admit(blocks + beside(blocks), false) {
+        match self.admit_in_log(blocks - promised + beside(blocks), promised == blocks) {
             Ok(()) => return Ok(blocks),
+            Err(Error::NoSpace) if promised > 0 && promised < blocks => {
+                self.admit_in_log(beside(promised), true)?;
+                return Ok(promised);
+            }
             Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
         }

@@ -6,7 +6,7 @@ use device::host_room::Limited;
 use device::{HostRoom, Memory, Retained, Rng, VirtualClock};
 use joulefs_scherlfs as scherlfs;
 use scherlfs::{MountOptions, Volume, make};
-use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags};
+use vfs::{Allocate, Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 const FILE: NewNode =
@@ -135,4 +135,48 @@ fn whatever_is_done_while_the_host_fills_and_empties_nothing_accepted_is_lost() 
         rig.host.leave_free(0);
         judge(&rig, &files);
     }
+}
+
+#[test]
+fn a_promise_takes_room_of_the_volume_and_none_of_the_host_before_it_is_written() {
+    // The most ballast is 256 MiB, of which a change may use five eighths.
+    let rig = mounted(400 * MIB);
+    let ino = rig.volume.mknod(ME, rig.volume.root(), b"promised", &FILE).unwrap().attr.ino;
+    let reserve = |mib: u64| rig.volume.fallocate(ino, Allocate::Reserve { keep_size: false }, 0, mib << 20);
+    reserve(20).unwrap();
+    reserve(300).unwrap();
+    // What is promised already needs no room again.
+    reserve(320).unwrap();
+    assert_eq!(reserve(600), Err(Error::NoSpace));
+    rig.host.leave_free(0);
+    rig.volume.tick().unwrap();
+    assert_eq!(reserve(321), Err(Error::NoSpace), "nothing is promised while the host is full");
+    judge(&rig, &[("promised".to_owned(), vec![0; 320 << 20])]);
+}
+
+#[test]
+fn what_was_promised_is_written_though_others_filled_the_volume() {
+    let memory = Arc::new(Memory::new(64 * MIB));
+    make::format(memory.clone(), &VirtualClock::default(), &make::Options::default()).unwrap();
+    let options = MountOptions::default();
+    let volume = Volume::mount(memory.clone(), Arc::new(VirtualClock::default()), options).unwrap();
+    let ino = volume.mknod(ME, volume.root(), b"promised", &FILE).unwrap().attr.ino;
+    volume.fallocate(ino, Allocate::Reserve { keep_size: false }, 0, 20 << 20).unwrap();
+    let mut n = 0;
+    while put(&volume, &format!("other{n}"), if n < 8 { 1000 } else { 1 }).is_some_and(|stored| !stored.is_empty()) {
+        n += 1;
+    }
+    let contents: Vec<u8> = (0..20 << 20).map(|i: u32| (i / 4096 * 3 + i % 249) as u8).collect();
+    for (at, part) in (0..).step_by(300_000).zip(contents.chunks(300_000)) {
+        assert_eq!(volume.write(ino, at, part, WriteFlags::empty()), Ok(part.len()), "at {at}");
+    }
+    assert_eq!(volume.write(ino, 20 << 20, &[1; 4096], WriteFlags::empty()), Err(Error::NoSpace));
+    volume.unmount().unwrap();
+    let report = scherlfs_fsck::check(&*memory);
+    assert!(report.is_clean(), "{:?}", report.findings);
+    let volume = Volume::mount(memory, Arc::new(VirtualClock::default()), MountOptions::default()).unwrap();
+    let ino = volume.lookup(volume.root(), b"promised").unwrap().attr.ino;
+    let mut read = vec![0; 20 << 20];
+    volume.read(ino, 0, &mut read).unwrap();
+    assert!(read == contents);
 }

@@ -1,10 +1,12 @@
 //! Which characters act on a terminal instead of being shown, and how are they written so that they do not?
 
-/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown: control
-/// characters, separators of lines and paragraphs, and what turns the direction of writing.
+/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown, and for
+/// one that is not seen at all: control characters, separators of lines and paragraphs, what turns the direction of writing,
+/// what joins and what has no width. Two names that differ only in these would look the same.
 pub fn is_hidden(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+    let unseen = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}');
+    c.is_control() || turns || unseen || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
 /// Writes a hidden character as Rust and the shell's `$'...'` write it.

@@ -122,14 +122,15 @@ mod tests {
     use super::*;
     use crate::hidden::shown_json;
 
-    const NASTY: &str = "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}z";
+    const NASTY: &str =
+        "a\u{1b}[31mb\u{7}c\u{9b}2Jd\u{202e}e\u{2066}f\u{7f}g\r\u{2028}\t\n\u{200e}\u{200b}\u{2060}\u{feff}z";
 
     #[test]
     fn what_is_hidden_is_written_out_and_what_is_shown_stays() {
-        let escaped = "a\\x1b[31mb\\x07c\\u{9b}2Jd\\u{202e}e\\u{2066}f\\x7fg\\r\\u{2028}\\t\\n\\u{200e}z";
+        let escaped = "a\\x1b[31mb\\x07c\\u{9b}2Jd\\u{202e}e\\u{2066}f\\x7fg\\r\\u{2028}\\t\\n\\u{200e}\\u{200b}\\u{2060}\\u{feff}z";
         assert_eq!(plain(NASTY), escaped);
         assert_eq!(plain(escaped), escaped);
-        let letters = "photo \u{76f8}\u{7247}, e\u{301}, \u{5e9}\u{5dc}, a\\b, \u{1f468}\u{200d}\u{1f33e}";
+        let letters = "photo \u{76f8}\u{7247}, e\u{301}, \u{5e9}\u{5dc}, a\\b, \u{1f468}\u{1f3fd}, \u{2764}\u{fe0f}";
         assert_eq!((plain(letters), shown(letters)), (letters.into(), letters.into()));
         assert_eq!(shown("a\tb\n\u{1b}c"), "a\tb\n\\x1bc");
         assert_eq!(name(b"\x1b\xff"), "\\x1b\u{fffd}");

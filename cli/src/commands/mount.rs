@@ -20,7 +20,7 @@ use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::{CheckpointChoice, RollForward};
 use fuse::MountError;
-use fuse::socket::{ControlSocket, LastWord, Status};
+use fuse::socket::{ControlSocket, Doom, LastWord, Status};
 use serde_json::json;
 use vfs::{Commit, FileSystem, Look, Power};
 use volume::options::{COMMIT, number, on};
@@ -341,7 +341,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         ends.push(end);
         Ok(device)
     })?);
-    let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone()))).map(Arc::new);
+    let doom = image.host_room().cloned().map(|room| {
+        let path = path.clone();
+        Box::new(move || host::doom(&room, &path)) as Doom
+    });
+    let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())), doom).map(Arc::new);
     // A kernel may have no Unix sockets: then nobody hears how it ends.
     let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
     let idle = idle::notes(&core, &args.options, image.mounted().kind(), image.vol.read_only());
@@ -432,9 +436,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let rest = ends.into_iter().fold(out.and(stats).and(written), |out, end| out.and(end.finish()));
     let Status { checkpoint, age_s, .. } = socket.as_ref().map(|socket| socket.status()).unwrap_or_default();
-    let lost = closed.err().map(|why| why.to_string());
+    let doomed = image.host_room().and_then(|room| host::doom(room, &path));
     let amiss = rest.as_ref().err().map(|failure| failure.text().to_owned());
-    let word = LastWord { lost, checkpoint, age_s, amiss };
+    let word = LastWord {
+        doomed: doomed.is_some(),
+        lost: doomed.or(closed.err().map(|why| why.to_string())),
+        checkpoint,
+        age_s,
+        amiss,
+    };
     let lost = match &word.lost {
         Some(why) => Err(Failure::from(format!("{}: {} is lost: {why}", path.display(), word.what_is_lost()))),
         None => Ok(()),

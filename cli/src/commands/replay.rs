@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use device::clock::{Clock, RealClock, VirtualClock};
@@ -40,6 +41,8 @@ use crate::{Failure, held, joules, output, pieces, recorded, size};
 /// at their recorded times, or later if the device is still busy.
 ///
 /// `joulefs trace replay` reads the same recordings, compares runs, and writes tables for notebooks (--parquet).
+///
+/// A recording that is damaged or cut short is replayed up to there and the error names the place; the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
@@ -131,7 +134,7 @@ fn nanos(clock: &dyn Clock) -> u64 {
 }
 
 /// Runs it.
-pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
     let profile = Profile::find(&args.profile)?;
     let flames = args.flame.files()?;
@@ -187,16 +190,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let title = format!("{} on {}", args.file.display(), profile.name);
         flames.write(&output::plain(&title), &[Graph { name: profile.name.clone(), flame, took: outcome.took }])?;
     }
-    match print(&profile, outcome, as_json) {
-        // A recording that ends early still tells what happened until then.
-        Err(e @ RecordError::CutShort { .. }) => {
+    Ok(match print(&profile, outcome, as_json) {
+        Ok(()) => ExitCode::SUCCESS,
+        // What happened until then is printed. The JSON has the damage in it.
+        Err(e) => {
             if !as_json {
-                output::warn(&named(&e));
+                output::failure(&named(&e), false);
             }
-            Ok(())
+            ExitCode::FAILURE
         }
-        other => Ok(other.map_err(|e| named(&e))?),
-    }
+    })
 }
 
 fn of_blocks(

@@ -73,11 +73,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-fn close(image: Image) -> Result<(), Failure> {
-    let path = image.path().display().to_string();
-    image.vol.unmount().map_err(|e| format!("{path}: {e}").into())
-}
-
 fn undo_file(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
     let (image, volume) = open(path, true)?;
     let names: Vec<&[u8]> = inside.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
@@ -88,7 +83,7 @@ fn undo_file(path: &Path, inside: &[u8], as_json: bool) -> Result<(), Failure> {
         }
         e => format!("{shown}: {e}"),
     });
-    close(image)?;
+    image.close()?;
     done?;
     match as_json {
         true => output::print(
@@ -106,7 +101,7 @@ fn back(path: &Path, last: u32, as_json: bool) -> Result<(), Failure> {
         n if n > there => Err(format!("{}: only {there} changes can be undone, not {n}", path.display())),
         n => volume.undo_last(n).map_err(|e| format!("{}: {e}", path.display())),
     };
-    close(image)?;
+    image.close()?;
     let inodes = done?;
     match as_json {
         true => output::print(&json!({ "image": path.display().to_string(), "undone": last, "inodes": inodes })),

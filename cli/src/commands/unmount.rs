@@ -11,7 +11,7 @@ use crate::{Failure, output};
 /// Unmount a volume.
 ///
 /// First makes everything durable, then unmounts, and waits until the volume is closed. If changes cannot be made
-/// durable (the host is full, the disk fails), the volume stays mounted, nothing is lost, and the exit code is 1.
+/// durable (the host is full, the disk fails, the image was removed), the volume stays mounted, nothing is lost, and the exit code is 1.
 /// `joulefs ctl DIR retry` tries again, `joulefs ctl DIR save OUT` copies the changes elsewhere, and
 /// --give-up-unwritten unmounts and loses them.
 ///

@@ -160,3 +160,16 @@ fn took(graphs: &[Graph]) -> Option<u64> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::hidden::is_hidden;
+
+    #[test]
+    fn a_frame_shows_no_name_with_a_character_that_a_terminal_hides() {
+        for c in (0..=0x10_ffff).filter_map(char::from_u32).filter(|c| is_hidden(*c)) {
+            let frame = sim::flame::escaped(format!("a{c}b").as_bytes());
+            assert!(!frame.contains(is_hidden), "{c:?} is shown as it is");
+        }
+    }
+}

@@ -14,6 +14,15 @@ pub fn joulefs(args: &[&str]) -> Ran {
     Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
 }
 
+/// Both file systems, as `--type` names them.
+pub const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
+
+/// What a place in an image holds; none if it cannot be read.
+pub fn contents(place: &str) -> Option<Vec<u8>> {
+    let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(["cat", place]).output().unwrap();
+    out.status.success().then_some(out.stdout)
+}
+
 #[track_caller]
 pub fn done(args: &[&str]) -> String {
     let r = joulefs(args);

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -22,10 +23,18 @@ const MOST_IN_MEMORY: u64 = 64 << 20;
 /// The file system that holds an image file.
 pub struct FileHost {
     image: File,
+    /// The directory of the image, in which a new unnamed file can be made.
+    dir: Option<OwnedFd>,
     /// The unnamed file, unless the host does not support it or cannot reserve its blocks.
     ballast: Option<File>,
     held: u64,
     kind: u64,
+}
+
+/// A new file without a name in a directory.
+fn unnamed(dir: &OwnedFd) -> Option<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR).ok().map(File::from)
 }
 
 impl FileHost {
@@ -35,11 +44,11 @@ impl FileHost {
     /// If the host does not report its kind.
     pub fn new(image: File, path: &Path) -> io::Result<Self> {
         let kind = rustix::fs::fstatfs(&image)?.f_type as u64;
-        let ballast = fs::canonicalize(path).ok().and_then(|path| {
-            let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-            rustix::fs::open(path.parent()?, flags, Mode::RUSR | Mode::WUSR).ok()
+        let dir = fs::canonicalize(path).ok().and_then(|path| {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(path.parent()?, flags, Mode::empty()).ok()
         });
-        let mut host = Self { image, ballast: ballast.map(File::from), held: 0, kind };
+        let mut host = Self { image, ballast: dir.as_ref().and_then(unnamed), dir, held: 0, kind };
         // A host without fallocate fails immediately.
         if host.ballast.is_some() && host.hold(4096).is_ok() {
             host.hold(0)?;
@@ -49,6 +58,18 @@ impl FileHost {
 
     fn numbers(&self) -> io::Result<StatVfs> {
         Ok(rustix::fs::fstatvfs(&self.image)?)
+    }
+
+    /// Drops the ballast and holds `bytes` bytes by a new file.
+    fn hold_in_another(&mut self, bytes: u64) -> io::Result<()> {
+        (self.ballast, self.held) = (None, 0);
+        self.ballast = self.dir.as_ref().and_then(unnamed);
+        let ballast = self.ballast.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        if bytes > 0 {
+            rustix::fs::fallocate(ballast, FallocateFlags::empty(), 0, bytes)?;
+        }
+        self.held = bytes;
+        Ok(())
     }
 }
 
@@ -69,8 +90,8 @@ impl Host for FileHost {
             Err(ref e) if matches!(Errno::from_io_error(e), Some(Errno::OPNOTSUPP | Errno::NOSYS)) => {
                 self.ballast = None;
             }
-            // A full btrfs may fail to truncate a file, but not to drop it.
-            Err(_) if bytes < self.held => (self.ballast, self.held) = (None, 0),
+            // A full btrfs, or one whose quota is used up, may fail to truncate a file, but not to drop it.
+            Err(_) if bytes < self.held => return self.hold_in_another(bytes),
             Err(_) => {}
         }
         resized
@@ -99,5 +120,9 @@ impl Host for FileHost {
 
     fn most(&self) -> u64 {
         if self.kind == TMPFS { MOST_IN_MEMORY } else { MOST }
+    }
+
+    fn has_name(&self) -> bool {
+        self.image.metadata().is_ok_and(|image| image.nlink() > 0)
     }
 }

@@ -5,6 +5,9 @@
 //! for all accepted but unwritten data of the volume. When the host is full, ballast is released piece by piece for
 //! the image's writes. From then on the host is *short*: the volume accepts only changes that free room, until the
 //! ballast is complete again.
+//!
+//! The same look at the host notices that an image has lost its name: it was removed, or another file took its place. What
+//! is written to it then goes with the process that has it open.
 
 mod file;
 mod limited;
@@ -43,6 +46,10 @@ pub trait Host: Send {
     fn growth(&self) -> io::Result<u64>;
     /// Largest useful reservation.
     fn most(&self) -> u64;
+    /// False if no name leads to the image any more: it goes with the process that has it open.
+    fn has_name(&self) -> bool {
+        true
+    }
 }
 
 /// Effect of a change on the room that a volume takes.
@@ -69,9 +76,11 @@ struct State {
     /// Bytes of ballast. On a host without reservations: a part of the free space at the last check.
     held: u64,
     report: Option<Reporter>,
+    /// The image had no name when it was looked at last.
+    nameless: bool,
 }
 
-/// Receives the beginning and the end of shortages.
+/// Receives the beginning and the end of shortages, and that the image has lost its name.
 pub type Reporter = Box<dyn Fn(Turn) + Send>;
 
 /// A change of the host's state.
@@ -81,6 +90,8 @@ pub enum Turn {
     Short,
     /// It has room again.
     Roomy,
+    /// The image was removed, or another file took its name: it goes with the process that has it open.
+    Nameless,
 }
 
 impl std::fmt::Debug for HostRoom {
@@ -92,7 +103,7 @@ impl std::fmt::Debug for HostRoom {
 impl HostRoom {
     /// Reserves ballast if there is room for it; otherwise the host is short from the start.
     pub fn new(host: impl Host + 'static) -> Self {
-        let state = State { host: Box::new(host), held: 0, report: None };
+        let state = State { host: Box::new(host), held: 0, report: None, nameless: false };
         let room = Self {
             state: Mutex::new(state),
             held: AtomicU64::new(0),
@@ -143,10 +154,20 @@ impl HostRoom {
         true
     }
 
-    /// Checks the host again: reserves missing ballast, and detects the beginning and the end of a shortage. Call
-    /// it about once a second.
+    /// True if a name leads to the image.
+    pub fn has_name(&self) -> bool {
+        self.state.lock().host.has_name()
+    }
+
+    /// Checks the host again: reserves missing ballast, and detects the beginning and the end of a shortage, and that the image
+    /// has lost its name. Call it about once a second.
     pub fn renew(&self) {
         let mut state = self.state.lock();
+        let nameless = !state.host.has_name();
+        if nameless && !state.nameless {
+            state.say(Turn::Nameless);
+        }
+        state.nameless = nameless;
         let was_short = self.is_short();
         let least = LEAST.min(state.growth());
         let beyond = if was_short { BEYOND.min(least) } else { 0 };
@@ -214,13 +235,17 @@ impl HostRoom {
         if short {
             self.shortages.fetch_add(1, Ordering::AcqRel);
         }
-        if let Some(report) = &state.report {
-            report(if short { Turn::Short } else { Turn::Roomy });
-        }
+        state.say(if short { Turn::Short } else { Turn::Roomy });
     }
 }
 
 impl State {
+    fn say(&self, turn: Turn) {
+        if let Some(report) = &self.report {
+            report(turn);
+        }
+    }
+
     /// A host that does not answer counts as full.
     fn free(&self) -> u64 {
         self.host.free().unwrap_or(0)

@@ -85,7 +85,8 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::DirDepthWrong { .. }
         | K::ParentWrong { .. }
         | K::DirParentWrong { .. }
-        | K::SymlinkEmpty { .. } => Stage::Sums,
+        | K::SymlinkEmpty { .. }
+        | K::SymlinkNul { .. } => Stage::Sums,
         _ => Stage::Tables,
     }
 }

@@ -5,6 +5,7 @@ use format::{BLOCK, dentry};
 
 use super::edit::Editor;
 use super::{Action, RepairError, Session};
+use crate::kind::mode_of;
 use crate::report::FindingKind as K;
 
 type Done = Result<(), RepairError>;
@@ -43,6 +44,10 @@ pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
             };
             e.inode(ino, |raw| raw.i_size = (target.max(1) as u64).into())?
         }
+        // No path is left of it, but bytes may be: a file shows them, to its owner.
+        K::SymlinkNul { ino, at: 0 } => e.inode(ino, |raw| raw.i_mode = (mode_of(1) | 0o600).into())?,
+        // Linux follows a link up to there.
+        K::SymlinkNul { ino, at } => e.inode(ino, |raw| raw.i_size = (at as u64).into())?,
         _ => return Ok(()),
     };
     session.actions.push(Action::Mended { finding: kind.to_string() });

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::{Client, SocketError};
 pub(crate) use server::Served;
-pub use server::{ControlSocket, Saver, Saving};
+pub use server::{ControlSocket, Doom, Saver, Saving};
 
 /// Prefix of every name.
 const PREFIX: &str = "joulefs/";
@@ -89,6 +89,8 @@ pub struct Status {
     pub retrying_s: Option<u64>,
     /// The serving process.
     pub process: u32,
+    /// Why the whole volume goes with its process, if it does.
+    pub doomed: Option<String>,
     /// The file system's report.
     pub report: Vec<(String, String)>,
 }
@@ -124,6 +126,8 @@ pub struct LastWord {
     pub checkpoint: Option<u64>,
     /// Seconds since then.
     pub age_s: Option<u64>,
+    /// The whole volume went with its process; `lost` says why.
+    pub doomed: bool,
     /// Another error, although the volume is consistent.
     pub amiss: Option<String>,
 }
@@ -131,7 +135,7 @@ pub struct LastWord {
 impl LastWord {
     /// What is lost, as text.
     pub fn what_is_lost(&self) -> String {
-        since(self.checkpoint, self.age_s)
+        if self.doomed { "the whole volume".to_owned() } else { since(self.checkpoint, self.age_s) }
     }
 }
 

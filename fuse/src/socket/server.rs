@@ -31,6 +31,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Copies data that is not durable.
 pub type Saver = Arc<dyn Fn(Saving) -> Result<Saved, String> + Send + Sync>;
 
+/// Says why the whole volume goes with its process, if it does.
+pub type Doom = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// The destination of a copy.
 pub struct Saving {
     /// The directory.
@@ -61,6 +64,7 @@ pub struct ControlSocket {
 
 struct Shared {
     state: Mutex<Inner>,
+    doom: Option<Doom>,
     /// Signalled when no request is running.
     idle: Condvar,
     /// Copying must stop.
@@ -96,13 +100,13 @@ impl ControlSocket {
     ///
     /// # Errors
     /// The system has no Unix sockets, or no random numbers.
-    pub fn bind(image: Option<&Path>, saver: Option<Saver>) -> io::Result<Self> {
+    pub fn bind(image: Option<&Path>, saver: Option<Saver>, doom: Option<Doom>) -> io::Result<Self> {
         let image = image.map(identity).transpose()?.unwrap_or_else(|| "-".to_owned());
         let token: String = device::rng::entropy()?.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let name = format!("{PREFIX}{image}/{token}");
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let state = Mutex::new(Inner { saver, ..Inner::default() });
-        let shared = Shared { state, idle: Condvar::new(), stop: AtomicBool::new(false) };
+        let shared = Shared { state, doom, idle: Condvar::new(), stop: AtomicBool::new(false) };
         Ok(ControlSocket { name, listener, shared: Arc::new(shared), accepting: Mutex::new(None) })
     }
 
@@ -261,7 +265,8 @@ impl Shared {
         let failed = failing.map(|(why, _)| why).or(failed);
         // JSON strings are UTF-8.
         let mounted = (!detached).then(|| served.dir.display().to_string().into());
-        Status { failed, checkpoint, age_s, mounted, retrying_s, process, report }
+        let doomed = self.doom.as_ref().and_then(|doom| doom());
+        Status { failed, checkpoint, age_s, mounted, retrying_s, process, doomed, report }
     }
 
     /// Sends a reply to all waiting clients.

@@ -34,7 +34,7 @@ fn image() -> tempfile::NamedTempFile {
 }
 
 fn socket(image: &Path, saver: Option<Saver>) -> (Arc<ControlSocket>, Arc<AtomicUsize>) {
-    let socket = Arc::new(ControlSocket::bind(Some(image), saver).unwrap());
+    let socket = Arc::new(ControlSocket::bind(Some(image), saver, None).unwrap());
     let poked = Arc::new(AtomicUsize::new(0));
     let count = poked.clone();
     let poke = Box::new(move || _ = count.fetch_add(1, Ordering::Relaxed));
@@ -121,7 +121,7 @@ fn a_directory_comes_with_a_request_to_save_and_is_not_in_the_mount_itself() {
         File::from(file).write_all(b"here").map_err(|e| e.to_string())?;
         Ok(Saved { files: 1, bytes: 4, failed: vec![saving.named.display().to_string()], failed_more: 0 })
     });
-    let socket = ControlSocket::bind(Some(image.path()), Some(saver)).unwrap();
+    let socket = ControlSocket::bind(Some(image.path()), Some(saver), None).unwrap();
     let device = std::fs::metadata("/proc").unwrap().dev();
     let fs = Arc::new(judges::memfs::MemFs::new(1 << 20));
     socket.serve(Served { fs, dir: "/mnt".into(), device, poke: Box::new(|| ()) }).unwrap();

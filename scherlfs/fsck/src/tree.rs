@@ -8,7 +8,7 @@ use scherlfs_format::{Addr, FIRST, FIRST_INO, FREE_LIST, HISTORY, ROOT};
 
 use crate::blocks::Claimed;
 use crate::finding::{Finding, State};
-use crate::map::{Map, node};
+use crate::map::{Map, node, target};
 use crate::{Disk, names};
 
 /// Contents of a state.
@@ -44,6 +44,9 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
                 continue;
             }
         };
+        if let Err(why) = target(disk, &node) {
+            findings.push(wrong(why));
+        }
         if ino != ROOT && ino < FIRST_INO {
             findings.push(wrong("a hidden file is in the map".into()));
         }

@@ -73,10 +73,10 @@ pub fn escaped(name: &[u8]) -> String {
             match c {
                 '<' if first => bytes(&mut out, b"<"),
                 '\\' | ';' => bytes(&mut out, &[c as u8]),
-                // Control characters, changes of writing direction, line ends, and characters invalid in XML.
+                // Control characters, changes of writing direction, invisible characters, line ends, and characters invalid in XML.
                 c if c.is_control()
-                    || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-                    || matches!(c, '\u{fffe}' | '\u{ffff}') =>
+                    || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+                    || matches!(c, '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}') =>
                 {
                     bytes(&mut out, c.encode_utf8(&mut [0; 4]).as_bytes());
                 }

@@ -86,7 +86,7 @@ impl Files {
             })
             .collect::<Result<_, _>>()?;
         let inside = names.iter().fold(Vec::new(), |all, name| [&all, &b"/"[..], name.as_bytes()].concat());
-        let shown = plain(&String::from_utf8_lossy(&inside));
+        let shown = if inside.is_empty() { "/".to_owned() } else { plain(&String::from_utf8_lossy(&inside)) };
         match self {
             Files::Image(image) => {
                 let found = vfs::path::walk(&*image.vol, &inside)

@@ -41,7 +41,7 @@ use files::{Files, Found};
 /// On a mounted volume this is allowed to root and to the user who mounted it, while the files are in use. --worst
 /// skips directories that the caller may not read, and lists them.
 ///
-/// Exit codes: 0 done, 1 some file could not be defragmented, 2 wrong usage.
+/// Exit codes: 0 done, 1 some file could not be defragmented, or a file named by --defrag was skipped, 2 wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs clean userdata.img --worst 10 --dry-run\n  \
     joulefs clean userdata.img --defrag /data/com.example.chat/databases/messages.db\n  \
@@ -194,7 +194,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     files.close()?;
     stop.end();
     tell::all(args, &profile, &all, &unread, as_json);
-    let failed = !unread.is_empty() || all.iter().any(|t| matches!(t.outcome, Outcome::Failed(_)));
+    let left = |t: &Treated| match t.outcome {
+        Outcome::Failed(_) => true,
+        // Whoever names a file wants that one.
+        Outcome::Skipped(_) => args.worst.is_none(),
+        _ => false,
+    };
+    let failed = !unread.is_empty() || all.iter().any(left);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(source: &Path, as_json: bool) -> Result<(), Failure> {
     let before = volume.free_runs();
     let done = volume.tidy().map_err(|e| format!("{shown}: {e}"));
     let after = volume.free_runs();
-    image.vol.unmount().map_err(|e| format!("{shown}: {e}"))?;
+    image.close()?;
     let done = done?;
     if as_json {
         output::print(&json!({

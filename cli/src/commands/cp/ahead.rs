@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use vfs::FileKind;
 
-use super::item::{Glance, Item, Out, Reader, Source, push};
-use super::survey::Met;
+use super::item::{Glance, Item, Out, Reader, Source};
+use super::survey::{Inside, Met, walk};
 
 /// Contents of so many bytes are read ahead.
 const SMALL: u64 = 256 << 10;
@@ -53,7 +53,7 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
         scope.spawn(move || {
             let mut out = Heap { give, found: Vec::new(), bytes: 0 };
             // It ends early when the copy does.
-            let _ = walk(inner, root, &mut out).and_then(|()| out.send());
+            let _ = walk(inner, root, |path, met| look(inner, path, met, &mut out)).and_then(|()| out.send());
         });
         let ahead = Ahead { inner, coming, here: RefCell::default(), last: RefCell::default() };
         work(&ahead)
@@ -82,30 +82,6 @@ impl Heap {
     }
 }
 
-/// A directory in which the walk is.
-struct Inside {
-    file: (u64, u64),
-    names: std::vec::IntoIter<Vec<u8>>,
-    /// Bytes of its path.
-    path: usize,
-}
-
-fn walk(source: &dyn Source, root: &[u8], out: &mut Heap) -> Result<(), Ended> {
-    let (mut path, mut met, mut open) = (root.to_vec(), Met::new(source), Vec::new());
-    open.extend(look(source, &path, &mut met, out)?);
-    while let Some(dir) = open.last_mut() {
-        path.truncate(dir.path);
-        let Some(name) = dir.names.next() else {
-            met.leave(dir.file);
-            open.pop();
-            continue;
-        };
-        push(&mut path, &name);
-        open.extend(look(source, &path, &mut met, out)?);
-    }
-    Ok(())
-}
-
 /// Looks at something; a directory is returned, to be walked.
 fn look(source: &dyn Source, path: &[u8], met: &mut Met, out: &mut Heap) -> Result<Option<Inside>, Ended> {
     // Who copies asks again, and says what is wrong.
@@ -121,7 +97,7 @@ fn look(source: &dyn Source, path: &[u8], met: &mut Met, out: &mut Heap) -> Resu
         return Ok(None);
     }
     let names = source.names(path);
-    let walked = Inside { file: glance.file, names: names.0.clone().into_iter(), path: path.len() };
+    let walked = Inside::of(glance.file, names.0.clone(), path);
     out.add(Found { path: path.to_vec(), item, inside: Some((glance, names)), contents: None })?;
     Ok(Some(walked))
 }

@@ -33,6 +33,41 @@ impl Met {
     }
 }
 
+/// A directory in which a walk is.
+pub struct Inside {
+    file: (u64, u64),
+    names: std::vec::IntoIter<Vec<u8>>,
+    /// Bytes of its path.
+    path: usize,
+}
+
+impl Inside {
+    pub fn of(file: (u64, u64), names: Vec<Vec<u8>>, path: &[u8]) -> Self {
+        Inside { file, names: names.into_iter(), path: path.len() }
+    }
+}
+
+/// Goes through a tree in the order in which a copy does. `look` looks at one thing, and returns a directory that it entered.
+pub fn walk<E>(
+    source: &dyn Source,
+    root: &[u8],
+    mut look: impl FnMut(&[u8], &mut Met) -> Result<Option<Inside>, E>,
+) -> Result<(), E> {
+    let (mut path, mut met, mut open) = (root.to_vec(), Met::new(source), Vec::new());
+    open.extend(look(&path, &mut met)?);
+    while let Some(dir) = open.last_mut() {
+        path.truncate(dir.path);
+        let Some(name) = dir.names.next() else {
+            met.leave(dir.file);
+            open.pop();
+            continue;
+        };
+        push(&mut path, &name);
+        open.extend(look(&path, &mut met)?);
+    }
+    Ok(())
+}
+
 /// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
 /// read. What cannot be read counts nothing: the copy says so in its place.
 pub struct Survey<'s> {
@@ -42,14 +77,6 @@ pub struct Survey<'s> {
     pub bar: &'s ProgressBar,
     pub stop: &'s Interrupt,
     pub written: Option<(u64, u64)>,
-}
-
-/// A directory in which a walk is.
-struct Inside {
-    file: (u64, u64),
-    names: std::vec::IntoIter<Vec<u8>>,
-    /// Bytes of its path.
-    path: usize,
 }
 
 /// Adds up what will be copied of a tree; `each` hears of everything in it.
@@ -66,19 +93,7 @@ pub fn survey(
 
 impl Survey<'_> {
     pub fn of(&mut self, root: &[u8]) -> Out<()> {
-        let (mut path, mut met, mut open) = (root.to_vec(), Met::new(self.source), Vec::new());
-        open.extend(self.one(&path, &mut met)?);
-        while let Some(dir) = open.last_mut() {
-            path.truncate(dir.path);
-            let Some(name) = dir.names.next() else {
-                met.leave(dir.file);
-                open.pop();
-                continue;
-            };
-            push(&mut path, &name);
-            open.extend(self.one(&path, &mut met)?);
-        }
-        Ok(())
+        walk(self.source, root, |path, met| self.one(path, met))
     }
 
     /// Looks at one file; a directory is returned, to be walked.
@@ -90,7 +105,7 @@ impl Survey<'_> {
             FileKind::Directory => {
                 let names = self.source.names(path).0;
                 (self.each)(path, &item, &names)?;
-                return Ok(Some(Inside { file: item.file, names: names.into_iter(), path: path.len() }));
+                return Ok(Some(Inside::of(item.file, names, path)));
             }
             FileKind::Regular if self.written == Some(item.file) => {
                 return Err(format!(

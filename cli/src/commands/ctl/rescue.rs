@@ -66,6 +66,12 @@ pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
         );
     }
     match client.ask(&Request::Retry, None).map_err(failed(place))? {
+        Reply::Durable(Status { doomed: Some(why), .. }) => Err(format!(
+            "{place}: everything is durable, but {why}; the whole volume is gone once it is unmounted: copy it elsewhere: \
+             joulefs ctl {place} save NEW_DIR",
+            place = place.display()
+        )
+        .into()),
         Reply::Durable(status) => {
             output::done(as_json, &json!({ "durable": true, "durable_checkpoint": status.checkpoint }));
             Ok(())

@@ -8,12 +8,23 @@ use device::host_room::{LEAST, Turn};
 
 use crate::output::bytes;
 
+/// What happened to an image that has no name.
+const NAMELESS: &str = "removed or replaced while it was mounted, and no name leads to its file any more";
+
 /// Refuses a host without room: what the mount accepts could not be written.
 pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     if !room.is_short() {
         return Ok(());
     }
-    let (free, least) = (bytes(room.free() + room.held()), bytes(LEAST));
+    let (free, least) = (room.free() + room.held(), bytes(LEAST));
+    if free >= 2 * LEAST {
+        return Err(format!(
+            "{}: the file system that holds this image does not reserve the {least} that a mount needs (is a quota used up?). \
+            Make room there, or mount with -o ro",
+            image.display()
+        ));
+    }
+    let free = bytes(free);
     Err(format!(
         "{}: the file system that holds this image has {free} free, but a mount needs {least}. Make room there, or \
          mount with -o ro",
@@ -31,9 +42,18 @@ pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
              with ENOSPC until there is room again"
         ),
         Turn::Roomy => log::warn!("{name}: the file system that holds this image has room again"),
+        Turn::Nameless => log::error!(
+            "{name} was {NAMELESS}: the whole volume is gone once it is unmounted, unless it is copied elsewhere (joulefs ctl \
+            DIR save NEW_DIR)"
+        ),
     }));
     room.is_unheld().then(|| {
         "the file system that holds this image cannot reserve room for it; if it fills up, the last changes may be lost"
             .to_owned()
     })
+}
+
+/// Why a volume goes with the process that serves it, if it does.
+pub fn doom(room: &HostRoom, image: &Path) -> Option<String> {
+    (!room.has_name()).then(|| format!("{} was {NAMELESS}", image.display()))
 }

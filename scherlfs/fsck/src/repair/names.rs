@@ -218,7 +218,8 @@ impl Mender<'_, '_> {
                     lost.push(ino);
                     continue;
                 }
-                if !(1..BLOCK as u64).contains(&size) {
+                // What follows a NUL byte leads nowhere.
+                if size == 0 || size > long as u64 {
                     size = long as u64;
                 }
             } else if !file.is_dir() && size > i64::MAX as u64 {

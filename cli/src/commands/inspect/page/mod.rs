@@ -16,6 +16,7 @@ use self::numbers::Numbers;
 use super::ground::{Ground, Shows};
 use super::{Seen, text};
 use crate::Failure;
+use crate::hidden::shown_json;
 use crate::output::plain;
 
 const STYLE: &str = include_str!("style.css");
@@ -78,9 +79,9 @@ pub fn page(
     Ok(page.into_string())
 }
 
-/// JSON that cannot end the element it stands in: `<` is only found within strings.
+/// JSON that cannot end the element it stands in, and hides nothing: `<` is only found within strings.
 fn in_script(value: &Value) -> String {
-    value.to_string().replace('<', "\\u003c")
+    shown_json(&value.to_string()).replace('<', "\\u003c")
 }
 
 fn blob(id: &str, kind: &str, text: &str) -> Markup {
