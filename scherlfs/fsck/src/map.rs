@@ -139,7 +139,7 @@ fn shape(node: &Node) -> Result<(), String> {
 /// Whether the target of a symbolic link is a path.
 pub(crate) fn target(disk: &Disk<'_>, node: &Node) -> Result<(), String> {
     let a = &node.inode.attributes;
-    let Some(at) = node.place(0).filter(|_| kind::of(a.mode) == kind::SYMLINK) else { return Ok(()) };
+    let Some(at) = node.place(0).filter(|_| kind::of_mode(a.mode) == kind::SYMLINK) else { return Ok(()) };
     let block = disk.read(at)?;
     match block[..(a.size as usize).min(BLOCK)].contains(&0) {
         true => Err("the target of the symbolic link holds a NUL byte".into()),
