@@ -1,0 +1,204 @@
+//! Which number of a document is tied to which source?
+
+use std::ops::Range;
+
+use super::shape::{Found, MEASURED, numbers, only};
+use super::sources::Sources;
+
+/// What a comment with ties begins with.
+const OPEN: &str = "<!-- numbers\n";
+
+/// A number of a document and its source.
+#[derive(Debug)]
+pub struct Tie {
+    /// The words or the cell that it stands in.
+    pub words: String,
+    /// The number there.
+    pub number: Found,
+    /// Where it stands in the document: in the text, and in the comment if that repeats it.
+    pub places: Vec<Range<usize>>,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// All ties of a document, and what is wrong with its comments.
+pub fn of(text: &str, sources: &Sources) -> (Vec<Tie>, Vec<String>) {
+    let (mut ties, mut wrong, mut from) = (Vec::new(), Vec::new(), 0);
+    while let Some(open) = text[from..].find(OPEN).map(|n| from + n) {
+        let lines = open + OPEN.len();
+        let close = text[lines..].find("-->").map_or(text.len(), |n| lines + n);
+        // What the comment speaks of begins behind the last comment or the last heading.
+        let heading = text[from..open].rfind("\n#").map_or(from, |n| from + n + 1);
+        let scope = Scope::of(text, heading..open);
+        let (mut at, mut next) = (lines, 0);
+        for line in text[lines..close].split_inclusive('\n') {
+            let start = at + line.len() - line.trim_start().len();
+            at += line.len();
+            let line = line.trim();
+            if line.is_empty() {
+                continue;
+            }
+            let Some((words, source)) = line.split_once(" = ") else {
+                wrong.push(format!("{line:?}: no source"));
+                continue;
+            };
+            let column = words.strip_prefix("column ");
+            if words == "table" || column.is_some() {
+                match cells(text, heading..open, column, source, sources) {
+                    Ok(more) => ties.extend(more),
+                    Err(e) => wrong.push(format!("{line:?}: {e}")),
+                }
+                continue;
+            }
+            match scope.find(words, &mut next) {
+                Ok((number, place)) => {
+                    let beside = start + number.at.start..start + number.at.end;
+                    ties.push(Tie { words: words.into(), number, places: vec![place, beside], source: source.into() });
+                }
+                Err(e) => wrong.push(format!("{words:?} = {source}: {e}")),
+            }
+        }
+        from = close;
+    }
+    (ties, wrong)
+}
+
+/// A part of a document with one space between two words, and without the stars of bold text.
+struct Scope {
+    text: String,
+    /// The place in the document of each byte.
+    places: Vec<usize>,
+}
+
+impl Scope {
+    fn of(document: &str, range: Range<usize>) -> Self {
+        let mut all = Scope { text: String::new(), places: Vec::new() };
+        for (at, c) in document[range.clone()].char_indices() {
+            let c = if c.is_whitespace() { ' ' } else { c };
+            if c == '*' || c == ' ' && all.text.ends_with(' ') {
+                continue;
+            }
+            all.text.push(c);
+            all.places.extend(std::iter::repeat_n(range.start + at, c.len_utf8()));
+        }
+        all
+    }
+
+    /// The number of some words, and its place in the document. Ties are in the order of the text, so the search goes on
+    /// behind the last words.
+    fn find(&self, words: &str, next: &mut usize) -> Result<(Found, Range<usize>), String> {
+        let number = only(words).ok_or("the words must have one number in them")?;
+        let plain = words.replace('*', "");
+        let shift = words[..number.at.start].matches('*').count();
+        let whole = |at: &usize| {
+            let (before, after) = (&self.text[..*at], &self.text[at + plain.len()..]);
+            let digit = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric());
+            let starts = !plain.starts_with(char::is_alphanumeric)
+                || !digit(before.chars().next_back())
+                    && !(number.at.start == 0 && before.ends_with(['.', ',', '+', '-']));
+            let ends = !plain.ends_with(char::is_alphanumeric)
+                || !digit(after.chars().next())
+                    && !(after.starts_with(['.', ',']) && digit(after[1..].chars().next()));
+            starts && ends
+        };
+        let places = self.text[*next..].match_indices(&plain).map(|(n, _)| *next + n);
+        let at = { places }.find(whole).ok_or("this is not in the text above, behind the words of the tie before it")?;
+        let start = at + number.at.start - shift;
+        *next = at + plain.len();
+        let length = number.text.len();
+        let mut found = number;
+        // The unit may stand behind the words.
+        if found.unit.is_empty() && found.at.end == words.len() {
+            found.unit = numbers(&self.text[start..]).first().map_or_else(String::new, |n| n.unit.clone());
+        }
+        Ok((found, self.places[start]..self.places[start + length - 1] + 1))
+    }
+}
+
+/// The ties of the cells of the last table of a part of a document: those that have a source.
+fn cells(
+    document: &str,
+    range: Range<usize>,
+    column: Option<&str>,
+    source: &str,
+    sources: &Sources,
+) -> Result<Vec<Tie>, String> {
+    let part = &document[range.clone()];
+    let mut at = range.start;
+    let mut table: Vec<Vec<(usize, &str)>> = Vec::new();
+    let mut ended = false;
+    for line in part.split_inclusive('\n') {
+        if line.starts_with('|') {
+            if std::mem::take(&mut ended) {
+                table.clear();
+            }
+            table.push(row(at, line));
+        } else if !table.is_empty() {
+            ended = true;
+        }
+        at += line.len();
+    }
+    let [head, _, rows @ ..] = table.as_slice() else {
+        return Err("there is no table above it".into());
+    };
+    let mut ties = Vec::new();
+    for cells in rows {
+        let Some((_, first)) = cells.first() else { continue };
+        for ((_, name), (start, cell)) in head.iter().zip(cells).skip(1) {
+            let (name, first) = (bare(name), bare(first));
+            if column.is_some_and(|only| only != name) {
+                continue;
+            }
+            let filled = |name: &str| source.replace("{row}", &first).replace("{column}", name);
+            let all = [filled(&name), filled(&name.to_lowercase())];
+            let known = all.into_iter().find(|s| sources.one(s).is_ok());
+            let (Some(source), Some(number)) = (known, numbers(cell).into_iter().next()) else { continue };
+            let place = start + number.at.start..start + number.at.end;
+            ties.push(Tie { words: format!("{first}, {name}"), number, places: vec![place], source });
+        }
+    }
+    if ties.is_empty() { Err("none of the table's cells has this source".into()) } else { Ok(ties) }
+}
+
+/// The cells of a table's line and their places.
+pub fn row(mut at: usize, line: &str) -> Vec<(usize, &str)> {
+    let mut all = Vec::new();
+    for cell in line.split('|') {
+        all.push((at, cell));
+        at += cell.len() + 1;
+    }
+    all.remove(0);
+    all.pop();
+    all
+}
+
+/// A cell's text without its marks.
+pub fn bare(cell: &str) -> String {
+    cell.trim().replace(['`', '*'], "")
+}
+
+/// Numbers of measured units in a document's text that have no tie.
+pub fn untied(text: &str, sources: &Sources) -> Vec<String> {
+    let places: Vec<_> = of(text, sources).0.into_iter().flat_map(|tie| tie.places).collect();
+    let (mut all, mut at, mut hidden) = (Vec::new(), 0, false);
+    for line in text.split_inclusive('\n') {
+        let is_edge = line.starts_with("```") || line.starts_with("<!--") || line.starts_with("-->");
+        hidden ^= is_edge && !line.trim_end().ends_with("-->") || line.starts_with("-->");
+        if !hidden && !is_edge && !line.starts_with("    ") {
+            for n in numbers(&text[at..at + line.len()]) {
+                let is_tied = places.iter().any(|p| p.start <= at + n.at.start && at + n.at.end <= p.end);
+                // The unit may stand on the next line.
+                let unit = if n.unit.is_empty() { next_unit(text, at + n.at.end) } else { n.unit };
+                if MEASURED.contains(&unit.as_str()) && !is_tied {
+                    all.push(format!("{} {unit}: {:?}", n.text, line.trim()));
+                }
+            }
+        }
+        at += line.len();
+    }
+    all
+}
+
+fn next_unit(text: &str, end: usize) -> String {
+    numbers(&format!("0{}", &text[end..])).first().map_or_else(String::new, |n| n.unit.clone())
+}
