@@ -10,8 +10,9 @@
 //! ```
 //!
 //! On the left are words of the text with one number in them, on the right is where the number comes from (`sources`). `table =`
-//! ties all cells that have a source, `column NAME =` those of one column; `{row}` and `{column}` stand for the first cell of the row
-//! and for the head of the column. The test rounds the source to the digits that the text has. `JOULEFS_RENEW=1` writes the documents
+//! ties all cells that have a source, `column NAME =` those of one column, `column NAME#2 =` those of the second of that name,
+//! `column NAME () =` the numbers in brackets; `{row}` and `{column}` stand for the first cell of the row, up to a colon, and for
+//! the head of the column. The test rounds the source to the digits that the text has. `JOULEFS_RENEW=1` writes the documents
 //! anew. `quoted` keeps numbers that no paper has published. Left out: whether the words around a number are right.
 
 mod quoted;
@@ -26,7 +27,16 @@ use shape::Found;
 use sources::{Sources, Value};
 
 /// How many ties each document must keep, so that none is lost unnoticed.
-const LEAST: &[(&str, usize)] = &[("README.md", 12)];
+const LEAST: &[(&str, usize)] = &[
+    ("README.md", 999),
+    ("docs/archive.md", 999),
+    ("docs/cleaning.md", 999),
+    ("docs/defragmentation.md", 999),
+    ("docs/deltas.md", 999),
+    ("docs/images.md", 999),
+    ("docs/scherlfs.md", 9999),
+    ("docs/tutorial.md", 999),
+];
 
 /// Documents in whose text every number with one of [`shape::MEASURED`] behind it is tied.
 const WHOLE: &[&str] = &["README.md"];
@@ -37,7 +47,8 @@ fn root() -> PathBuf {
 
 /// The documents that may have ties: README.md, and the pages of docs/.
 fn documents() -> Vec<String> {
-    let pages = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let pages =
+        fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut all: Vec<String> = pages.filter(|name| name.ends_with(".md")).map(|name| format!("docs/{name}")).collect();
     all.push("README.md".into());
     all.sort();
@@ -72,7 +83,11 @@ fn check(text: &str, sources: &Sources) -> (Vec<String>, usize, Vec<Stale>) {
             Ok(now) if now == tie.number.text => {}
             Ok(now) => {
                 let says = format!("{of}: the text says {}, it should say {now}", tie.number.text);
-                stale.extend(tie.places.iter().map(|at| Stale { at: at.clone(), now: now.clone(), says: says.clone() }));
+                stale.extend(tie.places.iter().map(|at| Stale {
+                    at: at.clone(),
+                    now: now.clone(),
+                    says: says.clone(),
+                }));
             }
         }
     }
@@ -112,7 +127,7 @@ fn every_tied_number_in_the_documents_is_its_sources() {
         }
         let least = LEAST.iter().find(|(of, _)| *of == name).map_or(0, |(_, least)| *least);
         if tied < least {
-            failures.push(format!("{name}: {tied} numbers are tied, fewer than {least}: {:?}", "LEAST"));
+            failures.push(format!("{name}: {tied} numbers are tied, fewer than `LEAST` says: {least}"));
         }
         if WHOLE.contains(&name.as_str()) {
             failures.extend(ties::untied(&text, &sources).iter().map(|u| format!("{name}: no source for {u}")));
@@ -148,7 +163,10 @@ fn a_sign_that_is_wrong_is_found() {
     let (wrong, tied, stale) = check(text, &Sources::kept());
     assert_eq!((wrong, tied, stale.len()), (Vec::new(), 2, 1));
     assert_eq!(stale[0].now, "32");
-    let saves = "It saves 50.6 %.\n<!-- numbers\n50.6 % = scherl-fig6-12-13: camera: scherlfs-once against reiserfs\n-->\n";
+    let brackets = text.replace("table =", "column FAT32 () =");
+    assert_eq!(check(&brackets, &Sources::kept()).2[0].now, "45");
+    let saves =
+        "It saves 50.6 %.\n<!-- numbers\n50.6 % = scherl-fig6-12-13: camera: scherlfs-once against reiserfs\n-->\n";
     assert_eq!(check(saves, &Sources::kept()).2[0].now, "-50.6");
     let minus = saves.replace("= scherl", "= minus scherl");
     assert_eq!(check(&minus, &Sources::kept()), (Vec::new(), 1, Vec::new()));
@@ -174,6 +192,7 @@ fn a_tie_without_words_or_source_is_refused() {
 
 #[test]
 fn a_measured_number_without_a_tie_is_found() {
-    let text = "Costs 5 mJ and 12 %, not 7 blocks.\n\n    code: 9 mJ\n\n```\n8 mJ\n```\n<!-- numbers\n12 % = condition\n-->\n";
+    let text =
+        "Costs 5 mJ and 12 %, not 7 blocks.\n\n    code: 9 mJ\n\n```\n8 mJ\n```\n<!-- numbers\n12 % = condition\n-->\n";
     assert_eq!(ties::untied(text, &Sources::kept()), ["5 mJ: \"Costs 5 mJ and 12 %, not 7 blocks.\""]);
 }

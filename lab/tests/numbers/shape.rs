@@ -1,4 +1,4 @@
-//! How does a number stand in a text: its digits, its sign, its unit?
+//! How does a number stand in a text: its digits, its sign, its unit, its cell of a table?
 
 use std::ops::Range;
 
@@ -49,16 +49,20 @@ impl Found {
             };
         }
         let places = self.text.split_once('.').map_or(0, |(_, digits)| digits.len());
-        let plain = format!("{:.places$}", value.abs());
+        // A half is rounded up, as people do.
+        let scale = 10_f64.powi(i32::try_from(places).unwrap());
+        let plain = format!("{:.places$}", (value.abs() * scale).round() / scale);
         let is_zero = plain.chars().all(|c| c == '0' || c == '.');
         let sign = match value {
             v if v < 0.0 && !is_zero => "-",
             _ if self.text.starts_with('+') || is_zero && self.text.starts_with('-') => &self.text[..1],
             _ => "",
         };
-        let (whole, rest) = plain.split_once('.').map_or((plain.as_str(), String::new()), |(w, r)| (w, format!(".{r}")));
+        let (whole, rest) =
+            plain.split_once('.').map_or((plain.as_str(), String::new()), |(w, r)| (w, format!(".{r}")));
         let with_commas = self.text.contains(',') || whole.len() > 4;
-        let bare = self.text.trim_start_matches(['+', '-']).split('.').next().is_some_and(|w| w.len() > 4 && !w.contains(','));
+        let bare =
+            self.text.trim_start_matches(['+', '-']).split('.').next().is_some_and(|w| w.len() > 4 && !w.contains(','));
         let whole = if with_commas && !bare { commas(whole) } else { whole.to_owned() };
         format!("{sign}{whole}{rest}")
     }
@@ -146,6 +150,23 @@ pub fn only(words: &str) -> Option<Found> {
     (all.len() == 1).then(|| all.remove(0))
 }
 
+/// The cells of a table's line and their places.
+pub fn row(mut at: usize, line: &str) -> Vec<(usize, &str)> {
+    let mut all = Vec::new();
+    for cell in line.split('|') {
+        all.push((at, cell));
+        at += cell.len() + 1;
+    }
+    all.remove(0);
+    all.pop();
+    all
+}
+
+/// A cell's text without its marks.
+pub fn bare(cell: &str) -> String {
+    cell.trim().replace(['`', '*'], "")
+}
+
 #[test]
 fn numbers_are_found_and_names_are_not() {
     let texts = |text: &str| numbers(text).into_iter().map(|n| format!("{}|{}", n.text, n.unit)).collect::<Vec<_>>();
@@ -158,13 +179,12 @@ fn numbers_are_found_and_names_are_not() {
 #[test]
 fn a_number_is_written_as_the_one_before_it() {
     let like = |text: &str, value: f64| only(text).unwrap().like(value);
-    let all = [("0.98", 1.234), ("+5", 7.6), ("1,000", 12345.6), ("999", 12345.0), ("-1", -0.2), ("three", 4.0)];
+    let all =
+        [("0.98", 1.234), ("+5", 7.6), ("1,000", 12345.6), ("999", 12345.0), ("-1", -0.2), ("three", 4.0), ("7", 8.5)];
     let texts: Vec<_> = all.iter().map(|(text, value)| like(text, *value)).collect();
-    assert_eq!(texts, ["1.23", "+8", "12,346", "12,345", "-0", "four"]);
-    assert_eq!([factor("mJ", "J"), factor("J/h", "J"), factor("mW", "J"), factor("x", "")], [
-        Some(1e-3),
-        Some(1.0),
-        None,
-        Some(1.0)
-    ]);
+    assert_eq!(texts, ["1.23", "+8", "12,346", "12,345", "-0", "four", "9"]);
+    assert_eq!(
+        [factor("mJ", "J"), factor("J/h", "J"), factor("mW", "J"), factor("x", "")],
+        [Some(1e-3), Some(1.0), None, Some(1.0)]
+    );
 }

@@ -7,8 +7,11 @@
 //! count THING                           how many are shipped: experiments, profiles, policies, recipes, papers
 //! FILE.md: [TABLE |] ROW | COLUMN       a cell of a table in another document; COLUMN#2 is the second of that name
 //! FILE.svg: LABEL                       what the picture says of LABEL
-//! minus S, ratio S ; S, increase S ; S  its negative; the quotient of two; by how many percent the first is above the second
+//! minus S, times NUMBER S, in UNIT S    its negative, its multiple, the same in another unit
+//! sum S ; S, difference S ; S           the sum of all; the first less all others
+//! ratio S ; S, increase S ; S           the quotient of two; by how many percent the first is above the second
 //! least S ; S, most S ; S               the least or the most of several; a `*` in QUANTITY or ROW stands for anything
+//! S ;; S                                the same as `;`, where the parts have `;` themselves
 //! condition                             no result: what is set, or what somebody else says
 //! command                               printed by a command that the text names
 //! ```
@@ -20,8 +23,7 @@ use lab::plan::{Experiment, SHIPPED};
 use lab::published::judge::{Ours, Verdict, all, count};
 use lab::published::papers;
 
-use super::shape::numbers;
-use super::ties::{bare, row};
+use super::shape::{Found, bare, factor, numbers, row};
 use super::{quoted, root};
 
 /// What a source says.
@@ -31,6 +33,13 @@ pub struct Value {
     pub number: f64,
     /// Its unit; empty if it has none.
     pub unit: String,
+}
+
+impl Value {
+    fn in_unit(self, unit: &str) -> Result<Value, String> {
+        let factor = factor(&self.unit, unit).ok_or_else(|| format!("{:?} is not in {unit:?}", self.unit))?;
+        Ok(Value { number: self.number * factor, unit: unit.into() })
+    }
 }
 
 /// All that is kept.
@@ -57,11 +66,13 @@ impl Sources {
         let (mut kept, mut published) = (BTreeMap::new(), BTreeMap::new());
         for (name, _) in SHIPPED {
             let e = Experiment::find(name).unwrap();
-            let mut rows: Vec<_> = e.kept.rows.iter().filter_map(|r| Some((r.quantity.clone(), r.ours?, r.unit.clone()))).collect();
+            let mut rows: Vec<_> =
+                e.kept.rows.iter().filter_map(|r| Some((r.quantity.clone(), r.ours?, r.unit.clone()))).collect();
             rows.extend(quoted::rows(name).into_iter().filter_map(|r| Some((r.quantity, r.ours?, r.unit))));
             let of = |(quantity, number, unit): (String, f64, String)| (quantity, Value { number, unit });
             kept.insert((*name).to_owned(), rows.into_iter().map(of).collect());
-            published.insert((*name).to_owned(), e.paper.into_iter().map(|c| of((c.quantity, c.value, c.unit))).collect());
+            published
+                .insert((*name).to_owned(), e.paper.into_iter().map(|c| of((c.quantity, c.value, c.unit))).collect());
         }
         Sources { kept, papers: published, verdicts: verdicts() }
     }
@@ -80,12 +91,32 @@ impl Sources {
 
     fn find(&self, source: &str) -> Result<Vec<Value>, String> {
         let split = |rest: &str| -> Result<Vec<Value>, String> {
-            let parts: Result<Vec<_>, _> = rest.split(" ; ").map(|s| self.find(s)).collect();
+            let between = if rest.contains(" ;; ") { " ;; " } else { " ; " };
+            let parts: Result<Vec<_>, _> = rest.split(between).map(|s| self.find(s)).collect();
             Ok(parts?.concat())
         };
         if let Some(rest) = source.strip_prefix("minus ") {
             let negative = |v: Value| Value { number: -v.number, unit: v.unit };
             return Ok(self.find(rest)?.into_iter().map(negative).collect());
+        }
+        if let Some((times, rest)) = source.strip_prefix("times ").and_then(|rest| rest.split_once(' ')) {
+            let times: f64 = times.parse().map_err(|e| format!("times {times:?}: {e}"))?;
+            let multiple = |v: Value| Value { number: times * v.number, unit: v.unit };
+            return Ok(self.find(rest)?.into_iter().map(multiple).collect());
+        }
+        if let Some((unit, rest)) = source.strip_prefix("in ").and_then(|rest| rest.split_once(' ')) {
+            return self.find(rest)?.into_iter().map(|v| v.in_unit(unit)).collect();
+        }
+        for (word, sign) in [("sum ", 1.0), ("difference ", -1.0)] {
+            if let Some(rest) = source.strip_prefix(word) {
+                let mut all = split(rest)?.into_iter();
+                let first = all.next().ok_or("nothing is there")?;
+                let add = |sum: Value, v: Value| {
+                    let unit = sum.unit.clone();
+                    Ok(Value { number: sum.number + sign * v.in_unit(&unit)?.number, unit })
+                };
+                return all.try_fold(first, add).map(|v| vec![v]);
+            }
         }
         for (word, most) in [("least ", false), ("most ", true)] {
             if let Some(rest) = source.strip_prefix(word) {
@@ -97,7 +128,8 @@ impl Sources {
         }
         for (word, percent) in [("ratio ", false), ("increase ", true)] {
             if let Some(rest) = source.strip_prefix(word) {
-                let [a, b] = <[Value; 2]>::try_from(split(rest)?).map_err(|all| format!("{} numbers, not two", all.len()))?;
+                let [a, b] =
+                    <[Value; 2]>::try_from(split(rest)?).map_err(|all| format!("{} numbers, not two", all.len()))?;
                 if a.unit != b.unit {
                     return Err(format!("{:?} and {:?} cannot be compared", a.unit, b.unit));
                 }
@@ -168,7 +200,7 @@ fn label(file: &str, label: &str) -> Result<Vec<Value>, String> {
     of.first().and_then(value).map(|v| vec![v]).ok_or_else(|| format!("{file}: {label:?} has no number"))
 }
 
-fn value(found: &super::Found) -> Option<Value> {
+fn value(found: &Found) -> Option<Value> {
     let number = found.text.replace(',', "").parse().ok()?;
     Some(Value { number, unit: found.unit.clone() })
 }
@@ -237,6 +269,14 @@ fn sources_are_rows_cells_labels_and_counts() {
     assert_eq!(
         one("increase microdrive-table31: power when idle ; microdrive-table31: power in standby"),
         is("263.934", "%")
+    );
+    assert_eq!(
+        one("in W sum microdrive-table31: power when idle ; microdrive-table31: power in standby"),
+        is("0.283", "W")
+    );
+    assert_eq!(
+        one("times 2 difference microdrive-table31: power when idle ; microdrive-table31: power in standby"),
+        is("322.000", "mW")
     );
     assert_eq!(one("docs/papers.md: ✗ contradicts | all"), one("verdicts contradicts"));
     assert_eq!(one("count policies"), is("6.000", ""));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::shape::{Found, MEASURED, numbers, only};
+use super::shape::{Found, MEASURED, bare, numbers, only, row};
 use super::sources::Sources;
 
 /// What a comment with ties begins with.
@@ -97,12 +97,12 @@ impl Scope {
                 || !digit(before.chars().next_back())
                     && !(number.at.start == 0 && before.ends_with(['.', ',', '+', '-']));
             let ends = !plain.ends_with(char::is_alphanumeric)
-                || !digit(after.chars().next())
-                    && !(after.starts_with(['.', ',']) && digit(after[1..].chars().next()));
+                || !digit(after.chars().next()) && !(after.starts_with(['.', ',']) && digit(after[1..].chars().next()));
             starts && ends
         };
         let places = self.text[*next..].match_indices(&plain).map(|(n, _)| *next + n);
-        let at = { places }.find(whole).ok_or("this is not in the text above, behind the words of the tie before it")?;
+        let at =
+            { places }.find(whole).ok_or("this is not in the text above, behind the words of the tie before it")?;
         let start = at + number.at.start - shift;
         *next = at + plain.len();
         let length = number.text.len();
@@ -141,40 +141,30 @@ fn cells(
     let [head, _, rows @ ..] = table.as_slice() else {
         return Err("there is no table above it".into());
     };
-    let mut ties = Vec::new();
+    let (mut ties, inside) = (Vec::new(), column.is_some_and(|c| c.ends_with(" ()")));
+    let column = column.map(|c| c.trim_end_matches(" ()")).map(|c| c.split_once('#').unwrap_or((c, "1")));
+    // Which of the columns of a name it is.
+    let nth = |at: usize| head[1..=at].iter().filter(|(_, name)| bare(name) == bare(head[at].1)).count().to_string();
     for cells in rows {
         let Some((_, first)) = cells.first() else { continue };
-        for ((_, name), (start, cell)) in head.iter().zip(cells).skip(1) {
-            let (name, first) = (bare(name), bare(first));
-            if column.is_some_and(|only| only != name) {
+        for (at, ((_, name), (start, cell))) in head.iter().zip(cells).enumerate().skip(1) {
+            let (name, first) = (bare(name), bare(first.split(": ").next().unwrap_or_default()));
+            if column.is_some_and(|(only, n)| only != name || n != nth(at)) {
                 continue;
             }
+            let skipped = if inside { cell.find('(').map_or(cell.len(), |at| at + 1) } else { 0 };
             let filled = |name: &str| source.replace("{row}", &first).replace("{column}", name);
             let all = [filled(&name), filled(&name.to_lowercase())];
             let known = all.into_iter().find(|s| sources.one(s).is_ok());
-            let (Some(source), Some(number)) = (known, numbers(cell).into_iter().next()) else { continue };
+            let (Some(source), Some(number)) = (known, numbers(&cell[skipped..]).into_iter().next()) else {
+                continue;
+            };
+            let start = start + skipped;
             let place = start + number.at.start..start + number.at.end;
             ties.push(Tie { words: format!("{first}, {name}"), number, places: vec![place], source });
         }
     }
     if ties.is_empty() { Err("none of the table's cells has this source".into()) } else { Ok(ties) }
-}
-
-/// The cells of a table's line and their places.
-pub fn row(mut at: usize, line: &str) -> Vec<(usize, &str)> {
-    let mut all = Vec::new();
-    for cell in line.split('|') {
-        all.push((at, cell));
-        at += cell.len() + 1;
-    }
-    all.remove(0);
-    all.pop();
-    all
-}
-
-/// A cell's text without its marks.
-pub fn bare(cell: &str) -> String {
-    cell.trim().replace(['`', '*'], "")
 }
 
 /// Numbers of measured units in a document's text that have no tie.
