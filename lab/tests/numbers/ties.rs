@@ -6,7 +6,7 @@ use super::shape::{Found, MEASURED, bare, numbers, only, row};
 use super::sources::Sources;
 
 /// What a comment with ties begins with.
-const OPEN: &str = "<!-- numbers\n";
+pub const OPEN: &str = "<!-- numbers\n";
 
 /// A number of a document and its source.
 #[derive(Debug)]
