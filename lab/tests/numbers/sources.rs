@@ -217,7 +217,7 @@ fn cells(file: &str, what: &str) -> Result<Vec<Value>, String> {
     let (column, nth) = column.split_once('#').map_or((column, 1), |(name, n)| (name, n.parse().unwrap_or(1)));
     let (mut heading, mut head, mut found) = (String::new(), None::<Vec<String>>, Vec::new());
     for line in text.lines() {
-        if !line.starts_with('|') {
+        if !line.trim_start().starts_with('|') {
             head = None;
             if line.starts_with('#') {
                 heading = line.trim_start_matches(['#', ' ']).to_owned();

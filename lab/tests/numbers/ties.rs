@@ -128,7 +128,7 @@ fn cells(
     let mut table: Vec<Vec<(usize, &str)>> = Vec::new();
     let mut ended = false;
     for line in part.split_inclusive('\n') {
-        if line.starts_with('|') {
+        if line.trim_start().starts_with('|') {
             if std::mem::take(&mut ended) {
                 table.clear();
             }
