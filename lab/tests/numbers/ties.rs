@@ -15,8 +15,8 @@ pub struct Tie {
     pub words: String,
     /// The number there.
     pub number: Found,
-    /// Where it stands in the document: in the text, and in the comment if that repeats it.
-    pub places: Vec<Range<usize>>,
+    /// Where it stands in the document, and what stands there: in the text, and in the comment if that repeats it.
+    pub places: Vec<(Range<usize>, String)>,
     /// Where it comes from.
     pub source: String,
 }
@@ -52,8 +52,9 @@ pub fn of(text: &str, sources: &Sources) -> (Vec<Tie>, Vec<String>) {
             }
             match scope.find(words, &mut next) {
                 Ok((number, place)) => {
-                    let beside = start + number.at.start..start + number.at.end;
-                    ties.push(Tie { words: words.into(), number, places: vec![place, beside], source: source.into() });
+                    let beside = only(words).map(|n| (start + n.at.start..start + n.at.end, n.text));
+                    let places = [(place, number.text.clone())].into_iter().chain(beside).collect();
+                    ties.push(Tie { words: words.into(), number, places, source: source.into() });
                 }
                 Err(e) => wrong.push(format!("{words:?} = {source}: {e}")),
             }
@@ -101,8 +102,9 @@ impl Scope {
             starts && ends
         };
         let places = self.text[*next..].match_indices(&plain).map(|(n, _)| *next + n);
-        let at =
-            { places }.find(whole).ok_or("this is not in the text above, behind the words of the tie before it")?;
+        let Some(at) = { places }.find(whole) else {
+            return self.find_other(&plain[..number.at.start - shift], &plain[number.at.end - shift..], next);
+        };
         let start = at + number.at.start - shift;
         *next = at + plain.len();
         let length = number.text.len();
@@ -112,6 +114,18 @@ impl Scope {
             found.unit = numbers(&self.text[start..]).first().map_or_else(String::new, |n| n.unit.clone());
         }
         Ok((found, self.places[start]..self.places[start + length - 1] + 1))
+    }
+
+    /// The same words around another number.
+    fn find_other(&self, before: &str, behind: &str, next: &mut usize) -> Result<(Found, Range<usize>), String> {
+        let fits = |n: &Found| {
+            self.text[..*next + n.at.start].ends_with(before) && self.text[*next + n.at.end..].starts_with(behind)
+        };
+        let found = numbers(&self.text[*next..]).into_iter().find(|n| before.len() + behind.len() > 0 && fits(n));
+        let found = found.ok_or("these words are not in the text above, behind those of the tie before it")?;
+        let (start, end) = (*next + found.at.start, *next + found.at.end);
+        *next = end + behind.len();
+        Ok((found, self.places[start]..self.places[end - 1] + 1))
     }
 }
 
@@ -161,7 +175,8 @@ fn cells(
             };
             let start = start + skipped;
             let place = start + number.at.start..start + number.at.end;
-            ties.push(Tie { words: format!("{first}, {name}"), number, places: vec![place], source });
+            let places = vec![(place, number.text.clone())];
+            ties.push(Tie { words: format!("{first}, {name}"), number, places, source });
         }
     }
     if ties.is_empty() { Err("none of the table's cells has this source".into()) } else { Ok(ties) }
@@ -176,7 +191,7 @@ pub fn untied(text: &str, sources: &Sources) -> Vec<String> {
         hidden ^= is_edge && !line.trim_end().ends_with("-->") || line.starts_with("-->");
         if !hidden && !is_edge && !line.starts_with("    ") {
             for n in numbers(&text[at..at + line.len()]) {
-                let is_tied = places.iter().any(|p| p.start <= at + n.at.start && at + n.at.end <= p.end);
+                let is_tied = places.iter().any(|(p, _)| p.start <= at + n.at.start && at + n.at.end <= p.end);
                 // The unit may stand on the next line.
                 let unit = if n.unit.is_empty() { next_unit(text, at + n.at.end) } else { n.unit };
                 if MEASURED.contains(&unit.as_str()) && !is_tied {
