@@ -94,11 +94,13 @@ impl Scope {
         let whole = |at: &usize| {
             let (before, after) = (&self.text[..*at], &self.text[at + plain.len()..]);
             let digit = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric());
-            let starts = !plain.starts_with(char::is_alphanumeric)
-                || !digit(before.chars().next_back())
-                    && !(number.at.start == 0 && before.ends_with(['.', ',', '+', '-']));
-            let ends = !plain.ends_with(char::is_alphanumeric)
-                || !digit(after.chars().next()) && !(after.starts_with(['.', ',']) && digit(after[1..].chars().next()));
+            // Not in the middle of a word or of a number.
+            let cut_before =
+                digit(before.chars().next_back()) || number.at.start == 0 && before.ends_with(['.', ',', '+', '-']);
+            let cut_behind =
+                digit(after.chars().next()) || after.starts_with(['.', ',']) && digit(after[1..].chars().next());
+            let starts = !plain.starts_with(char::is_alphanumeric) || !cut_before;
+            let ends = !plain.ends_with(char::is_alphanumeric) || !cut_behind;
             starts && ends
         };
         let places = self.text[*next..].match_indices(&plain).map(|(n, _)| *next + n);
