@@ -7,6 +7,7 @@ mod cleaning;
 mod cleaning_costs;
 mod either;
 mod experiments;
+mod numbers;
 mod papers;
 mod shares;
 mod workloads;

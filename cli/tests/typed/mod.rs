@@ -19,7 +19,7 @@ pub const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
 
 /// What a place in an image holds; none if it cannot be read.
 pub fn contents(place: &str) -> Option<Vec<u8>> {
-    let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(["cat", place]).output().unwrap();
+    let out = Command::new(crate::PROGRAM).args(["cat", place]).output().unwrap();
     out.status.success().then_some(out.stdout)
 }
 
