@@ -15,9 +15,11 @@ pub fn joulefs(args: &[&str]) -> Ran {
 }
 
 /// Both file systems, as `--type` names them.
+#[allow(dead_code, reason = "every test program has its own copy of this module")]
 pub const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
 
 /// What a place in an image holds; none if it cannot be read.
+#[allow(dead_code, reason = "every test program has its own copy of this module")]
 pub fn contents(place: &str) -> Option<Vec<u8>> {
     let out = Command::new(crate::PROGRAM).args(["cat", place]).output().unwrap();
     out.status.success().then_some(out.stdout)
