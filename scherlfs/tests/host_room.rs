@@ -162,7 +162,9 @@ fn what_was_promised_is_written_though_others_filled_the_volume() {
     let ino = volume.mknod(ME, volume.root(), b"promised", &FILE).unwrap().attr.ino;
     volume.fallocate(ino, Allocate::Reserve { keep_size: false }, 0, 20 << 20).unwrap();
     let mut n = 0;
-    while put(&volume, &format!("other{n}"), if n < 8 { 1000 } else { 1 }).is_some_and(|stored| !stored.is_empty()) {
+    while write_file(&volume, &format!("other{n}"), if n < 8 { 1000 } else { 1 })
+        .is_some_and(|stored| !stored.is_empty())
+    {
         n += 1;
     }
     let contents: Vec<u8> = (0..20 << 20).map(|i: u32| (i / 4096 * 3 + i % 249) as u8).collect();

@@ -198,7 +198,8 @@ fn a_waiting_client_receives_all_reports_and_the_last_word() {
     socket.failing("no room", Instant::now());
     let Ok(Reply::Failing(status)) = first.next() else { panic!("nothing said") };
     assert_eq!(status.failed.as_deref(), Some("no room"));
-    let word = LastWord { lost: Some("no room".into()), checkpoint: Some(17), age_s: Some(95), amiss: None, doomed: false };
+    let word =
+        LastWord { lost: Some("no room".into()), checkpoint: Some(17), age_s: Some(95), amiss: None, doomed: false };
     socket.last_word(&word);
     assert_eq!(first.next().unwrap(), Reply::LastWord(word.clone()));
     assert!(matches!(first.next(), Err(SocketError::Ended)));
