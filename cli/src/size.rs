@@ -62,6 +62,6 @@ mod tests {
         assert_eq!(within("--size", "8G", 1 << 20..=1 << 40).unwrap(), 8 << 30);
         let failure = within("--size", "8K", 1 << 20..=1 << 40).unwrap_err();
         assert_eq!(failure.code(), 2);
-        assert_eq!(failure.text(), "--size 8K: from 1.00 MiB to 1.00 TiB is possible");
+        assert_eq!(failure.text(), "--size 8K: must be from 1.00 MiB to 1.00 TiB");
     }
 }

@@ -119,7 +119,7 @@ mod tests {
         for (text, words) in [
             ("/a", "line 1: not a path"),
             ("/a -q u:x", "-q: not --"),
-            ("\n/a( u:x", "line 2: /a(: not an expression"),
+            ("\n/a( u:x", "line 2: /a(: unsupported expression"),
             ("/a b c d", "line 1"),
         ] {
             let e = Labels::parse(text).unwrap_err();

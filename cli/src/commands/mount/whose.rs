@@ -42,7 +42,7 @@ mod tests {
         for wrong in ["", "-1", "+1", "4294967295", "1x"] {
             assert!(id("uid", wrong).is_err(), "{wrong}");
         }
-        assert!(id("gid", "nobody-is-called-so").unwrap_err().contains("no group \"nobody-is-called-so\""));
+        assert!(id("gid", "nobody-is-called-so").unwrap_err().contains("unknown group \"nobody-is-called-so\""));
         assert_eq!(found("a:x:1:2::/:/bin/sh\nab:x:7:8::/:/bin/sh\n", "ab"), Some(7));
         assert_eq!(found("a:x:1:2\n", "b"), None);
     }
