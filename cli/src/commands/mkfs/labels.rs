@@ -117,8 +117,8 @@ mod tests {
     #[test]
     fn what_is_no_line_is_named() {
         for (text, words) in [
-            ("/a", "line 1: not a path"),
-            ("/a -q u:x", "-q: not --"),
+            ("/a", "line 1: expected a path"),
+            ("/a -q u:x", "-q: unknown file type; use --"),
             ("\n/a( u:x", "line 2: /a(: unsupported expression"),
             ("/a b c d", "line 1"),
         ] {
