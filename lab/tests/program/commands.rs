@@ -150,3 +150,17 @@ fn what_a_full_run_measured_is_kept_beside_its_plan_and_nothing_else_is() {
     // Elsewhere than among the sources nothing of the shipped ones is written.
     refused(&["keep", "microdrive-table31", "--results", &results], &["experiments/microdrive-table31", "sources"]);
 }
+
+/// Those of `joulefs` ask these functions for what stands behind `lab` (cli/src/commands/generate/options.rs).
+#[test]
+fn completions_have_the_functions_that_joulefs_asks() {
+    let dir = tempfile::tempdir().unwrap();
+    done(&["generate", dir.path().to_str().unwrap()]);
+    let read = |name: &str| std::fs::read_to_string(dir.path().join("completions").join(name)).unwrap();
+    assert!(
+        read("bash/joulefs-lab").contains("\n_joulefs__lab() {")
+            || read("bash/joulefs-lab").starts_with("_joulefs__lab() {")
+    );
+    assert!(read("zsh/_joulefs-lab").contains("\n_joulefs-lab() {"));
+    assert!(read("fish/joulefs-lab.fish").contains("complete -c joulefs-lab "));
+}

@@ -110,10 +110,10 @@ _joulefs_option() {
 # What stands behind `lab` is for joulefs-lab.
 _joulefs_lab() {
     [[ ${COMP_WORDS[1]} == lab && $COMP_CWORD -gt 1 ]] || return 1
-    declare -F _joulefs-lab >/dev/null || _completion_loader joulefs-lab 2>/dev/null
-    declare -F _joulefs-lab >/dev/null || return 1
+    declare -F _joulefs__lab >/dev/null || _completion_loader joulefs-lab 2>/dev/null
+    declare -F _joulefs__lab >/dev/null || return 1
     local COMP_WORDS=(joulefs-lab "${COMP_WORDS[@]:2}") COMP_CWORD=$((COMP_CWORD - 1))
-    _joulefs-lab joulefs-lab "$2" "$3"
+    _joulefs__lab joulefs-lab "$2" "$3"
 }
 
 _joulefs_or_option() {
