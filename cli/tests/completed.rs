@@ -100,7 +100,7 @@ fn bash_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
     }
     // What stands behind lab is asked of joulefs-lab's own completion.
     let other =
-        "_joulefs-lab() { [[ ${COMP_WORDS[0]}:$COMP_CWORD:$2 == joulefs-lab:2:fagc ]] && COMPREPLY=(fagc-fig4); }\n";
+        "_joulefs__lab() { [[ ${COMP_WORDS[0]}:$COMP_CWORD:$2 == joulefs-lab:2:fagc ]] && COMPREPLY=(fagc-fig4); }\n";
     let said = typed(
         &room,
         "bash --noprofile --rcfile \"$BEGIN\" -i",
