@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::rig::{SHAPES, Truth, block, judge, look, volume, write_block};
+use crate::rig::{Known, SHAPES, Truth, block, judge, look, volume, write_block};
 use device::{BLOCK, BlockDevice, Rng};
 use joulefs_scherlfs_fsck as fsck;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Block, checksum};
+use vfs::FileKind;
 
 /// Fields of a structure: offset and length of each.
 type Fields = &'static [(usize, usize)];
@@ -102,6 +103,29 @@ fn lies(old: u64, bytes: usize, blocks: u64, rng: &mut Rng) -> Vec<u64> {
 
 fn deep() -> bool {
     std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1")
+}
+
+#[test]
+fn a_target_that_holds_a_nul_byte_is_refused_named_and_cut_there() {
+    for of in SHAPES {
+        let dev = Arc::new(volume(of, 3).dev.fork());
+        let link = |dev: &Arc<_>| {
+            let link = |known: &Known| known.kind == FileKind::Symlink && known.bytes.starts_with(b"..");
+            look(dev).map(|truth: Truth| truth.into_values().find(link))
+        };
+        let known = link(&dev).unwrap().expect("a symbolic link");
+        let is_target = |at: &u64| block(&*dev, *at).starts_with(&known.bytes);
+        let at = known.blocks.iter().copied().find(is_target).expect("its target is stored");
+        let mut target = block(&*dev, at);
+        target[2] = 0;
+        write_block(&*dev, at, &target);
+        assert!(look(&dev).is_err_and(|why| why.contains("NUL")), "{of:?}: the reader serves it");
+        let named = |report: &fsck::Report| report.findings.iter().any(|f| f.to_string().contains("NUL"));
+        assert!(named(&fsck::check(&*dev)), "{of:?}: not named");
+        let done = fsck::repair(&*dev, &|_, _| {}).unwrap();
+        assert!(done.after.is_clean(), "{of:?}: {:?}", done.after);
+        assert_eq!(link(&dev).unwrap().expect("the link is there").bytes, b"..", "{of:?}");
+    }
 }
 
 #[test]
