@@ -47,7 +47,7 @@ fn a_wrong_option_is_named_in_one_line() {
         ("compress_algorithm=gzip", 2, "compress_algorithm=gzip: lzo, lz4, zstd"),
         ("compress_log_size=9", 2, "compress_log_size=9: a number from 2 to 8"),
         ("compress_level=3", 2, "no option \"compress_level\""),
-        ("compress_extension=*", 1, "without the feature compression"),
+        ("compress_extension=*", 1, "lacks the feature compression"),
     ] {
         let out = run(&["cp", "-o", option, "f", "v.img:/"]);
         let error = String::from_utf8_lossy(&out.stderr).into_owned();

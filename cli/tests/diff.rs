@@ -97,5 +97,5 @@ fn a_run_measured_once_has_no_bar_and_that_is_said() {
     let text = fs::read_to_string(&plan).unwrap().replace("\"flash-0.csv\", ", "").replace("\"flash-1.csv\", ", "");
     fs::write(&plan, text).unwrap();
     let ran = joulefs(&["energy", "diff", &plan]);
-    assert!(ran.out.contains("measured once only") && ran.out.trim_end().ends_with(": flash"), "{}", ran.out);
+    assert!(ran.out.contains("measured only once") && ran.out.trim_end().ends_with(": flash"), "{}", ran.out);
 }

@@ -44,7 +44,7 @@ fn every_number_is_shown_with_its_source_and_confidence() {
         assert_eq!(table.lines().count(), numbers, "{}", file.display());
     }
     let microdrive = done(&["energy", "show", "microdrive"]);
-    assert!(microdrive.contains("pays after 2.35 s"), "{microdrive}");
+    assert!(microdrive.contains("saves energy after 2.35 s"), "{microdrive}");
     let row = microdrive.lines().find(|l| l.starts_with("device.seek_power ")).unwrap();
     assert!(row.contains("637 mW") && row.contains("measured") && row.contains("Table 3.1"), "{row}");
 }

@@ -344,7 +344,7 @@ fn what_cannot_be_written_is_refused_before_anything_is_done() {
     misused(&["mount", &room.text("v"), &room.text("m"), "--flame", &room.text("f.txt")], &["--profile"]);
     let own = room.text("own.txt");
     fs::copy(recording, &own).unwrap();
-    misused(&["replay", &own, "--flame", &own], &["own.txt", "is the recording that is read"]);
-    misused(&["trace", "replay", &own, "--flame", &own], &["own.txt", "is the recording that is read"]);
+    misused(&["replay", &own, "--flame", &own], &["own.txt", "is the recording, which is being read"]);
+    misused(&["trace", "replay", &own, "--flame", &own], &["own.txt", "is the recording, which is being read"]);
     assert!(fs::read_dir(room.path("")).unwrap().count() == 1);
 }

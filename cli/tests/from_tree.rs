@@ -306,7 +306,7 @@ fn of_an_image_that_cannot_be_made_nothing_is_left() {
     let cases = [
         (vec!["--fs-config", "owners"], "not in --fs-config"),
         (vec!["--fs-config", "twins"], "are the same file, but have different entries in --fs-config"),
-        (vec!["--file-contexts", "contexts"], "line 1: /a(b: not an expression"),
+        (vec!["--file-contexts", "contexts"], "line 1: /a(b: unsupported expression"),
         (vec!["--fs-config", "nowhere"], "No such file"),
         (vec!["--size", "52M"], "give a larger --size"),
         (vec!["--type", "scherlfs"], "needs --size"),

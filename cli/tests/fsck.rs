@@ -119,7 +119,7 @@ fn a_refusal_to_lose_what_was_synced_says_what_it_is_how_to_save_and_how_to_go_o
     let saved = joulefs(&["cp", "-r", "--norecovery", &format!("{image}:/"), &room.text("saved")]);
     assert!(saved.status.success() && fs::read(room.path("saved/kept")).unwrap() == [7; 50_000], "{}", said(&saved));
     let out = joulefs(&["fsck", "--repair", "--give-up-synced", &image]);
-    assert!(code(&out) == Some(1) && said(&out).contains("given up: synced after"), "{}", said(&out));
+    assert!(code(&out) == Some(1) && said(&out).contains("discarded: synced after"), "{}", said(&out));
     let after = joulefs(&["fsck", &image]);
     assert!(code(&after) == Some(0) && !said(&after).contains("synced"), "{}", said(&after));
     assert_eq!(joulefs(&["cat", &format!("{image}:/kept")]).stdout, [7; 50_000]);
@@ -214,7 +214,7 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
     assert_eq!(joulefs(&["cat", &format!("{kept}:/late")]).stdout, [7; 50_000]);
     judges::oracle::tools::assert_fsck_clean(Path::new(&kept));
     let out = joulefs(&["fsck", "--repair", "--checkpoint", "older", &image]);
-    assert!(code(&out) == Some(1) && said(&out).contains("given up"), "{}", said(&out));
+    assert!(code(&out) == Some(1) && said(&out).contains("discarded"), "{}", said(&out));
     let listed = joulefs(&["ls", &root]);
     assert!(listed.status.success() && said(&listed).contains("early") && !said(&listed).contains("late"));
     judges::oracle::tools::assert_fsck_clean(Path::new(&image));

@@ -127,7 +127,7 @@ fn df_says_what_linux_says_of_an_image_and_of_a_mount() {
         unmount();
         assert_eq!(said(&json(&["df", image])[0]), expected);
         assert_eq!(done(&["df", image, image]).lines().count(), 3);
-        refused(&["df", &room.text("m")], &["m: no volume", "df says"]);
+        refused(&["df", &room.text("m")], &["m: not a JouleFS mount point", "use df"]);
         refused(&["df", &room.text("none.img")], &["none.img"]);
     });
 }

@@ -213,7 +213,7 @@ fn a_mounted_directory_is_told_as_filefrag_tells_it() {
     }
     let torn = theirs.iter().filter(|e| e.len() > 3).count();
     assert!(compared >= torn, "{compared} of {torn} in too many extents are listed");
-    misused(&["inspect", "v.img", "--whole"], &["--whole", "mounted directory"]);
+    misused(&["inspect", "v.img", "--whole"], &["--whole", "is for a directory"]);
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
     for wrong in ["uid", "uid=", "gid=1x", "uid=-1", "uid=4294967295"] {
         misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "number of a user or group"]);
     }
-    misused(&["mount", &image, &room.text("."), "-o", "gid=nobody-is-so"], &["there is no group", "nobody-is-so"]);
+    misused(&["mount", &image, &room.text("."), "-o", "gid=nobody-is-so"], &["unknown group", "nobody-is-so"]);
     for wrong in ["umask", "umask=8", "dmask=rwx", "fmask=1000"] {
         misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "octal, 0 to 777"]);
     }

@@ -189,7 +189,7 @@ fn every_file_is_the_same_byte_for_byte_after_a_replay_and_the_volume_settles() 
 
     // A saved image is as private, and never in the place of another file.
     assert_eq!(fs::metadata(&plain).unwrap().permissions().mode() & 0o777, 0o600);
-    ends(1, &["replay", &rec, "--save", &plain], &["plain.img", "is there already"]);
+    ends(1, &["replay", &rec, "--save", &plain], &["plain.img", "already exists"]);
 }
 
 #[test]
@@ -332,6 +332,6 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     ends(
         2,
         &["trace", "convert", &parquet, "--to", "calls", "--output", &shared],
-        &["work.parquet", "no recording of calls"],
+        &["work.parquet", "not a JouleFS recording of calls"],
     );
 }

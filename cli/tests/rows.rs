@@ -259,7 +259,7 @@ fn what_cannot_be_compared_or_parted_is_said() {
     misused(&calls, &["--compare", "full=off,on"], &["full", "block device"]);
     misused(&calls, &["--compare", "device.nothing=1W,2W"], &["--compare device.nothing"]);
     misused(&calls, &["--compare", "device.ready=1W,2W", "--assume", "device.ready=3W"], &["given twice"]);
-    misused(&requests, &["--compare", "seed=1,2"], &["recordings of calls"]);
+    misused(&requests, &["--compare", "seed=1,2"], &["for a recording of a block device only"]);
     misused(&requests, &["--compare", "full=maybe"], &["\"maybe\"", "on or off"]);
     misused(&requests, &["--compare", "queue=0,1"], &["\"0\""]);
     let many = (1..300).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
@@ -279,6 +279,6 @@ fn a_volume_that_was_too_small_leaves_no_rows() {
         format!("{s}.{us:06} mkdir(\"/d{n}\", 0777) = 0 <0.000010>\n")
     };
     fs::write(&strace, (0..20_000).map(mkdir).collect::<String>()).unwrap();
-    refused(&["trace", "replay", &strace, "--size", "64M", "--parquet", &dir], &["calls found no space", "--size"]);
+    refused(&["trace", "replay", &strace, "--size", "64M", "--parquet", &dir], &["calls failed with ENOSPC", "--size"]);
     assert!(!room.path("rows").exists());
 }

@@ -150,17 +150,17 @@ fn an_option_that_would_do_nothing_is_refused() {
     done(&["mkfs", &deltas, "--size", "64M"]);
     done(&["unsettle", &deltas]);
     for option in ["delta=on", "delta=nodes", "delta_reads=all", "delta_return=on", "delta"] {
-        let expected = [option, "would do nothing", "feature delta", "joulefs unsettle"];
+        let expected = [option, "has no effect", "feature delta", "joulefs unsettle"];
         refused(1, &["mount", &plain, &dir, "-o", option], &expected);
         done(&["mount", &deltas, &dir, "-o", option]);
         done(&["unmount", &dir]);
     }
     for option in ["compress_algorithm=lz4", "compress_chksum", "nocompress_extension=txt", "compress_mode=fs"] {
-        let expected = [option, "would do nothing", "feature compression", "mkfs -O"];
+        let expected = [option, "has no effect", "feature compression", "mkfs -O"];
         refused(1, &["mount", &plain, &dir, "-o", option], &expected);
     }
-    refused(2, &["mount", &plain, &dir, "-o", "streams=logs"], &["streams", "would do nothing", "--profile"]);
-    refused(2, &["mount", &plain, &dir, "-o", "prealloc=db,mode=lfs"], &["prealloc", "would do nothing", "mode=lfs"]);
+    refused(2, &["mount", &plain, &dir, "-o", "streams=logs"], &["streams", "has no effect", "--profile"]);
+    refused(2, &["mount", &plain, &dir, "-o", "prealloc=db,mode=lfs"], &["prealloc", "has no effect", "mode=lfs"]);
     // What asks for nothing is no promise.
     done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
     done(&["unmount", &dir]);
@@ -243,7 +243,7 @@ fn what_was_changed_last_is_listed_and_undone_for_a_file_and_for_the_volume() {
     assert_eq!(done(&["cat", &place]), "second, longer");
     done(&["undo", &place]);
     assert_eq!(done(&["cat", &place]), "first");
-    refused(1, &["undo", &format!("{image}:/nothing")], &["/nothing", "nothing of it can be undone"]);
+    refused(1, &["undo", &format!("{image}:/nothing")], &["/nothing", "has no change that can be undone"]);
     let count = json(&["--json", "undo", &image, "--list"])["changes"].as_array().unwrap().len();
     refused(1, &["undo", &image, "--last", "999"], &[&format!("{count} changes can be undone, not 999")]);
     refused(2, &["undo", &image], &["--list", "--last"]);
@@ -287,6 +287,6 @@ fn what_the_charger_would_do_is_done_at_once_and_set_on_a_mount() {
     let tidied = json(&["--json", "clean", &image, "--all"]);
     let (before, after) = (&tidied["free_runs"]["before"], &tidied["free_runs"]["after"]);
     assert!(after.as_u64() <= before.as_u64() && tidied["image"] == image.as_str(), "{tidied}");
-    assert!(done(&["clean", &image, "--all"]).contains("brought together"));
+    assert!(done(&["clean", &image, "--all"]).contains("defragmented"));
     done(&["fsck", &image]);
 }

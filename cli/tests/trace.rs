@@ -145,7 +145,7 @@ fn a_queue_takes_requests_beside_each_other_and_each_is_told_of() {
     misused(&["trace", "replay", &file, "--queue", "0"], &["--queue"]);
     misused(
         &["trace", "replay", &file, "--requests", &table, "--compare", "profile=galaxy-nexus-emmc"],
-        &["--requests", "one run"],
+        &["--requests", "a single run"],
     );
     refused(&["trace", "replay", &file, "--requests", "/no/such/table"], &["--requests", "/no/such/table"]);
 }
@@ -219,7 +219,7 @@ fn joules_stand_behind_the_packets_of_a_perfetto_trace_and_alone_beside_another(
     // It is still the same recording.
     let operations = |file: &str| json(&["trace", "stat", file])["operations"].clone();
     assert_eq!(operations(&out), operations(&file));
-    misused(&[&replay[..], &["--perfetto", &file]].concat(), &["--perfetto", "the recording that is read"]);
+    misused(&[&replay[..], &["--perfetto", &file]].concat(), &["--perfetto", "the recording, which is being read"]);
     assert_eq!(fs::read(&file).unwrap(), original);
 
     let (text, _) = msr(500);
@@ -359,7 +359,7 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     fs::write(&file, good).unwrap();
     misused(&["trace", "replay", &file, "--of", "8,0"], &["--of 8,0", "1,0"]);
     misused(&["trace", "replay", &file, "--size", "1M"], &["--size 1M", "t.csv", "too small"]);
-    misused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
+    misused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["for a recording of a block device only"]);
     misused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
     misused(&["trace", "replay", &file, "--size", "big"], &["--size"]);
     fs::write(&file, calls()).unwrap();

@@ -135,7 +135,7 @@ fn told_otherwise(room: &Room, file: &str, again: u64, discards: u64) {
     let records = |said: &Value| said["records"].as_u64().unwrap();
     assert_eq!(records(&kept) - records(&clear), again);
     let (kept, clear) = (again.to_string(), discards.to_string());
-    for (option, words) in [(None, ["kept", "--clear"]), (Some("--clear"), ["left out", "are discards"])] {
+    for (option, words) in [(None, ["kept", "--clear"]), (Some("--clear"), ["skipped", "corrected"])] {
         let to = room.text("said.txt");
         let args = [&["trace", "convert", file, "--to", "blkparse", "--output", &to][..], option.as_slice()].concat();
         let said = joulefs(&args).err;

@@ -155,7 +155,7 @@ fn a_session_without_calls_is_no_replay() {
     refused(&[&replay[..], &["--into", &dir]].concat(), &words);
     // A recording of ours, by inode.
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/chat-wal.rec");
-    refused(&["trace", "replay", ours, "--from", "9h"], &["chat-wal.rec: no call lies in the session"]);
+    refused(&["trace", "replay", ours, "--from", "9h"], &["chat-wal.rec: no call in the session"]);
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn what_is_read_is_never_written_over() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     fs::hard_link(&file, &hard).unwrap();
     for out in [&file, &link, &hard] {
-        misused(&["trace", "stat", &file, "--html", out], &["--html", "the recording that is read"]);
+        misused(&["trace", "stat", &file, "--html", out], &["--html", "the recording, which is being read"]);
         misused(&["trace", "convert", &file, "--to", "blkparse", "--output", out], &["--output", "that is read"]);
         misused(&["trace", "replay", &file, "--requests", out], &["--requests", "that is read"]);
     }

@@ -104,7 +104,7 @@ fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_wou
         writeln!(text, "1 {} pwrite 30 {} 1048576", 1000 + n, n << 20).unwrap();
     }
     fs::write(&file, text).unwrap();
-    refused(&["trace", "replay", &file, "--size", "256M"], &["--size", "would do"]);
+    refused(&["trace", "replay", &file, "--size", "256M"], &["give --size 512M"]);
     let error = joulefs(&["trace", "replay", &file, "--size", "256M"]).err;
     let size = error.rsplit("--size ").next().unwrap().trim().to_owned();
     let now = json(&["trace", "replay", &file, "--size", &size]);
@@ -136,7 +136,7 @@ fn a_volume_without_room_for_what_calls_find_is_refused_with_the_size_that_would
     for state in [&[][..], &["--age", "full"], &["--fill", "90%"]] {
         let replay = [&["trace", "replay", &file], state].concat();
         let small = [&replay[..], &["--size", "64M"]].concat();
-        refused(&small, &["104857600 bytes", "--size", "would do"]);
+        refused(&small, &["104857600 bytes", "give --size 512M"]);
         let now = json(&[&replay[..], &["--size", &would_do(&small)]].concat());
         assert_eq!(
             (&now["replay"]["failed"], &now["replay"]["read"]),
@@ -161,7 +161,7 @@ fn calls_that_find_no_space_while_they_are_made_end_with_the_size_that_would_do(
     }
     fs::write(&file, text).unwrap();
     let small = ["trace", "replay", &file, "--size", "64M"];
-    refused(&small, &["calls found no space", "--size"]);
+    refused(&small, &["calls failed with ENOSPC", "--size"]);
     let told = joulefs(&[&small[..], &["--json"]].concat());
     assert_eq!(told.code, 1);
     let value: Value = serde_json::from_str(&told.out).expect("one value");

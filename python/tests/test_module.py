@@ -86,7 +86,7 @@ def test_a_refusal_is_one_exception_with_the_programs_words(tmp_path: Path, monk
     for attempt, words, code in (
         (lambda: jf.replay(CALLS, profile="nothing"), 'no profile "nothing"', 2),
         (lambda: jf.replay(tmp_path / "none"), "none", 1),
-        (lambda: jf.replay(REQUESTS, gc=["atgc"]), "recordings of calls", 2),
+        (lambda: jf.replay(REQUESTS, gc=["atgc"]), "for a recording of a block device only", 2),
         (lambda: jf.sweep(CALLS, gc=["magic"]), "magic", 2),
         (lambda: jf.trace(tmp_path / "none").stat(), "none", 1),
         (lambda: jf.inspect(tmp_path / "none"), "none", 1),
