@@ -103,6 +103,12 @@ enum Command {
 
 fn main() -> ExitCode {
     program::begin(env!("JOULEFS_SOURCES"));
+    let words: Vec<_> = std::env::args_os().collect();
+    if let [_, help, lab, more @ ..] = &words[..]
+        && (help.as_os_str(), lab.as_os_str()) == ("help".as_ref(), "lab".as_ref())
+    {
+        return failed(&commands::lab::help(more), false);
+    }
     let mut command = help::command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
     match parsed
@@ -172,11 +178,13 @@ fn run(cli: Cli) -> ExitCode {
     };
     match out {
         Ok(code) => code,
-        Err(failure) => {
-            output::failure(failure.text(), json);
-            ExitCode::from(failure.code())
-        }
+        Err(failure) => failed(&failure, json),
     }
+}
+
+fn failed(failure: &Failure, json: bool) -> ExitCode {
+    output::failure(failure.text(), json);
+    ExitCode::from(failure.code())
 }
 
 #[cfg(test)]

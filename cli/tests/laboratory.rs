@@ -49,5 +49,6 @@ fn it_is_run_from_the_programs_directory_first_with_all_words_as_typed_and_its_e
     let own = room.text("joulefs-lab");
     assert_eq!(ran(&["--json", "lab", "list"]), format!("{own}: {version}: --json list\n"));
     assert_eq!(ran(&["lab", "--help"]), format!("{own}: {version}: --help\n"));
+    assert_eq!(ran(&["help", "lab", "run"]), format!("{own}: {version}: help run\n"));
     assert_eq!(ran(&["lab"]), format!("{own}: {version}: \n"));
 }

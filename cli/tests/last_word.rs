@@ -241,7 +241,10 @@ fn after_a_plain_umount_the_process_keeps_what_it_could_not_write_and_says_so_un
         until("the image is released", || m.process().is_none());
         m.is_whole();
         let log = m.log();
-        assert!(log.contains("the last checkpoint failed") && log.contains("the last checkpoint succeeded after"), "{log}");
+        assert!(
+            log.contains("the last checkpoint failed") && log.contains("the last checkpoint succeeded after"),
+            "{log}"
+        );
         refused(&["ctl", &image, "retry"], &["not mounted, and no process"]);
     }
 }

@@ -68,7 +68,10 @@ fn options_that_would_make_no_difference_are_refused() {
     for option in of_calls {
         misused(&[&["trace", "replay", &requests], option].concat(), &[option[0], "is for recordings of calls"]);
     }
-    misused(&["trace", "replay", &requests, "--compare", "gc=fagc"], &["--compare", "for a recording of a block device only"]);
+    misused(
+        &["trace", "replay", &requests, "--compare", "gc=fagc"],
+        &["--compare", "for a recording of a block device only"],
+    );
     let of_blocks: [&[&str]; 2] = [&["--full"], &["--of", "8,0"]];
     for option in of_blocks {
         misused(&[&["trace", "replay", &calls], option].concat(), &[option[0], "recordings of a block device"]);

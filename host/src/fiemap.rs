@@ -1,7 +1,7 @@
 //! Where does the kernel say that a file lies, and what is free? `FS_IOC_FIEMAP` of a file and `FS_IOC_GETFSMAP` of a file
 //! system, of those that answer them (the latter: ext4 and XFS).
 //!
-//! One of the two places of the project with `unsafe`: the calls hand the kernel memory to write to, and no library that is
+//! One of the three places of the project with `unsafe`: the calls hand the kernel memory to write to, and no library that is
 //! kept and licensed as this project is offers them.
 #![allow(unsafe_code)]
 

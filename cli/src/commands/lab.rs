@@ -22,9 +22,16 @@ pub struct Args {
     words: Vec<OsString>,
 }
 
+/// What `joulefs help lab ...` shows.
+pub fn help(words: &[OsString]) -> Failure {
+    run(&Args { words: [&["help".into()], words].concat() }, false)
+}
+
 /// Becomes the other program; returns only if that fails.
 pub fn run(args: &Args, as_json: bool) -> Failure {
-    let own = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(PROGRAM)));
+    // Without /proc only the word by which this program was started leads to its directory.
+    let started = std::env::args_os().next().map(PathBuf::from).filter(|word| word.components().count() > 1);
+    let own = std::env::current_exe().ok().or(started).and_then(|exe| Some(exe.parent()?.join(PROGRAM)));
     let program = own.filter(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));
     let mut command = Command::new(&program);
     if as_json {
