@@ -1,8 +1,8 @@
-//! `joulefs clean`: how are torn files brought together, and is that worth it?
+//! `joulefs clean`: defragment files, if that pays.
 //!
-//! Options, progress and exit codes. `files` finds the files and moves their blocks, in an image or through a mount; what
-//! to move and whether it pays is decided by `inspect::treatment`; `parts` reads what a recording reads together; `tell`
-//! prints.
+//! Options, progress and exit codes. `files` finds the files and moves their blocks, in an image or through a mount;
+//! `inspect::treatment` decides what to move and whether it pays; `parts` finds the ranges that a recording reads
+//! together; `tell` prints.
 
 mod files;
 mod parts;
