@@ -1,4 +1,4 @@
-//! Discards free blocks that the device still stores.
+//! Which free blocks does the device still store?
 //!
 //! A checkpoint discards the segments that it frees. This module discards the holes in segments that are in use, as
 //! `fstrim` does in Linux. Linux also has a thread that discards holes of 64 KiB or more, and every hole if the volume

@@ -1,4 +1,4 @@
-//! `joulefs cat`: print files inside an image.
+//! `joulefs cat`: how are files inside an image printed?
 //!
 //! Contents go to standard output as they are read, a mebibyte at a time. With --json the whole file is kept in memory,
 //! because JSON output is complete only with its last byte.

@@ -1,4 +1,4 @@
-//! `joulefs fsck`: check and repair a volume.
+//! `joulefs fsck`: is a volume sound, and how is it repaired?
 //!
 //! Options, progress, output and exit codes for `fsck` and `scherlfs_fsck`, which check and repair.
 

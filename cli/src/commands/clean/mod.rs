@@ -1,4 +1,4 @@
-//! `joulefs clean`: defragment files, if that pays.
+//! `joulefs clean`: how are files defragmented, and when does that pay?
 //!
 //! Options, progress and exit codes. `files` finds the files and moves their blocks, in an image or through a mount;
 //! `inspect::treatment` decides what to move and whether it pays; `parts` finds the ranges that a recording reads

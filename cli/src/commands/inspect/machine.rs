@@ -1,5 +1,5 @@
-//! The JSON report of `joulefs inspect`. Energies in picojoules, times in nanoseconds, addresses and lengths in blocks
-//! of 4 KiB.
+//! What does `joulefs inspect --json` print? Energies in picojoules, times in nanoseconds, addresses and lengths in
+//! blocks of 4 KiB.
 //!
 //! Within a version of the schema the meaning of a name does not change; names may be added.
 
