@@ -1,4 +1,4 @@
-//! How does a command go on in the background?
+//! How does a command continue in the background?
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use terminal::failure::one_line;
 
 use crate::{Failure, output};
 
-/// Starts the command again as a process of the background, whose number it returns when that process is ready.
-/// If it fails, this process fails with its line, and for a wrong command line with its exit code.
+/// Starts the command again as a background process, and returns its process number when it is ready. If that process
+/// fails, this one fails with the same message, and after a usage error with the same exit code.
 pub fn start(again: Command) -> Result<u32, Failure> {
     daemon::start(again, output::warn).map_err(|e| {
         let text = one_line(&e.to_string());

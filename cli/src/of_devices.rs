@@ -18,7 +18,7 @@ use crate::{Failure, recorded};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OfArgs {
     /// Only this device of the recording, by number, e.g. 8,0, or by name, e.g. sda or loop0; may be given several
-    /// times. Default: every device except those whose requests are recorded again on a lower device.
+    /// times. Default: every device except those whose requests were also recorded on a lower device.
     #[arg(long, value_name = "DEV")]
     of: Vec<String>,
 }

@@ -9,7 +9,7 @@ use crate::{Failure, joules};
 /// A part of a recording.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct SessionArgs {
-    /// Skip everything before this time from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
+    /// Skip everything before this time, counted from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Skip everything from this time on, counted from the start of the recording.
@@ -27,7 +27,7 @@ pub struct SessionArgs {
 /// The same where `--to` says something else.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct UntilArgs {
-    /// Skip everything before this time from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
+    /// Skip everything before this time, counted from the start of the recording, e.g. 90s, 5m, 1h30m, 2d.
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
     /// Skip everything from this time on, counted from the start of the recording.

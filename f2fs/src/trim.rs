@@ -1,8 +1,8 @@
-//! Which blocks does the device still keep that hold nothing?
+//! Which free blocks does the device still store?
 //!
-//! A checkpoint tells the device of segments that it freed. Of holes in segments that are in use the device hears by
-//! this, as by `fstrim` of Linux. Linux tells it of holes by a thread as well, of those of 64 KiB and more, and of every
-//! hole once a volume is more than 80 % full; there is no such thread here.
+//! A checkpoint discards the segments that it frees. This module discards the holes in segments that are in use, as
+//! `fstrim` does in Linux. Linux also has a thread that discards holes of 64 KiB or more, and every hole if the volume
+//! is more than 80 % full; JouleFS has no such thread.
 
 use device::{BlockDevice, Lba};
 use format::SegNo;
@@ -13,7 +13,7 @@ use crate::pack::Reason;
 use crate::segment::table::SegmentTable;
 use crate::volume::Volume;
 
-/// Runs of blocks of the main area, first and number, that hold nothing and that the last checkpoint does not need.
+/// Runs of free blocks in the main area that the last checkpoint does not need: first block and length.
 fn runs(table: &SegmentTable, segments: u32, at_least: u64) -> Vec<(u64, u64)> {
     let mut out = Vec::new();
     let (mut first, mut blocks) = (0, 0);
@@ -39,11 +39,11 @@ fn runs(table: &SegmentTable, segments: u32, at_least: u64) -> Vec<(u64, u64)> {
 }
 
 impl Volume {
-    /// Writes a checkpoint and tells the device of every run of `at_least` free blocks or more; returns how many blocks
-    /// that are. Nothing else changes meanwhile.
+    /// Writes a checkpoint and discards every run of at least `at_least` free blocks; returns the number of blocks
+    /// discarded. No other operation changes the volume meanwhile.
     pub fn trim(&self, at_least: u64) -> vfs::Result<u64> {
         let mut pack = self.cp.write();
-        // A block that was freed since the last checkpoint is the checkpoint's until the next.
+        // A block freed since the last checkpoint belongs to that checkpoint until the next one.
         self.checkpoint_locked(&mut pack, Reason::Running)?;
         let runs = runs(&self.seg.lock().table, self.sb.main_segs, at_least.max(1));
         let main = self.sb.seg_start(SegNo(0));

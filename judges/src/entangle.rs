@@ -1,8 +1,9 @@
-//! What if the tables of a volume contradict its tree? Every block can be read and every checksum holds, but nodes that files
-//! need have no address, valid blocks count as free and free ones as valid, two owners share a block, a directory lies inside
-//! of itself. Whoever cleans, allocates or frees by such tables may go in circles.
+//! What if the tables of a volume contradict its tree? Every block can be read and every checksum holds, but nodes that
+//! files need have no address, valid blocks count as free and free ones as valid, two owners share a block, a directory
+//! contains itself. Code that cleans, allocates or frees by such tables may loop forever.
 //!
-//! Left out: single fields (`forge`), whole blocks (`misplace`), and who must survive it (the tests).
+//! Left out: damage to single fields (`forge`) and whole blocks (`misplace`), and the checks of what must survive it
+//! (the tests).
 
 use device::{BlockDevice, Lba, Memory, Rng, Tag};
 use format::checkpoint::{self, Checkpoint, CpFlags};

@@ -31,7 +31,7 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
     ),
     ("checkpoint_seconds", "N", "time after which a checkpoint is due; 0: never by time"),
     ("writeback_seconds", "N", "time after which waiting changes are written"),
-    ("dirty", "MIB", "waiting changes in memory at most"),
+    ("dirty", "MIB", "maximum of waiting changes in memory"),
 ];
 
 /// Checks a value of a setting.

@@ -39,7 +39,7 @@ pub struct Args {
     /// A built-in recipe (see --list) or a TOML file.
     #[arg(long, short, required_unless_present_any = ["compare", "list"])]
     recipe: Option<String>,
-    /// Size of a new volume, e.g. 1G; 220G is the phone of the papers.
+    /// Size of a new volume, e.g. 1G; 220G is the size of the phone in the papers.
     #[arg(long, short)]
     size: Option<String>,
     /// File system of a new volume; default: f2fs.
@@ -55,7 +55,7 @@ pub struct Args {
     /// layout of files and free space does not change.
     #[arg(long, requires = "image", conflicts_with_all = ["force", "compare", "list"])]
     hollow: bool,
-    /// Write all writes and discards since the volume was made to this file, as a fio iolog. `joulefs trace replay
+    /// Save all writes and discards since the volume was made in this file, as a fio iolog. `joulefs trace replay
     /// --after` applies them to a simulated device.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "list"])]
     writes: Option<PathBuf>,

@@ -1,7 +1,7 @@
-//! `joulefs cat`: what is in a file inside an image?
+//! `joulefs cat`: how are files inside an image printed?
 //!
-//! Contents go to standard output as they are read, a mebibyte at a time. With --json a file is held whole, since JSON has
-//! no end before its last byte.
+//! Contents go to standard output as they are read, a mebibyte at a time. With --json the whole file is kept in memory,
+//! because JSON output is complete only with its last byte.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write};

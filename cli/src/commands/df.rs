@@ -13,10 +13,10 @@ use crate::{Failure, output};
 
 /// Report free space of volumes.
 ///
-/// Accepts images and mount points. "Used" plus "available" is less than the size by the space reserved for cleaning.
-/// "Files left" is how many files could still be created: F2FS has no fixed number of inodes, so what df -i shows as
-/// used are blocks. `joulefs info` shows the number of files and the fragmentation of the free space, `joulefs
-/// inspect` what reading the files costs.
+/// Accepts images and mount points. "Used", "available" and the space reserved for cleaning add up to the size. "Files
+/// left" is how many files could still be created: F2FS has no fixed number of inodes, so what df -i shows as used are
+/// blocks. `joulefs info` shows the number of files and the fragmentation of the free space, `joulefs inspect` what
+/// reading the files costs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs df disk.img archive.img\n  joulefs df --json /mnt")]
 pub struct Args {

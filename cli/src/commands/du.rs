@@ -1,6 +1,6 @@
-//! `joulefs du`: how much room do the files below a directory inside an image take?
+//! `joulefs du`: how much space do the files below a directory inside an image use?
 //!
-//! What is counted is what du(1) counts of the volume when it is mounted: blocks, of each inode once, whatever names it has.
+//! It counts the same as du(1) on the mounted volume: blocks, once for each inode, however many names it has.
 
 use std::collections::BTreeSet;
 

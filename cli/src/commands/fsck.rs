@@ -1,6 +1,6 @@
-//! `joulefs fsck`: is a volume sound, and can it be mended?
+//! `joulefs fsck`: is a volume sound, and how is it repaired?
 //!
-//! Options, progress, words and exit codes around `fsck` and `scherlfs_fsck`, which find and mend.
+//! Options, progress, output and exit codes for `fsck` and `scherlfs_fsck`, which check and repair.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `joulefs generate`: man pages and completions for shells, for packages. `make install` and `make package` call it, and no help
-//! names it.
+//! `joulefs generate`: man pages and completions for shells, for packages. It is called by `make install` and `make
+//! package`, and hidden from the help.
 
 mod options;
 

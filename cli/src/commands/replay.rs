@@ -42,7 +42,7 @@ use crate::{Failure, held, joules, output, pieces, recorded, size};
 ///
 /// `joulefs trace replay` reads the same recordings, compares runs, and writes tables for notebooks (--parquet).
 ///
-/// A recording that is damaged or cut short is replayed up to there and the error names the place; the exit code is 1.
+/// A damaged or truncated recording is replayed up to the damage; the error gives the position, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \

@@ -11,8 +11,8 @@ use crate::{Failure, image, output, progress};
 
 /// Convert a volume with deltas to plain F2FS.
 ///
-/// Writes every page whole that is stored as a delta, and restores the magic number by which Linux, Android and
-/// fsck.f2fs recognise F2FS. Until then they refuse the volume. After a power cut the volume is either unchanged or
+/// Rewrites every page that is stored as a delta as a whole page, and restores the magic number by which Linux, Android
+/// and fsck.f2fs recognise F2FS. Until then they refuse the volume. After a power cut the volume is either unchanged or
 /// settled.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs settle disk.img\n  fsck.f2fs disk.img")]

@@ -1,8 +1,8 @@
-//! Linux with `kernel/patches`: it chooses what this volume's own policies choose, leaves the unpatched policies as they
-//! were, and keeps volumes whole.
+//! Linux with `kernel/patches` chooses the same segments as the policies in `victim`, does not change the unpatched
+//! policies, and does not damage volumes.
 //!
 //! `make kernel` builds both kernels, names them by `$JOULEFS_LINUX_STOCK` and `$JOULEFS_LINUX_PATCHED`, and runs these
-//! tests; without them they are skipped, and say so.
+//! tests; without them the tests are skipped with a message.
 
 mod choices;
 mod endures;

@@ -1,7 +1,7 @@
 //! Which segment does the kernel choose, by its formulas?
 //!
-//! Linux 6.1's (`fs/f2fs/gc.c`), written down once more and as simply as can be. Left out: choices made from what no
-//! recording has (`situation`).
+//! Linux 6.1's (`fs/f2fs/gc.c`), written down once more and as simply as can be. Left out: choices that depend on state
+//! which no recording has (`situation`).
 
 use format::sit::LogType;
 use judges::oracle::victims::{Gc, Policy, Purpose};

@@ -1,4 +1,4 @@
-//! Which segment does this volume choose where the kernel did, and what does it remember?
+//! Which segment do our policies choose in the states that the kernel recorded, and what do they remember?
 //!
 //! The recorded states are shown to the volume's own policies, as a list and as the index that a mounted volume keeps,
 //! which follows from state to state. Left out: how a mounted volume fills its index.

@@ -1,7 +1,7 @@
 //! How is the kernel's tree of ages balanced?
 //!
-//! A red-black tree as any textbook has it (Linux's `lib/rbtree.c` gives the same shapes), with insertion
-//! only: where a search in it ends depends on its shape.
+//! A red-black tree as any textbook has it (Linux's `lib/rbtree.c` gives the same shapes), with insertion only: the
+//! result of a search depends on the shape of the tree.
 
 /// Ages in the order in which they were inserted, linked.
 #[derive(Default)]

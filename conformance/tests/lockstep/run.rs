@@ -99,8 +99,8 @@ impl<S: Subject> Lockstep<S> {
         Ok(Lockstep { medium, clock, subject, volume, plain, held, deltas: 0 })
     }
 
-    /// Does all operations, then compares everything: as it is and as it is stored. Returns how many pages became
-    /// deltas.
+    /// Runs all operations, then compares the whole tree twice: as mounted, and after a remount. Returns how many pages
+    /// became deltas.
     pub fn run(mut self, ops: &[Op]) -> Judged<u64> {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).map_err(|e| format!("operation {n}, {op:?}: {e}"))?;

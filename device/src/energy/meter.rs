@@ -54,7 +54,7 @@ impl std::fmt::Debug for dyn Processor {
 
 /// Adds the shares of host and board to the device's, and books all of them in the ledger.
 ///
-/// May be shared: the file system announces work to the meter on which its device books.
+/// May be shared: the file system reports its work to the same meter that its device uses.
 #[derive(Debug)]
 pub struct Meter {
     host: Host,

@@ -1,7 +1,8 @@
-//! What does compressing cost in time?
+//! How much time does compression take?
 //!
-//! Times are a profile's, for each block of plain contents, so that runs repeat; what they cost in joules is what the
-//! device's meter books. Left out: that contents which do not compress are given up sooner, and levels of Zstandard.
+//! Times per block of uncompressed contents come from a profile, so that runs are reproducible; the device's meter
+//! books their energy. Left out: the time saved when incompressible contents are given up early, and levels of
+//! Zstandard.
 
 use device::energy::Nanos;
 use device::energy::profile::{HostSpec, Profile};

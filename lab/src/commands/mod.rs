@@ -49,9 +49,9 @@ pub enum Command {
 #[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
     joulefs lab run nexus-sqlite --set rows=1000000\n  \
     joulefs lab run fagc-fig12 --variant none --variant fagc --parquet rows\n  \
-    joulefs lab run --all --quick --threads 1\n\n`joulefs lab show NAME` lists an experiment's variants and \
-    parameters, its run time and memory. Its plan.toml\n\
-    has the same; the shipped experiments are in experiments/ of the JouleFS sources.")]
+    joulefs lab run --all --quick --threads 1\n\n\
+    `joulefs lab show NAME` lists an experiment's variants, parameters, run time and memory. Its\n\
+    plan.toml has the same; the shipped experiments are in experiments/ of the JouleFS sources.")]
 pub struct RunArgs {
     /// Names of experiments, or paths of directories with README.md, plan.toml and paper.csv.
     #[arg(required_unless_present = "all")]
@@ -98,9 +98,8 @@ pub struct RunArgs {
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
-    Without results the page has the stored numbers of the experiments, measured by full runs. Results of full runs \
-    take\n\
-    their place; all results add energy by owner, by cause and over time."
+    Without results, the page has the stored numbers of the experiments, measured by full runs.\n\
+    Results of full runs replace them; results of any run add energy by owner, by cause and over time."
 )]
 pub struct ReportArgs {
     /// Read results from this directory; default: `results`, if it exists.

@@ -13,9 +13,8 @@ use crate::unplanned;
 /// `joulefs lab show`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs lab show fagc-fig5\n  joulefs lab show ./my-experiment --json\n\n\
-    The value of a parameter is that of the plan; values of variants and of a quick run follow where they differ. A \
-    table is\n\
-    set as one value: --set 'after={ mib = 64, file_kib = 16 }'.")]
+    A parameter has the value of the plan; where variants and a quick run differ, their values follow.\n\
+    A table is set as one value: --set 'after={ mib = 64, file_kib = 16 }'.")]
 pub struct ShowArgs {
     /// The experiment by name, or by the path of its directory.
     name: String,

@@ -1,9 +1,9 @@
 //! How are blktrace's binary records read? Version 7 (`struct blk_io_trace`, 48 bytes) and 8 (`struct blk_io_trace2`,
 //! 64 bytes, from Linux 6.19), in the byte order of the recording machine, as one stream or one file per CPU.
 //!
-//! Constants are those of `linux/blktrace_api.h`. Records that are not events give names of processes, or are counted:
-//! messages, wall-clock times, data of drivers. Gaps in a CPU's sequence numbers are events that the kernel dropped;
-//! they are counted too.
+//! Constants are those of `linux/blktrace_api.h`. Records that are not events are used for names of processes; the
+//! others (messages, wall-clock times, data of drivers) are only counted. Gaps in a CPU's sequence numbers are events
+//! that the kernel dropped; they are counted too.
 //!
 //! Left out: cgroups, and driver-specific data.
 

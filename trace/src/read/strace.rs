@@ -7,11 +7,11 @@
 //! `/proc` and `/sys`, sockets, pipes and all other calls are counted.
 //!
 //! Not in a recording:
-//! * Descriptors from before it, unless `-y` shows them: calls on them are counted. Processes that existed when strace
-//!   attached are treated as threads of one.
+//! * Descriptors that were opened before the recording began, unless `-y` shows them: calls on them are only counted.
+//!   Processes that existed when strace attached are treated as threads of one.
 //! * The initial directory: it is taken from `-y`, `getcwd` or a shell's check of its directory in the first MiB, or
 //!   else it is `/unknown`.
-//! * Symbolic links: a path leads where its text says.
+//! * Symbolic links: a path is used as written, without following links.
 //! * Reads and writes through `mmap` and io_uring, which are counted (`effects/asynchronous.rs`).
 
 mod arguments;

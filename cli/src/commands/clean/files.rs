@@ -1,7 +1,7 @@
-//! Files of an image, or of a mounted volume: which are torn, where do they lie, and how are they moved?
+//! Files of an image or a mounted volume: which are fragmented, where are their blocks, and how are these moved?
 //!
-//! An image is mounted here for as long as the command runs, and found torn by `inspect`, which reads what is on the
-//! device. A mounted volume is asked through attributes of its files (`fuse::control`).
+//! An image is mounted inside this process while the command runs; `inspect` finds fragmented files by reading the
+//! device. A mounted volume is queried through attributes of its files (`fuse::control`).
 
 use std::ffi::OsStr;
 use std::fs;

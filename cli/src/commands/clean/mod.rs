@@ -1,8 +1,8 @@
-//! `joulefs clean`: how are torn files brought together, and is that worth it?
+//! `joulefs clean`: how are files defragmented, and when does that pay?
 //!
-//! Options, progress and exit codes. `files` finds the files and moves their blocks, in an image or through a mount; what
-//! to move and whether it pays is decided by `inspect::treatment`; `parts` reads what a recording reads together; `tell`
-//! prints.
+//! Options, progress and exit codes. `files` finds the files and moves their blocks, in an image or through a mount;
+//! `inspect::treatment` decides what to move and whether it pays; `parts` finds the ranges that a recording reads
+//! together; `tell` prints.
 
 mod files;
 mod parts;
@@ -28,18 +28,18 @@ use files::{Files, Found};
 ///
 /// For each file the output has the cost of moving its blocks (joules and time, by the device profile), the energy
 /// saved by each full read, and the number of reads that repay the cost. A file whose cost is never repaid is skipped
-/// unless --force is given. With --parts RECORDING only those ranges are moved that the recording reads together and
-/// that lie in several extents; one use then means everything that the recording reads of the file. A file in one
+/// unless --force is given. --parts RECORDING moves only ranges that the recording reads together and that lie in
+/// several extents; the savings are then those of reading all that the recording reads from the file. A file in one
 /// extent is not moved. --dry-run moves nothing.
 ///
 /// Blocks are copied byte for byte to free segments, as cleaning does: contents, times, deltas, compressed clusters,
-/// ciphertext and seals do not change. --remap makes the device remap its pages to the new addresses instead, if it
-/// has such a command (simulated flash has). Inline, pinned and immutable files are skipped, and the reason is
-/// printed. If too few segments are free, nothing is moved, because the logs would write into holes and fragment the
-/// files again; --make-room cleans sections first and adds the cost of that.
+/// ciphertext and seals do not change. --remap makes the device remap its pages to the new addresses instead, if it has
+/// such a command (simulated flash has). Inline, pinned and immutable files are skipped, and the reason is printed. If
+/// too few segments are free, nothing is moved, because the logs would write into holes and fragment the files again;
+/// --make-room cleans sections first and adds the cost of cleaning.
 ///
-/// On a mounted volume this is allowed to root and to the user who mounted it, while the files are in use. --worst
-/// skips directories that the caller may not read, and lists them.
+/// On a mounted volume, only root and the user who mounted it may do this; the files may be in use. --worst skips
+/// directories that the caller may not read, and lists them.
 ///
 /// Exit codes: 0 done, 1 some file could not be defragmented, or a file named by --defrag was skipped, 2 wrong usage.
 #[derive(clap::Args)]

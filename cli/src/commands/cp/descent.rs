@@ -1,8 +1,8 @@
 //! How is a directory of the host reached, however deep it is, and never through a symlink?
 //!
-//! Each directory is opened from the one above it. The last ones on the way are kept open, so that the next name in the same
-//! directory, in one below it or in the one above it takes one step. Left out: the way to the top, which a person has named, and
-//! means its symlinks too.
+//! Each directory is opened from the one above it. The last ones on the way are kept open, so that the next name in the
+//! same directory, in one below it or in the one above it takes one step. Left out: the path of the top directory,
+//! which the user typed; symlinks in it are followed.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;

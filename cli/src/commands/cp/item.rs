@@ -47,8 +47,9 @@ impl Item {
             amiss: None,
         }
     }
-    /// The mode of a copy that belongs to `owner` and `group`. Where they are not the original's, a program must not run as
-    /// somebody whom nobody chose. Where an access list may be missing, nobody gets what it may have refused.
+    /// The mode of a copy that belongs to `owner` and `group`. If these differ from the original's, the set-id bits are
+    /// cleared, so that no program runs as an unintended user. If an access list may be missing, the permissions that
+    /// it may have restricted are removed.
     pub fn mode_for(&self, owner: u32, group: u32) -> u16 {
         let set_id = if (owner, group) == (self.uid, self.gid) { 0 } else { SET_ID };
         let others = if self.amiss.is_some() { OTHERS } else { 0 };

@@ -1,9 +1,9 @@
 //! `joulefs cp`: trees between the host and images, in any direction.
 //!
-//! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special
-//! directions. What cannot be copied is said in a line and counted, and the walk goes on; of it nothing is left
-//! behind. A file whose contents are whole, but not its attributes, stays if it is nobody's place that it takes, for its
-//! owner alone. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
+//! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special directions. A file
+//! that cannot be copied is reported in one line and counted, its partial copy is removed, and the walk goes on. A copy
+//! with complete contents but incomplete attributes is kept if it replaces no existing file, with permissions for its
+//! owner only. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
 
 mod ahead;
 mod below;

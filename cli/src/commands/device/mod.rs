@@ -35,8 +35,8 @@ use backing::{Backing, backing};
 /// device reads the block first. Up to 32 clients can connect; the export has no name. Only the user who runs the
 /// command can connect to a Unix socket; anyone who can reach a TCP port can read and write the disk.
 ///
-/// Requests are answered at once unless --paced is given. The device's own time, which determines waiting, sleeping
-/// and their energy, follows the host's clock, and runs ahead of it while the device would be slower than the host.
+/// Requests are answered at once unless --paced is given. The device's own time determines waiting, sleeping and their
+/// energy. It follows the host's clock, and runs ahead of it while the simulated device is slower than the host.
 ///
 /// Without --image contents are in memory and lost at the end. An image's data (every part of the file that is not a
 /// hole) counts as written before the start. Runs in the background unless -f is given. With DIR, `joulefs unmount

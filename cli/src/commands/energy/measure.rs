@@ -1,6 +1,6 @@
-//! `joulefs energy measure`: what does a command cost this machine, by its own counters?
+//! `joulefs energy measure`: how much energy does a command cost, by the counters of this machine?
 //!
-//! Signals are passed on to the command, and its exit code is ours. How a counter is read is `trace::rapl`'s.
+//! Signals are passed on to the command, and its exit code is ours. `trace::rapl` reads the counters.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -20,7 +20,7 @@ use crate::{Failure, output, size, whole};
 /// and leave it, and sometimes its idle power. Linux lets the drive enter some of them after a time without requests;
 /// these become idle states of the profile with that time, by the rule and defaults of Linux 5.13 and later.
 ///
-/// Drives do not report transfer rates, energy per request or the power while ready outside a power state: these
+/// Drives do not report transfer rates, energy per request or the power while ready but in no power state: these
 /// numbers come from the base profile, which should describe the same or a similar drive. Every number that comes from
 /// the report is marked; the serial number is not read.
 #[derive(clap::Args)]

@@ -27,8 +27,8 @@ pub struct OfTrace {
     /// write_sequential, write_random and source; default: their cost on JouleFS on this device.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// The recorded device, by number, e.g. 8,0, or by name; default: the one that moved most data, without devices
-    /// whose requests are recorded again on a lower device.
+    /// The recorded device, by number, e.g. 8,0, or by name; default: the one that moved most data, ignoring devices
+    /// whose requests were also recorded on a lower device.
     #[arg(long, value_name = "DEV")]
     of: Option<String>,
     /// The whole device holds data at the start.

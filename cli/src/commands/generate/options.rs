@@ -1,8 +1,8 @@
-//! How do shells complete the names and values after `-o`, and what stands behind `lab`?
+//! How do shells complete the names and values after `-o`, and the arguments of `lab`?
 //!
-//! clap knows that `-o` takes a list, and not what of; what of, [`options`] says. A shell completes the last item of the list: a name,
-//! or, behind `name=`, a value, a file, a user or a group. Each shell has its own words for that; what is added to clap's scripts is
-//! made of one table, so that an option which is new there is completed everywhere.
+//! clap knows that `-o` takes a list, but not its items; [`options`] lists them. A shell completes the last item of the
+//! list: a name or, after `name=`, a value, a file, a user or a group. Each shell has its own syntax for that. All
+//! additions to clap's scripts are generated from one table, so a new option in the table is completed in every shell.
 
 use clap_complete::Shell;
 

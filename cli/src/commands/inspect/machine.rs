@@ -1,6 +1,7 @@
-//! What is found, for machines. Energies in picojoules, times in nanoseconds, addresses and lengths in blocks of 4 KiB.
+//! What does `joulefs inspect --json` print? Energies in picojoules, times in nanoseconds, addresses and lengths in
+//! blocks of 4 KiB.
 //!
-//! What a name means does not change within a version of the schema; new names may come.
+//! Within a version of the schema the meaning of a name does not change; names may be added.
 
 use format::checkpoint::CpFlags;
 use inspect::Volume;

@@ -79,7 +79,7 @@ pub struct Args {
     by: By,
     /// Number of most fragmented files to list.
     ///
-    /// Default: as many as fit 40 lines, at most 7; 25 in JSON and HTML.
+    /// Default: as many as fit in 40 lines, at most 7; 25 in JSON and HTML.
     #[arg(long, value_name = "N")]
     worst: Option<usize>,
     /// List the extents of those files too.

@@ -1,8 +1,8 @@
-//! Which commands of the kernel's own tools would put the worst files together, and what would each cost?
+//! Which commands of the file systems' own tools defragment the worst files, and what would each cost?
 //!
-//! `f2fs_io defrag_file` for F2FS, `e4defrag` for ext4, `xfs_fsr` for XFS, `btrfs filesystem defragment` for Btrfs, each with
-//! its price before it. Nothing is run: a script is printed, to be read, cut and run by whoever decides it. File names are
-//! anybody's: each is one word of bash, whatever is in it, and no other part of the script holds a name.
+//! `f2fs_io defrag_file` for F2FS, `e4defrag` for ext4, `xfs_fsr` for XFS, `btrfs filesystem defragment` for Btrfs,
+//! each with its price before it. Nothing is run: the user reads the printed script, edits it and runs it. File names
+//! are untrusted: each is quoted as one word of bash, and no other part of the script contains a name.
 
 use inspect::verdict::Priced;
 

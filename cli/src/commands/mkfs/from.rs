@@ -46,7 +46,7 @@ pub struct Tree {
     /// context.
     #[arg(long, value_name = "FILE", requires = "from")]
     pub file_contexts: Option<PathBuf>,
-    /// The future mount point: prefix of the paths in both files.
+    /// The future mount point, which is the prefix of the paths in --fs-config and --file-contexts.
     #[arg(long, value_name = "PATH", default_value = "/", requires = "from")]
     pub mount_point: String,
     /// Use this time (seconds since 1970) for all files, and derive the UUID from it unless --uuid is given, so that

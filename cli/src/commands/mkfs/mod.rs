@@ -64,9 +64,9 @@ pub struct Args {
     /// only.
     #[arg(long, value_name = "SIZE", conflicts_with = "segs_per_sec")]
     zoned: Option<String>,
-    /// Where to put the inode of a file that grows by small writes: before its contents (each write makes an extent),
-    /// after them, in one of two places before them (in-place), or the same but written later (delayed). Default:
-    /// before. ScherlFS only.
+    /// Where to put the inode of a file that grows by small writes: before its contents (each write adds an extent),
+    /// after them, in either of two fixed places before them (in-place), or in-place but written later (delayed).
+    /// Default: before. ScherlFS only.
     #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
     placement: Option<Placement>,
     /// Owner of the root directory, as numbers UID:GID. Default: the user who runs `mkfs`. With --from, owners come

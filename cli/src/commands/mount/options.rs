@@ -25,15 +25,15 @@ const EITHER: &[Choice] = &[
     ("noexec", "", "do not run programs"),
     ("writeback", "on|off", "the kernel caches writes; default on"),
     ("threads", "N", "number of serving threads; default 2"),
-    ("dirty", "MIB", "unwritten contents in memory at most; default 32"),
+    ("dirty", "MIB", "maximum of unwritten contents in memory; default 32"),
     ("dir_cache", "MIB", "cache for directories; default 16"),
     ("power", "battery|powered|auto", "default battery; auto: ask the system"),
     (
         "commit",
         "SECONDS",
         "make every change durable within this time, or as soon as nothing changes for 0.3 s; 0: only at fsync and \
-         unmount. Default 5; if power= is given and there is a battery, 15 without the 0.3 s rule; with sleep= 0. \
-         Includes files that stay open if root mounts; otherwise the kernel may hold their contents for 35 s more",
+         unmount. Default 5; with power= and a battery 15, without the 0.3 s rule; with sleep= 0. If root mounts, files \
+         that stay open are included; otherwise the kernel may hold their contents for 35 s more",
     ),
     ("commit_idle", "on|off", "commit early when nothing changes for 0.3 s; default on"),
     ("stats", "FILE", "write the blocks written by cause to FILE at the end; JSON if FILE ends in .json"),
@@ -72,15 +72,14 @@ const F2FS: &[Choice] = &[
     (
         "delta_reads",
         "few|all|joules",
-        "which bases to read that are not in memory. few: for an fsync of few pages, which then writes one block, and \
-         otherwise if that costs fewer joules than writing the pages; all: every base; joules: only if it costs fewer \
-         joules. Default few",
+        "which bases to read if they are not in memory. few: those of an fsync of few pages, which then writes one \
+         block, and others if reading them costs fewer joules than writing the pages; all: every base; joules: only \
+         if reading costs fewer joules. Default few",
     ),
     (
         "delta_return",
         "on|off",
-        "when idle, write whole the pages in delta nodes of files that are only read; default \
-        off",
+        "when idle, rewrite pages stored in delta nodes as whole pages, in files that are only read; default off",
     ),
     (
         "prealloc",
@@ -130,13 +129,13 @@ const SCHERLFS: &[Choice] = &[
     ),
     ("ifile_cache", "MIB", "cache for inode locations; default 16; 0 disables it, as dir_cache=0 does for directories"),
     ("writeback_seconds", "N", "unwritten contents wait at most this long; default 5"),
-    ("checkpoint_bytes", "SIZE", "log between two checkpoints; default 64M"),
-    ("checkpoint_seconds", "N", "time between two checkpoints at most; default: no limit"),
+    ("checkpoint_bytes", "SIZE", "size of the log between two checkpoints; default 64M"),
+    ("checkpoint_seconds", "N", "maximum time between two checkpoints; default: no limit"),
     (
         "clean",
         "auto|threading|copying|plugging|combined",
-        "how to free space. auto: on battery not at all, the log is written into holes; on external power combined, \
-         and files are defragmented",
+        "how to free space. auto: on battery do not clean, but write the log into holes; on external power use combined, \
+         and defragment files",
     ),
     (
         "placement",
@@ -154,10 +153,10 @@ const SCHERLFS: &[Choice] = &[
     (
         "sleep",
         "TIME",
-        "the sleep timer of the disk, such as 10m: nothing is written only because time passed, and \
+        "the disk's sleep timer, such as 10m. Then no write starts only because time has passed, and \
          `joulefs ctl DIR stat` shows what woke the disk",
     ),
-    ("stage", "SIZE", "changes that wait in memory for one burst at most; default 32M"),
+    ("stage", "SIZE", "maximum size of the changes that wait in memory for a burst; default 32M"),
     (
         "keep",
         "SIZE",

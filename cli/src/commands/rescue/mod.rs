@@ -28,17 +28,17 @@ use crate::{Failure, output, progress};
 /// Reads the whole image and needs only nodes and contents: superblock, checkpoints, NAT and summaries may be lost,
 /// the volume may begin anywhere in the image, and the image may be cut short. The image is never written.
 ///
-/// DIR, which must be new or empty, gets the proved files: a live directory has an entry for them, and their blocks
-/// are their own. Files of a lost directory go to DIR/rescue-unplaced, under inode number and name; such a file may
-/// have been deleted, so it is called likely, not proved. Files below a doubtful directory are likely too. Deleted
-/// files, and files with blocks that may have been overwritten, are only listed; with --doubtful they are copied to
-/// DIR/rescue-deleted and DIR/rescue-doubtful, with zeroes for the missing parts.
+/// DIR, which must be new or empty, receives the proved files: those that a live directory names and whose blocks
+/// belong to no other file. Files of a lost directory go to DIR/rescue-unplaced, under inode number and name; such a
+/// file may have been deleted, so it is called likely, not proved. Files below a doubtful directory are likely too.
+/// Deleted files, and files with blocks that may have been overwritten, are only listed; with --doubtful they are
+/// copied to DIR/rescue-deleted and DIR/rescue-doubtful, with zeroes for the missing parts.
 ///
-/// If several versions of a file exist, the newest is used, by the checkpoint under which it was written. Proofs rest
-/// on the nodes that were found: if nodes were overwritten or zeroed, an older version may pass for the newest. If the
-/// image was cut short, or blocks cannot be read, nothing is proved, since the missing part may hold newer versions: a
-/// directory may be outdated and name files that were deleted later, and blocks may belong to another file by now.
-/// Files without contrary evidence are then called likely, and copied.
+/// If several versions of a file exist, the one written under the newest checkpoint is used. Proofs rest on the nodes
+/// that were found: if nodes were overwritten or zeroed, an older version may pass for the newest. If the image was cut
+/// short, or blocks cannot be read, nothing is proved, since the missing part may hold newer versions: a directory may
+/// be outdated and name files that were deleted later, and blocks may belong to another file by now. Without evidence
+/// against them, files are then called likely, and copied.
 ///
 /// Exit codes: 0 all live files were copied, 1 some are missing or doubtful, 2 wrong usage.
 #[derive(clap::Args)]

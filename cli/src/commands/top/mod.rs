@@ -75,7 +75,7 @@ pub struct Args {
     /// Mount points of `joulefs mount ... --profile`: show the energy of these mounts instead, by cause and by file.
     #[arg(value_name = "DIR", conflicts_with_all = OF_DISKS)]
     mounted: Vec<PathBuf>,
-    /// The same; may be given several times.
+    /// Same as DIR; may be given several times.
     #[arg(long, value_name = "DIR", conflicts_with_all = OF_DISKS)]
     mount: Vec<PathBuf>,
     /// Device profile to simulate: a shipped profile's name or a file, for all disks or for one (its name in /dev, or

@@ -37,9 +37,9 @@ use crate::{Failure, joules, output, recorded, whole};
 /// A request to a stacked device (device mapper, md, loop) counts once, on the lowest recorded device; the devices
 /// above are listed with the reason and their number of requests. --of counts only some devices.
 ///
-/// `--map-cache` also counts what a flash device's mapping cache of every possible size would fetch and write back, in
-/// one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's write
-/// buffer. `--moved LOG` counts again as if defragmentation or cleaning had moved the blocks in LOG before.
+/// `--map-cache` also counts the fetches and write-backs of a flash device's mapping cache, for every cache size in one
+/// pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's write buffer.
+/// `--moved LOG` counts again as if defragmentation or cleaning had moved the blocks in LOG before.
 ///
 /// --from and --to count a part of the recording, and --max-gap shortens long pauses. Events out of time order are
 /// reported, with the largest delay.

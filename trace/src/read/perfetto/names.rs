@@ -1,6 +1,6 @@
-//! What are the names of the kernel's events? By their numbers in `FtraceEvent`
-//! (protos/perfetto/trace/ftrace/ftrace_event.proto of Perfetto): those of block devices, file systems and flash, and
-//! the most frequent others.
+//! What are the names of kernel events, by their field numbers in `FtraceEvent`
+//! (protos/perfetto/trace/ftrace/ftrace_event.proto of Perfetto)? Included are events of block devices, file systems
+//! and flash, and the most frequent others.
 
 const NAMES: &[(u32, &str)] = &[
     (3, "print"),

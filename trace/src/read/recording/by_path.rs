@@ -1,8 +1,8 @@
 //! How do calls by inode become calls by path?
 //!
 //! Names are tracked from the root: a file that a call found or created has its latest name. A file that is open
-//! several times has one handle per open; reads and writes go to the last one. Calls without a counterpart among
-//! counted system calls (`forget`, attributes, `tick`) are counted as others. Contents are left out.
+//! several times has one handle per open; reads and writes go to the last one. Calls that correspond to no counted
+//! system call (`forget`, attributes, `tick`) are counted as "others". Contents are left out.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! The page of `joulefs inspect --html`: what `machine` tells, to be looked at.
+//! The page of `joulefs inspect --html`: the report of `machine` with a map.
 //!
 //! One file without a library. Verdict and price come first and, like all tables, need no script. Each number is taken
-//! from the report that `--json` prints, which the page carries, and says from where (`data-at`) and how it is written
-//! (`data-as`). `map.js` draws the segments in three levels; `pack` says how they travel.
+//! from the report that `--json` prints, which is embedded in the page; `data-at` has its path in the report, `data-as`
+//! its format. `map.js` draws the segments in three levels; `pack` encodes them.
 //!
 //! Left out: anything that is fetched, and anything that would change the volume.
 
