@@ -214,7 +214,7 @@ fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_add
     let found = rescued(&dev, ino, contents.len() / BLOCK);
     let right = |at: usize| found[at].as_deref() == Ok(&contents[at * BLOCK..(at + 1) * BLOCK]);
     assert!((0..800).chain(packed).all(right));
-    assert!(found[955].as_ref().is_err_and(|e| e.contains("is not there")), "{:?}", found[955]);
+    assert!(found[955].as_ref().is_err_and(|e| e.contains("is missing")), "{:?}", found[955]);
     // A reader that skips missing blocks finds the packed ones behind them.
     let rescue = search(&dev, &Options::default());
     let mut file = rescue.file(ino).unwrap().unwrap();
