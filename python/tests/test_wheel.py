@@ -37,8 +37,9 @@ def maturin(out: Path) -> Path:
     workspace = tomllib.loads((ROOT / "Cargo.toml").read_text())
     # It takes away what it packs, and puts a copy back: other tests would look for the program in vain meanwhile.
     built = Path(shutil.copy2(jf.binary(), out.parent / "joulefs"))
+    # Under `cargo test` CARGO names the real one, which maturin would prefer to that of the PATH.
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in ("CARGO", "RUSTC_BOOTSTRAP")},
         "PATH": f"{stand_in}:{os.environ['PATH']}",
         "JOULEFS_BUILT": str(built),
         "JOULEFS_VERSION": workspace["workspace"]["package"]["version"],

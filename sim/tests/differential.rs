@@ -288,7 +288,7 @@ fn an_invalid_plan_is_refused_with_the_place() {
         ("seconds = [10, 11]", "seconds = [10, 11, 12]", "3 seconds for 2 joules"),
         ("joules = [20.0, 22.0]", "", "neither joules nor a recording"),
         ("active = [\"screen\"]", "active = [\"scren\"]", "no component \"scren\""),
-        ("name = \"memory\"", "name = \"idle\"", "two runs of the name \"idle\""),
+        ("name = \"memory\"", "name = \"idle\"", "two runs are named \"idle\""),
         ("title", "of = \"x\"\ntitle", "of: no run \"x\""),
         ("bytes = 1048576", "byte = 1048576", "plan.toml: line 27: unknown field `byte`"),
     ] {

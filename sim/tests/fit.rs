@@ -193,7 +193,7 @@ fn rows_that_cannot_determine_a_parameter_are_refused_by_its_name() {
 fn malformed_rows_are_refused_by_file_and_row() {
     let header = "workload,mb_read,read_requests,total,cpu,times,as_long_as\n";
     for (row, complaint) in [
-        ("a,1,1,2.0,x,,", "\"x\" is no number"),
+        ("a,1,1,2.0,x,,", "\"x\" is not a number"),
         ("a,1,1,,10%,,", "a total that is not given"),
         ("a,1,1,-2,,,", "total is -2"),
         ("a,1,1,inf,,,", "total is inf"),
