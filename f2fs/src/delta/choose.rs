@@ -34,8 +34,8 @@ pub(super) enum Compared {
 
 /// Chooses for pages whose bases are in memory (`warm`) and those whose bases are not (`cold`). Pages not compared are
 /// written `in_place` or to new places, which changes the file's node. Left out: the extra flush for new places, and
-/// the further nodes that many deltas fill; the two roughly offset each other. Later savings by a delta are not
-/// predicted, but a page written now is then in memory.
+/// the further nodes that many deltas fill; their effects are opposite. Later savings by a delta are not predicted, but
+/// a page written now is then in memory.
 pub(super) fn compared(prices: &Prices, warm: Pages, cold: Pages, in_place: bool) -> Compared {
     let write = |blocks: u64| if blocks == 0 { 0 } else { prices.request + blocks * prices.write_block_sequential };
     let deltas = |pages: Pages| u64::from(pages.count > 0);

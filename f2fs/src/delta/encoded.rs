@@ -33,7 +33,7 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// To be put into another place.
+    /// Encodes the delta again for another place.
     pub(crate) fn again(self) -> Encoded {
         Encoded::new(self.codec, self.check, self.payload)
     }
