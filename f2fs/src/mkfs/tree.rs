@@ -1,4 +1,4 @@
-//! Which files does a fresh volume have, and which blocks do they take?
+//! Which files does a new volume have, and which blocks do they use?
 //!
 //! The root directory, the hidden quota files, lost+found: inodes in the hot node log, contents in
 //! the hot data log, in this order.
@@ -16,14 +16,14 @@ use super::geometry::extra_isize;
 
 const LOST_FOUND: &[u8] = b"lost+found";
 const DIRECTORY: u8 = 2;
-/// The version node footers carry before the first checkpoint is written.
+/// The version in node footers before the first checkpoint is written.
 const BIRTH_VERSION: u64 = 1;
 
 /// The first files, ready to be written.
 pub(super) struct FirstTree {
-    /// Node and data blocks, each with its place.
+    /// Node and data blocks, each with its address.
     pub blocks: Vec<(BlockAddr, Block)>,
-    /// Node table entries of the inodes, from the root's on.
+    /// Node table entries of the inodes, from the root on.
     pub nat: Vec<(Nid, NatEntry)>,
     /// Owners of the hot data log's blocks.
     pub data: Vec<Summary>,
