@@ -147,8 +147,8 @@ impl Volume {
         self.write_blocks(node, blocks, &FxHashMap::default(), why, cause).1.map(drop)
     }
 
-    /// Writes blocks, or puts their deltas into the inode. Returns how many of them, counted from the first, are where
-    /// they belong; and whether one got a new place, or why not all have one.
+    /// Writes blocks, or puts their deltas into the inode. Returns how many, from the first, are placed; and whether
+    /// one got a new address, or why not all were placed.
     fn write_blocks(
         &self,
         node: &Arc<Node>,

@@ -31,8 +31,8 @@ pub(super) struct FirstTree {
     pub warm_node_head: BlockAddr,
 }
 
-/// Numbers of the hidden quota inodes (user, group, project; 0 for none), and the first one free.
-/// [`Features::QUOTA_INO`] asks for the first two, [`Features::PRJQUOTA`] for the third.
+/// Numbers of the hidden quota inodes (user, group, project; 0 for none), and the first free number.
+/// [`Features::QUOTA_INO`] requires the first two, [`Features::PRJQUOTA`] the third.
 pub(super) fn quota_inos(asked: Features) -> ([u32; 3], u32) {
     let (owners, project) = (asked.contains(Features::QUOTA_INO), asked.contains(Features::PRJQUOTA));
     let mut next = 4;
@@ -93,8 +93,7 @@ impl FirstTree {
 
     /// The blocks of the node table that are not all zero, with their numbers.
     pub(super) fn nat_blocks(&self) -> Vec<(u32, Block)> {
-        // The two inodes that stand for the node table and the metadata have no block of their own;
-        // address 1 marks them as taken.
+        // The inodes of the node table and the metadata have no block; address 1 marks their numbers as used.
         let hidden = [1, 2].map(|n| (Nid(n), NatEntry { version: 0, ino: Ino(n), addr: BlockAddr(1) }));
         let mut out: Vec<(u32, Block)> = Vec::new();
         for (nid, entry) in hidden.iter().chain(&self.nat) {
@@ -131,7 +130,7 @@ impl Growing<'_> {
     }
 
     fn quota_file(&mut self, ino: Ino, blocks: &[Block]) {
-        // Hidden files have no birth: nobody can ask for it.
+        // Hidden files have no birth time: no user can query it.
         let mut block = self.inode(0o100_600, 1, blocks, None, ino);
         let raw = RawInode::of_mut(&mut block);
         raw.i_size = quota::FILE_BYTES.into();
@@ -139,7 +138,7 @@ impl Growing<'_> {
         self.place(ino, block, blocks);
     }
 
-    /// An inode whose contents are the next `blocks` of the hot data log.
+    /// An inode with the next `blocks` of the hot data log as contents.
     fn inode(&self, mode: u16, links: u32, blocks: &[Block], crtime: Option<u64>, ino: Ino) -> Block {
         let mut block = [0; BLOCK];
         let features = self.sb.features;
@@ -195,7 +194,7 @@ impl Growing<'_> {
     }
 }
 
-/// A directory's only block: itself, its parent, and perhaps lost+found.
+/// A directory's only block: `.`, `..`, and possibly lost+found.
 fn directory_block(own: Ino, parent: Ino, lost_found: Option<Ino>) -> Block {
     let layout = dentry::Layout::BLOCK;
     let mut block = [0; BLOCK];
