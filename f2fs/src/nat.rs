@@ -44,7 +44,7 @@ struct State {
     dirty: FxHashMap<Nid, Dirty>,
     journal: FxHashMap<Nid, NatEntry>,
     blocks: Cache<u32, Box<Block>>,
-    /// Number of completed flushes of the table.
+    /// Number of block writes and commits; shows that a block changed during a read.
     flushes: u64,
     free: VecDeque<Nid>,
     /// Next NAT block to search for free numbers, and the number of searched blocks.

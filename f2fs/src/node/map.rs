@@ -305,7 +305,7 @@ mod tests {
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
         let dev = Arc::new(Gate::new(Faulty::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
-        // All of them must be created: `collect` does not skip.
+        // Collected, so that every file is created, not only the last.
         let made: Vec<_> = (0..520).map(|i| file(&vol, &format!("f{i}"))).collect();
         let last = made.last().unwrap().clone();
         drop(made);
