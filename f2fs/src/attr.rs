@@ -1,4 +1,4 @@
-//! Changing what `stat` shows.
+//! How do the attributes shown by `stat` change?
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! How are the fields of an inode read and set in its bytes?
 //!
-//! Left out: who may set them, and which lock that takes.
+//! Left out: permissions and locks for setting them.
 
 use format::compress::Method;
 use format::inode::{Advise, Division, Inline, RawInode};

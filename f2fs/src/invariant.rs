@@ -4,11 +4,11 @@
 //!
 //! * The node count equals the number of valid node blocks (Linux refuses to mount any other volume).
 //! * The count of used blocks equals valid blocks plus reserved slots without a block ([`crate::space`]).
-//! * No log hands out a block that the last checkpoint or an fsync since may need.
+//! * No log allocates a block that the last checkpoint or a later fsync may need.
 //!
 //! A checkpoint tests the first two after all nodes are written, while no other thread changes anything. A log tests
-//! the last whenever it hands out a block. If an invariant is broken, memory and medium disagree for an unknown reason.
-//! Then no pack is written: the volume fails with a [`Violation`], and the next mount reads the last checkpoint.
+//! the last at every allocation. If an invariant is broken, memory and medium disagree for an unknown reason. Then no
+//! pack is written: the volume fails with a [`Violation`], and the next mount reads the last checkpoint.
 //!
 //! *Cost*: sums updated with every change of the segment table, and a few comparisons at a checkpoint. With debug
 //! assertions the sums are also recounted over all segments (about a millisecond for 400,000).

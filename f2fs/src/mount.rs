@@ -77,7 +77,7 @@ pub enum MountError {
         /// What is wrong with the copy in block 1.
         second: Box<FormatError>,
     },
-    /// No checkpoint pack is whole.
+    /// No checkpoint pack is complete.
     #[error("no valid checkpoint (pack 1: {first}; pack 2: {second}); joulefs rescue copies the files out without one")]
     NoCheckpoint {
         /// What is wrong with pack 1.

@@ -1,4 +1,4 @@
-//! What must fsync know of each inode since the last checkpoint?
+//! What must fsync know about each inode since the last checkpoint?
 
 pub(crate) mod flush_gate;
 pub(crate) mod replayed;

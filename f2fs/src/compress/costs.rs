@@ -1,4 +1,4 @@
-//! How much time does compression take?
+//! How long does compression take?
 //!
 //! Times per block of uncompressed contents come from a profile, so that runs are reproducible; the device's meter
 //! counts their energy. Left out: the time saved when incompressible contents are given up early, and levels of

@@ -6,7 +6,7 @@
 //! * [`options`]: mount options for new files. [`costs`]: how long it takes.
 //! * [`lzo`]: both dialects of LZO, written here; LZ4 and Zstandard are libraries.
 //!
-//! Left out: what a cluster's blocks look like and how they are read ([`format::compress`]), where they are
+//! Left out: the format of a cluster's blocks and reading them ([`format::compress`]), their places
 //! ([`crate::file::compressed`]), and LZ4's slow compressor, which no Rust library has.
 
 pub mod costs;

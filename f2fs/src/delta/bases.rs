@@ -20,7 +20,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::cause::Cause;
 use crate::replacement::Cache;
 
-/// Blocks kept: 8 MiB.
+/// Cached blocks: 8 MiB.
 const MOST: usize = 2048;
 /// Larger writes are not cached: small changes seldom follow them.
 const SMALL: usize = 16;

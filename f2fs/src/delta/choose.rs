@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(choose(400, &[want(3, 60)]), Choice::default());
         assert_eq!(choose(340, &[want(3, 162)]), Choice { fold: vec![2], whole: vec![] });
         assert_eq!(choose(340, &[want(3, 163)]), Choice { fold: vec![], whole: vec![3] });
-        // The small one comes first.
+        // The smaller delta comes first.
         assert_eq!(choose(370, &[want(3, 200), want(4, 30)]), Choice { fold: vec![], whole: vec![3] });
     }
 }

@@ -1,4 +1,4 @@
-//! Small updates: how does a changed page live in its inode instead of in a block of its own?
+//! How is a small update of a page stored in its inode instead of its own block?
 //!
 //! After MedFS (FAST'25), made durable. On a volume with [`format::superblock::Features::DELTA`] a dirty page that
 //! differs in few bytes from its block on the device, its *base*, is not written: the difference goes into the *zone*
@@ -17,7 +17,7 @@
 //!   (`volume::restore`).
 //! * [`read`]: the contents of a page with a delta.
 //! * [`study`]: other uses of delta nodes, for comparison.
-//! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
+//! * [`settle`](fn@settle): how a volume gets deltas, and becomes plain F2FS again.
 //!
 //! Three rules keep base and delta together. When a slot gets another address, it loses its delta in the zone in the
 //! same change of the node, and its deltas in delta nodes before the inode's lock is released (except when cleaning

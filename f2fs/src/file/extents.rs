@@ -1,4 +1,4 @@
-//! Where do a file's blocks lie?
+//! What are the addresses of a file's blocks?
 //!
 //! Answered from memory: blocks moved since the last checkpoint are reported at their new places. Left out: the cost of
 //! reading them (the `inspect` crate, which evaluates images).

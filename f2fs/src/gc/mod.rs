@@ -12,7 +12,7 @@
 //! * `room`: cleaning for blocks that must be contiguous.
 //! * [`prices`]: what operations cost on a device, for a policy that weighs joules.
 //!
-//! Left out on purpose: which section to clean (the `victim` crate), and what a policy sees of the volume (`segment`).
+//! Left out on purpose: which section to clean (the `victim` crate), and the input of policies (`segment`).
 
 pub mod background;
 mod checkpoint;

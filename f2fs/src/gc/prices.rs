@@ -28,7 +28,7 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
     let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
     let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
     let nand = &d.nand;
-    // All planes of all dies copy at once.
+    // All planes of all dies copy in parallel.
     let row_blocks = nand.page.value / 4096 * nand.planes.value * nand.dies.value * nand.channels.value;
     let row = mean(&nand.read) + mean(&nand.program);
     let request = link.write_request.as_ref().unwrap_or(&link.request).value;

@@ -3,8 +3,8 @@
 //! A *use* lasts from one idle period to the next, as the cleaner sees them: uses between two of its checks count as
 //! one. The last eight uses that wrote are remembered, and the next one is expected to be as large as the second
 //! largest: a single large use, such as a restored backup, predicts nothing, nor does the first use after a mount. A
-//! use in progress is expected to write as much again as it has written: nothing more is known. Left out on purpose:
-//! when the volume is idle (`pacer`), and what follows for cleaning (the `victim` crate).
+//! use in progress is expected to write at least as much again as it has written. Left out on purpose: when the volume
+//! is idle (`pacer`), and what follows for cleaning (the `victim` crate).
 
 /// How many uses are remembered.
 const REMEMBERED: usize = 8;

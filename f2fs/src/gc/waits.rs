@@ -113,7 +113,7 @@ impl Waits {
         let (mut count, mut nanos) = (0.0, 0.0);
         while let Some((n, time)) = rest.next() {
             (count, nanos) = (count + n, nanos + time);
-            // They exceed this wait by that much on average.
+            // Together they exceed this wait by `longer`.
             let wait = (nanos - longer) / count;
             let next = rest.peek().map_or(0.0, |(n, time)| time / n);
             if wait >= next {

@@ -1,4 +1,4 @@
-//! How is an inode found by its number, how are its dirty blocks counted, and what does `stat` show?
+//! How is an inode found by number, how are its dirty blocks counted, and what does `stat` show?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -18,8 +18,8 @@ pub(crate) struct Luck {
 const BEST_LUCK: u8 = 16;
 /// At level 0, one page in this many is compared, to detect a change.
 const PROBE: u16 = 16;
-/// After this many failed comparisons in a row a file is lost: each further batch of this many failures halves the
-/// share of compared pages, down to one in [`RAREST`]. Each comparison costs a base read.
+/// After this many failed comparisons in a row a file is lost: each batch of this many failures halves the share of
+/// compared pages, down to one in [`RAREST`]. Each comparison costs a base read.
 const LOST: u16 = 64;
 const RAREST: u16 = 256;
 

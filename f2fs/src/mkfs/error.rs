@@ -1,4 +1,4 @@
-//! Why could a volume not be made?
+//! Why did mkfs fail?
 
 use device::DeviceError;
 use format::FormatError;

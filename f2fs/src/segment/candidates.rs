@@ -1,4 +1,4 @@
-//! What does a policy see of a mounted volume?
+//! Which data of a mounted volume does a policy get?
 //!
 //! The segment table lists the changed segments; this module turns the list into the indexes that policies search. They
 //! are updated when a policy runs, not at every written block. There is one index of sections, for victims, and one of

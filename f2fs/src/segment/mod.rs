@@ -8,9 +8,9 @@
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the free fragments, by size.
 //! * `zones`: how logs follow the write pointers of a zoned device.
-//! * `audit`: whether the counts kept for a segment agree with its map.
-//! * [`temperature`]: which log a block of contents goes to, or in place.
-//! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
+//! * `audit`: checks the counts of a segment against its map.
+//! * [`temperature`]: which log a content block goes to, or whether it is overwritten in place.
+//! * [`summary`]: the owner of each block of a segment, in memory until written to the device.
 //!
 //! One mutex guards all of it ([`Segments`] is the state inside). A caller holds it for the bookkeeping of one block or
 //! a run of blocks, and for the rare read of a summary when a log starts threading. Left out on purpose: writing the
