@@ -1,6 +1,6 @@
 //! Linux reads files compressed by JouleFS, byte for byte, and can change them; and vice versa.
 //!
-//! Needs a kernel with F2FS compression, which Debian's user-mode-linux lacks: `scripts/install-tools kernel` builds one.
+//! Needs a kernel with F2FS compression. Debian's user-mode-linux lacks it; `scripts/install-tools kernel` builds one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -275,7 +275,7 @@ impl Segments {
         Ok(Placed { addr, next })
     }
 
-    /// Refuses to hand out a block that the last checkpoint or a later fsync may need.
+    /// Refuses to allocate a block that the last checkpoint or a later fsync may need.
     fn check_free(&mut self, seg: SegNo, off: u16) -> Result<()> {
         if !self.table.is_held(seg, off) || self.table.is_valid(seg, off) {
             // The table itself refuses a valid block.
