@@ -1,9 +1,8 @@
 //! What does filling holes add to an overwrite?
 //!
-//! `cargo run --release -p joulefs-f2fs --example overwrite_speed [rounds]`. Blocks of a file that fills a third of a
-//! volume of 2 GiB in memory are overwritten at random: at first the logs take fresh segments, later they fill the
-//! holes of used ones. The processor's time is that of this program's own code: memory that the system has to find
-//! for it first is left out.
+//! `cargo run --release -p joulefs-f2fs --example overwrite_speed [rounds]`. Overwrites random blocks of a file that
+//! fills a third of a volume of 2 GiB in memory: at first the logs use fresh segments, later they fill holes of used
+//! ones. Only user-mode processor time counts: page allocation by the kernel is left out.
 
 use std::sync::Arc;
 
@@ -16,15 +15,15 @@ const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 const VOLUME: u64 = 2048 * MIB;
 const FILE: u64 = VOLUME / 3 / MIB * MIB;
-/// Overwrites of a round.
+/// Overwrites in a round.
 const ROUND: u64 = 65_536;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Microseconds this program's own code has run.
+/// User-mode time of this program, in microseconds.
 fn ran() -> Outcome<u64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may hold anything; in hundredths of a second.
+    // After the program name, which may contain any byte; in hundredths of a second.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     Ok(fields.split_whitespace().nth(11).ok_or("no time in /proc/self/stat")?.parse::<u64>()? * 10_000)
 }

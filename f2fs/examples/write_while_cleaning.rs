@@ -1,8 +1,8 @@
-//! How long does a write wait while a collector is busy, and for how many writers?
+//! How long does a write wait during cleaning, with different numbers of writers?
 //!
 //! `cargo run --release -p joulefs-f2fs --example write_while_cleaning [writes]`. 1, 2 and 4 threads overwrite 4 KiB at
-//! random, each in a file of its own, on a volume of 2 GiB in memory; in turn nobody cleans and one thread empties one section
-//! after the other. Real time: compare ratios within a run, on a machine that does nothing else.
+//! random, each in its own file, on a volume of 2 GiB in memory; alternately without cleaning, and with one thread that
+//! empties section after section. Real time: compare ratios within a run, on an idle machine.
 #![allow(clippy::disallowed_methods, reason = "this machine's time is what is measured")]
 
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 const MIB: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 const VOLUME: u64 = 2048 * MIB;
-/// Bytes of each thread's file.
+/// Bytes in each thread's file.
 const FILE: u64 = 256 * MIB;
-/// How often each number is measured.
+/// Repetitions of each measurement.
 const ROUNDS: usize = 5;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What writers saw.
+/// Results of the writers.
 struct Seen {
-    /// Nanoseconds of writes, in order.
+    /// Sorted write times in nanoseconds.
     nanos: Vec<u64>,
     per_second: f64,
     sections: u64,

@@ -1,4 +1,4 @@
-//! Access control lists: kept as attributes, agreeing with the mode.
+//! Access control lists: stored as attributes and kept consistent with the mode.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ impl Volume {
         }
     }
 
-    /// A list in the form users see.
+    /// A list in the format that users see.
     pub(crate) fn acl_value(&self, inode: &Inode, index: u8) -> Result<Option<Vec<u8>>> {
         Ok(self.stored_acl(inode, index)?.map(|a| a.to_wire()))
     }
 
-    /// What a new inode takes from its directory.
+    /// The lists that a new inode inherits from its directory.
     pub(crate) fn inherited_acl(&self, dir: &Inode, kind: FileKind, perm: u16, umask: u16) -> Result<Inherited> {
         let default = match kind {
             FileKind::Symlink => None,
@@ -36,7 +36,7 @@ impl Volume {
         Ok(acl::inherit(default.as_ref(), kind.mode_bits() | perm & 0o7777, umask))
     }
 
-    /// Stores what a new inode took: default list first, as Linux does.
+    /// Stores inherited lists: the default list first, as Linux does.
     pub(crate) fn store_inherited_acl(&self, held: &PackState, inode: &Arc<Inode>, what: &Inherited) -> Result<()> {
         let lists = [(index::ACL_DEFAULT, &what.default), (index::ACL_ACCESS, &what.access)];
         for (index, list) in lists {
@@ -47,8 +47,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets or removes a list given in the users' form. An access list also sets the mode, and is not kept if the mode
-    /// says all of it. The caller holds the locks that `put_xattr` requires.
+    /// Sets or removes a list in the users' format. An access list also sets the mode, and is not stored if the mode
+    /// expresses all of it. The caller holds the locks that `put_xattr` requires.
     pub(crate) fn set_acl(
         &self,
         held: &PackState,
@@ -73,7 +73,7 @@ impl Volume {
             return self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty());
         }
         let (perm, minimal) = list.equivalent_mode();
-        // The list first: only it can run out of room.
+        // The list first: only this step can run out of space.
         match minimal {
             true => self.drop_acl(held, inode, index),
             false => self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
@@ -91,7 +91,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes a list; one that is not there is no error.
+    /// Removes a list; a missing list is no error.
     pub(crate) fn drop_acl(&self, held: &PackState, inode: &Arc<Inode>, index: u8) -> Result<()> {
         match self.put_xattr(held, inode, index, b"", None, XattrFlags::empty()) {
             Err(Error::Fs(vfs::Error::NoAttribute)) => Ok(()),
@@ -99,8 +99,8 @@ impl Volume {
         }
     }
 
-    /// The answer to removing a list that is not there: success, as in Linux, where a missing attribute of any other
-    /// kind is an error. Symlinks have no lists.
+    /// The result of removing a missing list: success, as in Linux, where removing any other missing attribute fails.
+    /// Symlinks have no lists.
     pub(crate) fn has_no_acl(&self, inode: &Inode) -> Result<()> {
         match inode.kind {
             FileKind::Symlink => Err(vfs::Error::Unsupported("access lists of symlinks".into()).into()),
@@ -108,7 +108,7 @@ impl Volume {
         }
     }
 
-    /// The mode changed: so does the access list.
+    /// Updates the access list after the mode changed.
     pub(crate) fn chmod_acl(&self, held: &PackState, inode: &Arc<Inode>, mode: u16) -> Result<()> {
         if inode.kind == FileKind::Symlink {
             return Ok(());

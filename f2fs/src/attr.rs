@@ -1,4 +1,4 @@
-//! Changing what `stat` shows.
+//! How do the attributes shown by `stat` change?
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ fn time(set: SetTime, now: Time) -> (u64, u32) {
 }
 
 impl Volume {
-    /// Sets the access time if it is due, and says whether it did. Nothing else about the inode changes, its change time
-    /// neither.
+    /// Sets the access time if it is due; returns whether it did. Nothing else about the inode changes, not even its
+    /// change time.
     pub(crate) fn note_access(&self, inode: &Arc<Inode>) -> Result<bool> {
         let due = |now: Time| -> Result<bool> {
             Ok(self.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
@@ -33,7 +33,7 @@ impl Volume {
         }
         let _change = self.begin_modest()?;
         let _content = inode.content.write();
-        // Readers come many at once: the first has done it for all.
+        // Of many concurrent readers, the first has already updated it for all.
         let changes = due(now)? && inode.node.inode(|r| r.i_links.get()) > 0;
         if changes {
             self.edit_inode(&inode.node, |r| {
@@ -43,8 +43,9 @@ impl Volume {
         Ok(changes)
     }
 
-    /// Refuses what an immutable or append-only inode does not allow. The times of an append-only file may be set to
-    /// now. A cache above that owns times also writes when the file last grew, and names its change time then.
+    /// Refuses changes that an immutable or append-only inode forbids. The times of an append-only file may be set to
+    /// now. A cache above that owns times also sets the time when the file last grew, and passes its change time with
+    /// it.
     fn check_settable(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
         let times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
         let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
@@ -63,7 +64,7 @@ impl Volume {
         let change = self.begin_modest()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
-        // Once more: nobody seals it while this lock is held.
+        // Check again: the flags cannot change while this lock is held.
         self.check_settable(inode, set)?;
         self.note_altered(inode);
         let now = self.now();

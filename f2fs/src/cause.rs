@@ -6,18 +6,18 @@ use vfs::Reason;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $n:literal, $key:literal, $text:literal;)*) => {
-        /// Why a device operation was done.
+        /// Why a device operation happened.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Cause { $($(#[$doc])* $name = $n,)* }
         impl Cause {
             /// Every cause, in order.
             pub const ALL: &[Cause] = &[$(Cause::$name,)*];
-            /// What a program reads: it never changes.
+            /// Machine-readable name; it never changes.
             pub fn key(self) -> &'static str {
                 match self { $(Cause::$name => $key,)* }
             }
-            /// What a person reads.
+            /// Human-readable name.
             pub fn text(self) -> &'static str {
                 match self { $(Cause::$name => $text,)* }
             }
@@ -26,15 +26,15 @@ macro_rules! causes {
 }
 
 causes! {
-    /// Not said.
+    /// Unspecified.
     Other = 0, "other", "other";
-    /// Contents of files.
+    /// File contents.
     UserData = 1, "user_data", "user data";
     /// Directory blocks.
     Directory = 2, "directory_blocks", "directory blocks";
-    /// Node blocks written by the background or by a checkpoint.
+    /// Node blocks written in the background or by a checkpoint.
     Node = 3, "nodes", "nodes";
-    /// Node blocks written because of an fsync.
+    /// Node blocks written by an fsync.
     FsyncNode = 4, "nodes_for_fsync", "nodes for fsync";
     /// Checkpoint packs.
     Checkpoint = 5, "checkpoint_packs", "checkpoint packs";
@@ -44,48 +44,48 @@ causes! {
     Sit = 7, "sit", "SIT";
     /// Segment summaries.
     Ssa = 8, "segment_summaries", "segment summaries";
-    /// Data moved because space ran out.
+    /// Data moved in the foreground, because space ran out.
     ForegroundGcData = 9, "foreground_cleaning_data", "foreground cleaning, data";
-    /// Nodes moved because space ran out.
+    /// Nodes moved in the foreground, because space ran out.
     ForegroundGcNode = 10, "foreground_cleaning_nodes", "foreground cleaning, nodes";
-    /// Data moved ahead of time.
+    /// Data moved in the background.
     BackgroundGcData = 11, "background_cleaning_data", "background cleaning, data";
-    /// Nodes moved ahead of time.
+    /// Nodes moved in the background.
     BackgroundGcNode = 12, "background_cleaning_nodes", "background cleaning, nodes";
-    /// Replaying what fsync left after a power cut.
+    /// Roll-forward recovery after a power cut.
     Recovery = 13, "recovery", "recovery";
-    /// Making the file system.
+    /// Creating the file system.
     Mkfs = 14, "mkfs", "mkfs";
-    /// Checking and repairing it.
+    /// Checking and repairing the file system.
     Fsck = 15, "fsck", "fsck";
     /// The superblock.
     Superblock = 16, "superblock", "superblock";
-    /// Blocks that changed pages are compared with.
+    /// Base blocks that changed pages are compared with.
     DeltaBase = 17, "bases_of_deltas", "bases of deltas";
-    /// Pages of deltas, written whole.
+    /// Delta pages written as whole blocks.
     DeltaFold = 18, "folded_deltas", "folded deltas";
-    /// Making deltas, which is computation alone.
+    /// Encoding deltas (computation only).
     DeltaEncode = 19, "encoding_deltas", "encoding deltas";
-    /// Making pages of deltas, likewise.
+    /// Decoding deltas (computation only).
     DeltaDecode = 20, "decoding_deltas", "decoding deltas";
-    /// Nodes that hold deltas for which an inode has no room.
+    /// Delta nodes: deltas that do not fit in the inode.
     DeltaNode = 21, "delta_nodes", "delta nodes";
-    /// Clusters of compressed files that are packed; a request of several clusters is named after its first block.
+    /// Packed clusters of compressed files; a request for several clusters carries the tag of its first block.
     Compressed = 22, "compressed_data", "compressed data";
-    /// Packing clusters, which is computation alone, kept or not.
+    /// Compressing clusters (computation only), whether the result is kept or not.
     Compress = 23, "compressing", "compressing";
-    /// Unpacking clusters, likewise.
+    /// Decompressing clusters (computation only).
     Decompress = 24, "decompressing", "decompressing";
-    /// Nodes that only name delta nodes, in comparisons with MedFS's own layout.
+    /// Nodes that only point to delta nodes, in comparisons with MedFS's own layout.
     DeltaMeta = 25, "meta_pages_of_deltas", "meta pages of deltas";
-    /// Blocks of files that defragmentation brings together.
+    /// File blocks moved by defragmentation.
     Defragment = 26, "defragmentation", "defragmentation";
-    /// Nodes, tables and packs of checkpoints that were written only because changes had waited long enough.
+    /// Nodes, tables and packs of checkpoints written only because the commit interval expired.
     Commit = 27, "timed_commits", "timed commits";
 }
 
 impl Cause {
-    /// A tag for no inode in particular.
+    /// A tag without an inode.
     pub fn tag(self) -> Tag {
         Tag { cause: self as u8, owner: 0 }
     }
@@ -93,7 +93,7 @@ impl Cause {
     pub fn of(self, ino: Ino) -> Tag {
         Tag { cause: self as u8, owner: ino.0.into() }
     }
-    /// All, for those who count and report.
+    /// All causes, for counters and reports.
     pub fn reasons() -> Vec<Reason> {
         let cleaning =
             [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
@@ -107,7 +107,7 @@ impl Cause {
         };
         Cause::ALL.iter().map(reason).collect()
     }
-    /// The cause a tag's number names.
+    /// The cause with this number in a tag.
     pub fn from_number(n: u8) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| *c as u8 == n)
     }

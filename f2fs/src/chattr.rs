@@ -1,15 +1,14 @@
-//! Which of an inode's flags may be seen and changed, and what do they forbid?
+//! Which of an inode's flags are visible and which can be changed, and what do they forbid?
 //!
-//! The kernel enforces immutable and append-only where a file system tells it of them; FUSE has no word for
-//! them, so they are enforced here, for everybody. Who may change them is the caller's kernel's question, as
-//! are all permissions.
+//! The kernel enforces immutable and append-only if a file system reports them. FUSE cannot report them, so they are
+//! enforced here, for all users. The kernel checks who may change them, like all permissions.
 //!
-//! A file becomes a compressed one, or ceases to be one, only without blocks, since the slots of its blocks are others
-//! then (kernel `f2fs_setflags_common`).
+//! Compression of a file can be switched on or off only while it has no blocks, because its blocks then use other slots
+//! (kernel `f2fs_setflags_common`).
 //!
-//! A directory begins or ends to fold case only while it is empty.
+//! Casefolding of a directory can be switched only while it is empty.
 //!
-//! Left out: flags whose promise nobody here would keep cannot be changed (synchronous writes); they are shown.
+//! Left out: flags that are not implemented (synchronous writes) are shown but cannot be changed.
 
 use std::sync::Arc;
 
@@ -23,7 +22,7 @@ use crate::fields::{Touch, put_method, touch};
 use crate::inode::{Content, Inode};
 use crate::volume::Volume;
 
-/// Shown of what is stored (kernel `F2FS_GETTABLE_FS_FL`, without what it derives).
+/// Stored flags that are shown (kernel `F2FS_GETTABLE_FS_FL` without derived flags).
 const SHOWN: InodeFlags = InodeFlags::COMPRESS
     .union(InodeFlags::SYNC)
     .union(InodeFlags::IMMUTABLE)
@@ -35,10 +34,10 @@ const SHOWN: InodeFlags = InodeFlags::COMPRESS
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::CASEFOLD);
 
-/// What says whether a file is compressed.
+/// Flags that decide whether a file is compressed.
 const COMPRESSING: InodeFlags = InodeFlags::COMPRESS.union(InodeFlags::NOCOMP);
 
-/// May be changed on an inode of this kind.
+/// Flags that can be changed on an inode of this kind.
 fn settable(kind: FileKind) -> InodeFlags {
     let any = InodeFlags::NODUMP | InodeFlags::NOATIME;
     let both = any | InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::NOCOMP | InodeFlags::COMPRESS;
@@ -50,7 +49,7 @@ fn settable(kind: FileKind) -> InodeFlags {
 }
 
 impl Volume {
-    /// Flags and project.
+    /// Flags and project of an inode.
     pub(crate) fn flags_of(&self, inode: &Inode) -> Flags {
         let (flags, advise) = inode.node.inode(|r| (r.flags(), r.advise()));
         let mut shown = FileFlags::from_bits_retain((flags & SHOWN).bits());
@@ -59,15 +58,15 @@ impl Volume {
         Flags { flags: shown, project: self.project(inode) }
     }
 
-    /// Changes flags, and the project if one is given.
+    /// Sets the flags, and the project if given.
     pub(crate) fn set_flags_of(&self, inode: &Arc<Inode>, wish: FileFlags, project: Option<u32>) -> Result<()> {
-        // Work of several steps on the file comes to its end first.
+        // Wait for operations of several steps on the file.
         let _turn = inode.steps.turn.lock();
         let _change = self.begin_modest()?;
         let mut content = inode.content.write();
         self.check_there(inode)?;
         let now = self.flags_of(inode);
-        // What is shown of an inode and set by nobody does not count (kernel `F2FS_SETTABLE_FS_FL`).
+        // Flags that are shown but cannot be set do not count (kernel `F2FS_SETTABLE_FS_FL`).
         let change = ((now.flags ^ wish) - (FileFlags::ENCRYPT | FileFlags::VERITY)).bits();
         if change & !settable(inode.kind).bits() != 0 {
             return Err(vfs::Error::Unsupported(format!("changing the flags {:#x}", change)).into());
@@ -89,7 +88,7 @@ impl Volume {
         if turned {
             self.may_turn_compressed(inode)?;
             self.leave_inline(inode, &mut content)?;
-            // Nodes of the other kind may be in the chain.
+            // The chain may contain nodes of the other layout.
             self.promises.reshaped(inode.ino);
         }
         self.note_altered(inode);
@@ -108,10 +107,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to let a directory fold case, or no longer, where that is not possible.
+    /// Checks whether casefolding of the directory can be switched.
     fn may_turn_folding(&self, dir: &Inode, content: &mut Content, on: bool) -> Result<()> {
         if on {
-            // Hashes of names that are folded and encrypted take the key, too.
+            // Hashes of names that are both folded and encrypted need the key, too.
             self.check_has_key(dir)?;
         }
         if !self.has(Features::CASEFOLD) {
@@ -128,7 +127,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to make a file a compressed one, or a plain one, where that is not possible.
+    /// Checks whether compression of the file can be switched.
     fn may_turn_compressed(&self, inode: &Inode) -> Result<()> {
         if !self.has(Features::COMPRESSION) {
             return Err(vfs::Error::Unsupported(
@@ -161,7 +160,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets how a compressed file without blocks is to be compressed.
+    /// Sets the compression method of a compressed file without blocks.
     pub(crate) fn set_method_of(&self, inode: &Arc<Inode>, algorithm: u8, log_cluster: u8) -> Result<()> {
         let _turn = inode.steps.turn.lock();
         let _change = self.begin_modest()?;
@@ -253,7 +252,7 @@ mod tests {
         for (allowed, set) in [
             (true, set(now, now, None)),
             (true, set(None, now, None)),
-            // What a cache above that owns times says: the file grew, or was touched.
+            // What a cache above that owns times passes: the file grew, or was touched.
             (true, set(None, at, Some(then))),
             (true, set(now, at, Some(then))),
             (false, set(at, None, None)),

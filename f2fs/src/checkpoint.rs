@@ -2,10 +2,10 @@
 //!
 //! A checkpoint makes everything in memory durable at once: contents, nodes, NAT and SIT, the positions of the logs. It
 //! is written into the older of the two packs, its tail last and between two flushes. So after a power cut either the
-//! whole new pack is valid, or the pack before it is.
+//! whole new pack or the previous pack is valid.
 //!
 //! It also writes the contents of regular files, before the nodes (Linux writes them later): a durable size never
-//! covers blocks that are not durable. If the log has no place for the contents before a checkpoint frees segments, a
+//! covers blocks that are not durable. If the log has no space for the contents before a checkpoint frees segments, a
 //! first checkpoint leaves them out, as Linux does, and a second one follows (`gc::checkpoint`).
 
 mod invariants;
@@ -28,8 +28,8 @@ use crate::segment::Segments;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Writes a checkpoint if the NAT wants one: free numbers wait for it, or too many entries in memory. Contents that
-    /// find no place wait for a later one.
+    /// Writes a checkpoint if the NAT needs one: node numbers become free only by a checkpoint, or too many entries are
+    /// in memory. Contents for which the log has no space wait for a later one.
     pub(crate) fn relieve_nat(&self) -> Result<()> {
         if self.nat.wants_checkpoint() {
             let mut pack = self.cp.write();
@@ -40,10 +40,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes a checkpoint of everything except contents of files that find no place in the log; returns how many
-    /// blocks wait. It frees the segments emptied since the last one, which may give those blocks a place. If even
-    /// nodes and directories find no place, the volume stays as it was; after any other error it takes no changes
-    /// ([`crate::health`]).
+    /// Writes a checkpoint of everything except file contents for which the log has no space; returns the number of
+    /// blocks left. It frees the segments emptied since the last checkpoint, which may make space for those blocks. If
+    /// the log has no space even for nodes and directories, the volume stays unchanged; after any other error it
+    /// refuses changes ([`crate::health`]).
     pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
         self.check_writable()?;
         let flushed = self.flush_all_contents(pack).and_then(|waiting| {
@@ -56,7 +56,7 @@ impl Volume {
             Error::Violated(_) => self.health.fail_for_good(e),
             e => self.health.fail(failed(e)),
         })?;
-        // Blocks wait for a later checkpoint, so this one is not the volume's last.
+        // Blocks are left for a later checkpoint, so this is not the volume's last.
         let reason = if waiting > 0 && reason == Reason::Unmount { Reason::Running } else { reason };
         self.commit_pack(pack, reason).inspect_err(|e| match e {
             Error::Violated(_) => self.health.fail_for_good(e),
@@ -96,7 +96,7 @@ impl Volume {
         seg.save_moved()?;
         seg.close_windows();
         let mut cp = pack.checkpoint.clone();
-        // Of the pack's own state nothing changes before the new pack is durable.
+        // The pack's own state does not change until the new pack is durable.
         let mut sit_entries = pack.sit_journal.clone();
         let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut sit_entries, reason.cause(Cause::Sit))?;
         seg.summaries.write_all(&*self.dev, &self.sb, reason.cause(Cause::Ssa))?;
@@ -121,7 +121,7 @@ impl Volume {
         cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
         cp.flags.set(CpFlags::COMPACT_SUM, compact);
         if self.has(Features::QUOTA_INO) {
-            // Usage in quota files is not kept here: they are not to be believed until fsck.f2fs has counted anew.
+            // Usage in quota files is not maintained here: it is invalid until fsck.f2fs has recounted it.
             cp.flags |= CpFlags::QUOTA_NEED_FSCK;
         }
         cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;
@@ -171,15 +171,15 @@ impl Volume {
         });
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
-        // A zone is reset when it is begun.
+        // A zone is reset when the log starts to write it.
         if self.options.discard && self.dev.zones().is_none() {
             self.discard_segments(&freed);
         }
         Ok(())
     }
 
-    /// Tells the device of freed segments, neighbours as one range. Discard is advice: if the device refuses it, the
-    /// checkpoint is durable all the same.
+    /// Discards freed segments, adjacent ones as one range. Discard is advice: if the device refuses it, the checkpoint
+    /// is still durable.
     fn discard_segments(&self, freed: &[SegNo]) {
         for run in freed.chunk_by(|a, b| a.0 + 1 == b.0) {
             let at = self.sb.seg_start(run[0]);
@@ -238,7 +238,7 @@ impl Volume {
             let at = self.sb.sit_block(n, second);
             self.dev.write(Lba(at.0.into()), &*b, cause.tag())?;
             bits::msb_put(bitmap, n as usize, second);
-            // The block now holds these entries; older ones must not stay in the journal.
+            // The block now holds these entries; remove older ones from the journal.
             journal.retain(|s, _| s.0 / SIT_ENTRIES != n);
         }
         let entries: Vec<(SegNo, RawSitEntry)> = journal.iter().map(|(s, e)| (*s, *e)).collect();
@@ -246,7 +246,7 @@ impl Volume {
     }
 }
 
-/// Why the volume takes no changes after a checkpoint that failed.
+/// Why the volume refuses changes after a failed checkpoint.
 fn failed(e: &Error) -> String {
     let hint = match e {
         Error::Device(e) if e.is_full() => {
@@ -257,7 +257,7 @@ fn failed(e: &Error) -> String {
     format!("a checkpoint failed: {e}{hint}")
 }
 
-/// The data logs' summary blocks, and whether they are compact (kernel: if two blocks suffice).
+/// The summary blocks of the data logs, compact or not (kernel: compact if two blocks suffice).
 fn data_summaries(seg: &mut Segments, nat: &[u8; JOURNAL_BYTES], sit: &[u8; JOURNAL_BYTES]) -> (Vec<Block>, bool) {
     let counts: Vec<usize> = seg.logs[..3].iter().map(|l| if l.threaded { 512 } else { l.next.into() }).collect();
     let total = counts.iter().sum();
@@ -292,7 +292,7 @@ mod tests {
     use crate::MountOptions;
     use crate::rig::*;
 
-    /// More than a log's segment holds.
+    /// More blocks than a log's segment holds.
     const MANY: usize = 1200;
 
     #[test]
@@ -335,7 +335,7 @@ mod tests {
         assert!(read(&vol, f) == blocks(MANY));
     }
 
-    /// Somebody who begins while there is room, and is kept from `f`'s contents until there is none.
+    /// Runs `work`, which begins while there is space and is kept from the contents of `f` until there is none.
     fn while_room_vanishes<T: Send>(vol: &Volume, f: vfs::Ino, work: impl FnOnce() -> T + Send) -> T {
         let inode = vol.outer(f).unwrap();
         std::thread::scope(|s| {
@@ -375,7 +375,7 @@ mod tests {
         judge(&dev, &vol);
     }
 
-    /// The warm data log has used up its segment, and there is no other.
+    /// Fills the segment of the warm data log and leaves no other.
     fn full_log(vol: &Volume) -> Vec<SegNo> {
         vol.sync().unwrap();
         let taken = take_free_segments(vol);
@@ -403,7 +403,7 @@ mod tests {
         let taken = full_log(&vol);
         let standing = {
             let mut seg = vol.seg.lock();
-            // The rest of its segment stays unused.
+            // Skip the rest of its segment.
             seg.logs[LogType::HotData.index()].next = 512;
             seg.logs.each_ref().map(|l| l.seg)
         };

@@ -1,4 +1,4 @@
-//! Errors inside the core, and how they look from outside.
+//! Which errors does the core have, and what do callers see?
 
 use device::DeviceError;
 use format::FormatError;
@@ -8,24 +8,24 @@ use crate::invariant::Violation;
 /// Result inside the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What stopped the core.
+/// An error of the core.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An answer a caller of the file system understands.
+    /// An error for the caller of the file system.
     #[error(transparent)]
     Fs(#[from] vfs::Error),
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// A structure's bytes are unlawful.
+    /// A structure is invalid.
     #[error("{place}: {source}")]
     Format {
-        /// Which structure, where.
+        /// Which structure, and where.
         place: String,
         /// What is wrong with it.
         source: FormatError,
     },
-    /// What is in memory contradicts itself.
+    /// The state in memory contradicts itself.
     #[error("the volume accepts no more changes until it is mounted again, and its last checkpoint is unchanged: {0}")]
     Violated(#[from] Violation),
 }
@@ -43,7 +43,7 @@ impl Error {
 
 /// Attaches a place to a format error.
 pub(crate) trait At<T> {
-    /// Names where the structure lies.
+    /// Adds the place of the structure.
     fn at(self, place: impl FnOnce() -> String) -> Result<T>;
 }
 
@@ -58,7 +58,7 @@ impl From<Error> for vfs::Error {
         match e {
             Error::Fs(e) => e,
             Error::Device(DeviceError::ReadOnly { .. }) => vfs::Error::ReadOnly,
-            // The host's file system is full. Inside of the core `NoSpace` means the log instead.
+            // The host's file system is full. In the core, `NoSpace` means the log instead.
             Error::Device(e) if e.is_full() => vfs::Error::NoSpace,
             Error::Device(e) => vfs::Error::device(e),
             Error::Format { .. } | Error::Violated(_) => vfs::Error::corrupt(e),

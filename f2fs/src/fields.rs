@@ -1,6 +1,6 @@
 //! How are the fields of an inode read and set in its bytes?
 //!
-//! Left out: who may set them, and which lock that takes.
+//! Left out: permissions and locks for setting them.
 
 use format::compress::Method;
 use format::inode::{Advise, Division, Inline, RawInode};
@@ -24,10 +24,10 @@ pub(crate) fn set_device_number(r: &mut RawInode, d: Division, n: DeviceNumber) 
     }
 }
 
-/// Which times of an inode to set to now.
+/// Which times of an inode are set to now.
 #[derive(Clone, Copy)]
 pub(crate) enum Touch {
-    /// Contents changed, and with them everything.
+    /// Contents changed, and therefore attributes.
     Modified,
     /// Only attributes changed.
     Changed,
@@ -43,7 +43,7 @@ pub(crate) fn touch(r: &mut RawInode, what: Touch, now: device::clock::Time) {
     r.i_ctime_nsec = now.nanos.into();
 }
 
-/// What an fsync may note in a delta node instead of writing the inode.
+/// What an fsync may record in a delta node instead of writing the inode.
 pub(crate) fn stamp_of(r: &RawInode) -> Stamp {
     Stamp {
         size: r.i_size.get(),
@@ -52,7 +52,7 @@ pub(crate) fn stamp_of(r: &RawInode) -> Stamp {
     }
 }
 
-/// Sets size and times as an fsync noted them.
+/// Sets size and times as recorded by an fsync.
 pub(crate) fn put_stamp(r: &mut RawInode, stamp: &Stamp) {
     r.i_size = stamp.size.into();
     (r.i_mtime, r.i_mtime_nsec) = (stamp.mtime.0.into(), stamp.mtime.1.into());
@@ -73,7 +73,7 @@ pub(crate) fn put_advise(r: &mut RawInode, bits: Advise, on: bool) {
     r.i_advise = a.bits();
 }
 
-/// Says in an inode how its clusters are compressed.
+/// Stores the compression method in an inode.
 pub(crate) fn put_method(r: &mut RawInode, method: Method) {
     if let Some(e) = r.extra_mut() {
         let flag;

@@ -1,17 +1,18 @@
 //! What does fsync write?
 //!
-//! Of a regular file fsync writes only contents and nodes, if the file has one name, was not renamed since the last
-//! checkpoint or is newer than it, and lies in a directory that this checkpoint knows: roll-forward replays the nodes
-//! after a power cut. We call such an fsync a *promise*. Of a directory fsync writes little or nothing, if roll-forward
-//! restores its names ([`directory`]). Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
-//! posix). So do two cases in which a replay would lose something: a file that lost nodes since the checkpoint, and a
-//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`crate::promises::replayed`]).
+//! For a regular file, fsync writes only contents and nodes if the file has one name, was not renamed since the last
+//! checkpoint (or is newer than it), and is in a directory that this checkpoint contains: roll-forward replays the
+//! nodes after a power cut. Such an fsync is called a *promise*. For a directory, fsync writes little or nothing if
+//! roll-forward restores its names ([`directory`]). Every other fsync writes a checkpoint (kernel `need_do_checkpoint`,
+//! fsync mode posix), also in two cases in which a replay would lose something: a file that lost nodes since the
+//! checkpoint, and a new file whose name roll-forward would take from a directory or from a file that now has another
+//! name ([`crate::promises::replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
-//! mark, a flush. Roll-forward replays nothing of a file without that mark. If no block got a new place, because blocks
-//! were overwritten in place or became deltas, the first flush is not needed. If they were all overwritten in place,
-//! `fdatasync` writes no inode. If they became deltas in delta nodes, the last of these carries the mark, size and times,
-//! and the inode is not written unless more of it changed.
+//! mark, a flush. Without that mark, roll-forward ignores the file. If no block got a new address, because blocks were
+//! overwritten in place or became deltas, the first flush is not needed. If all were overwritten in place, `fdatasync`
+//! writes no inode. If they became deltas in delta nodes, the last of these nodes carries the mark, size and times, and
+//! the inode is written only if more of it changed.
 
 mod directory;
 mod place;
@@ -45,7 +46,7 @@ impl Volume {
         self.check_writable()?;
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
-                // The device may not have finished blocks overwritten in place.
+                // The device may not have flushed blocks overwritten in place.
                 return self.flush_for(inode.ino);
             }
             let change = self.begin_modest()?;
@@ -54,7 +55,7 @@ impl Volume {
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
                 match self.promise(&change, inode, content, data_only) {
-                    // Other writers took the room after `begin` had checked it: a checkpoint makes room.
+                    // Other writers used the space after `begin` had checked it: a checkpoint frees some.
                     Err(Error::Fs(vfs::Error::NoSpace)) => {}
                     out => return out,
                 }
@@ -68,8 +69,8 @@ impl Volume {
         self.checkpoint(Reason::Running)
     }
 
-    /// If roll-forward would take a new file's name from another that has moved on since, the chain gets that one's
-    /// present name first.
+    /// If roll-forward would take a new file's name from another file that was renamed since, writes that file's
+    /// present name to the chain first.
     fn clear_the_way(&self, change: &Change<'_>, inode: &Inode) -> Result<()> {
         let ino = inode.ino;
         if !self.is_new(ino) {
@@ -82,11 +83,11 @@ impl Volume {
         blocker.map_or(Ok(()), |other| self.put_name(change, other).map(drop))
     }
 
-    /// True if the inode is clean since an fsync or a checkpoint last wrote it, and all of it has reached the device,
-    /// which may not have flushed it. The caller holds no lock.
+    /// True if the inode is clean since its last fsync or checkpoint and all of it has reached the device, flushed or
+    /// not. The caller holds no lock.
     fn is_settled(&self, inode: &Inode) -> bool {
-        // A writer of contents and an fsync hold this lock until the device has everything. Other writers of nodes, a
-        // checkpoint among them, enter the inode in `strays` before they mark its nodes clean.
+        // A writer of contents and an fsync hold this lock until the device has everything. Other writers of nodes,
+        // including a checkpoint, enter the inode in `strays` before they mark its nodes clean.
         let _content = inode.content.read();
         let since = self.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
@@ -96,7 +97,7 @@ impl Volume {
     }
 
     /// True if roll-forward can restore the inode from its nodes. Clears the inode's mark of an unknown parent
-    /// (`LOST_PINO`) if a checkpoint has parent and name, or the chain is about to have them.
+    /// (`LOST_PINO`) if a checkpoint has its parent and name, or the chain will have them.
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
         let (new, moved) = (self.is_new(ino), self.promises.renamed.lock().contains(&ino));
@@ -132,7 +133,7 @@ impl Volume {
             if !(moved && new || self.promises.vouched.lock().remove(&ino)) {
                 return Ok(false);
             }
-            // A rename since the first look has set the mark for another place.
+            // A rename after the first check has set the mark for another place.
             return Ok(self.edit_inode(&inode.node, |r| {
                 let stays = Sighting::recorded(r) == place;
                 if stays {
@@ -144,14 +145,14 @@ impl Volume {
         Ok(true)
     }
 
-    /// True if neither the checkpoint nor the chain has the inode under its name (kernel `need_dentry_mark`; there a
-    /// file that moved does not get so far).
+    /// True if neither the checkpoint nor the chain has the inode under its name (kernel `need_dentry_mark`; the kernel
+    /// does not get here for a file that moved).
     fn needs_name(&self, inode: &Inode) -> bool {
         let is_at = |r: &RawInode| self.promises.names.lock().is_at(inode.ino, Ino(r.i_pino.get()), r.name());
         self.is_new(inode.ino) && !inode.node.inode(is_at)
     }
 
-    /// Writes contents and nodes so that roll-forward finds them, then flushes.
+    /// Writes contents and nodes for roll-forward, then flushes.
     fn promise(
         &self,
         change: &Change<'_>,
@@ -166,7 +167,7 @@ impl Volume {
         Ok(())
     }
 
-    /// [`Self::promise`] without the flush at its end.
+    /// [`Self::promise`] without the final flush.
     fn write_promise(
         &self,
         change: &Change<'_>,
@@ -185,7 +186,7 @@ impl Volume {
         };
         let mut in_order = !self.write_back(change, inode, content, why)?;
         if at_risk && self.holds_deltas(&inode.node) {
-            // Another fsync has overwritten a block in place and not flushed it yet. It may be a base by now.
+            // Another fsync has overwritten a block in place and not flushed it yet. The block may now be a base.
             in_order = false;
         }
         let dirty = self.nodes.dirty_of(ino);
@@ -193,26 +194,26 @@ impl Volume {
             let is_wanted = |n: &&Arc<Node>| wanted(node::kind_of(node::footer(&n.read()).offset));
             dirty.iter().filter(|n| n.nid != ino.nid()).filter(is_wanted).cloned().collect()
         };
-        // Roll-forward does not replay indirect nodes; it makes them anew.
+        // Roll-forward does not replay indirect nodes; it recreates them.
         let below = of_kind(|kind| matches!(kind, NodeKind::Direct { .. } | NodeKind::Xattr));
         if !below.is_empty() {
             self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
-        // Looked at after the dirty nodes: another writer enters the inode in `strays` before it marks a node clean.
+        // Checked after the dirty nodes: another writer enters the inode in `strays` before it marks a node clean.
         if self.promises.strays.lock().contains(&ino) {
             in_order = false;
-            // That writer holds `node_io` until the device has the node: the flush must not come before.
+            // That writer holds `node_io` until the device has the node: the flush must not run earlier.
             drop(self.node_io.lock());
         }
         let mut deltas = of_kind(|kind| kind == NodeKind::Delta);
         let dentry = self.needs_name(inode);
         let since = if dentry { Since::More } else { self.promises.since(ino, &inode.node.read(), data_only) };
         if in_order && deltas.is_empty() && since == Since::Same {
-            // Beside the blocks that kept their places, nothing changed that this fsync promises.
+            // Apart from blocks written in place, nothing changed that this fsync must make durable.
             return Ok(());
         }
-        // A delta node carries the mark if it can note all that changed in the inode.
+        // A delta node carries the mark if it can record all changes of the inode.
         let beside = self.options.delta_study.beside;
         let carrier = if since == Since::More || beside != Beside::Nothing { None } else { deltas.pop() };
         if beside == Beside::MetaAndInode {
@@ -221,7 +222,7 @@ impl Volume {
             deltas = others;
             self.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
         }
-        // What tears one of these nodes ends the chain before the mark: no flush is needed between them.
+        // If one of these nodes is torn, the chain ends before the mark: no flush is needed between them.
         self.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {
             self.flush_for(ino)?;
@@ -248,7 +249,7 @@ impl Volume {
             // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
             self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
-                // Which writes are lost is unknown: no fsync may promise anything before a checkpoint has succeeded.
+                // It is unknown which writes are lost: no fsync may succeed before a checkpoint has.
                 self.health.fail(format_args!("an fsync could not flush the device: {e}"));
                 e.into()
             })
@@ -284,7 +285,7 @@ mod tests {
         let f = file(&vol, "f");
         write(&vol, f, 0, &blocks(1000));
         vol.sync().unwrap();
-        // The block's address is in a direct node.
+        // The address of the block is in a direct node.
         write(&vol, f, 950 * 4096, &blocks(40));
         vol.flush_all_contents(&mut vol.cp.write()).unwrap();
         dev.stop(Op::Write, Some(Cause::Node.tag().cause));

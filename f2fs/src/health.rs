@@ -1,9 +1,9 @@
-//! May the volume take changes? If not: why, and can what is in memory still be written?
+//! Does the volume accept changes? If not: why, and can the state in memory still be written?
 //!
-//! A failed write or flush of what a checkpoint needs stops all changes. Memory stays as it is and readers go on. A later
-//! [`Volume::sync_all`](crate::volume::Volume) or unmount writes all of it again, and if that succeeds, changes are taken
-//! again. Where memory itself may contradict the device (a broken invariant, blocks half moved), no checkpoint is written
-//! any more: the volume can only be read, until it is mounted again as of its last checkpoint.
+//! A failed write or flush that a checkpoint needs stops all changes. Memory stays unchanged and readers continue. A
+//! later [`Volume::sync_all`](crate::volume::Volume) or unmount writes all of it again; if that succeeds, changes are
+//! accepted again. If memory itself may contradict the device (a broken invariant, blocks half moved), no checkpoint is
+//! written any more: the volume is read-only until it is mounted again from its last checkpoint.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,7 +14,7 @@ const SOUND: u8 = 0;
 const FAILED: u8 = 1;
 const HOPELESS: u8 = 2;
 
-/// Whether changes are taken, and why not.
+/// Whether changes are accepted, and why not.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     state: AtomicU8,
@@ -22,7 +22,7 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// True if changes are taken.
+    /// True if changes are accepted.
     pub(crate) fn is_sound(&self) -> bool {
         self.state.load(Ordering::Acquire) == SOUND
     }
@@ -40,7 +40,7 @@ impl Health {
     fn set(&self, state: u8, why: &dyn Display) {
         let mut text = self.why.lock();
         let before = self.state.load(Ordering::Acquire);
-        // The first reason is the cause; what follows from it is not told, unless it is worse.
+        // The first reason is the cause; later ones are ignored unless they are worse.
         if state > before {
             *text = why.to_string();
             self.state.store(state, Ordering::Release);
@@ -48,12 +48,12 @@ impl Health {
         }
     }
 
-    /// Why no changes are taken.
+    /// Why changes are refused.
     pub(crate) fn why(&self) -> Option<String> {
         (!self.is_sound()).then(|| self.why.lock().clone())
     }
 
-    /// Before another attempt: it fails anew if it fails. The caller keeps all changes out.
+    /// Prepares another attempt; a new failure is recorded again. The caller prevents all changes.
     pub(crate) fn begin_retry(&self) -> bool {
         let _why = self.why.lock();
         self.state.compare_exchange(FAILED, SOUND, Ordering::AcqRel, Ordering::Acquire).is_ok()

@@ -1,8 +1,8 @@
-//! Is there room on the host for what this volume has accepted?
+//! Does the host have room for everything that this volume has accepted?
 //!
-//! A sparse image finds no room if its host's file system is full. [`HostRoom`](device::HostRoom) holds ballast there, and
-//! every change first makes sure that the ballast covers all blocks that a checkpoint would write ([`Volume::debt`]). Left
-//! out: what happens if it does not (`volume::host_room`).
+//! A sparse image cannot grow if its host's file system is full. [`HostRoom`](device::HostRoom) holds ballast there,
+//! and every change first checks that the ballast covers all blocks that a checkpoint would write ([`Volume::debt`]).
+//! Left out: what happens otherwise (`volume::host_room`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,18 +11,19 @@ use format::sit::SIT_ENTRIES;
 
 use crate::volume::Volume;
 
-/// Blocks that a change brings at most, beside contents that were admitted.
+/// Most blocks that a change adds, not counting admitted contents.
 pub(crate) const BROUGHT: u64 = 64;
-/// Blocks of a checkpoint's pack, without its payload, and of the logs' summaries.
+/// Blocks of a checkpoint pack (without payload) and of the logs' summaries.
 const PACK: u64 = 32;
-/// On average at least so many blocks go into a segment before the log leaves it, and writes its summary.
+/// Minimum average of blocks that a log writes to a segment before it leaves it and writes its summary.
 const BLOCKS_PER_SUMMARY: u64 = 64;
 
 impl Volume {
-    /// Blocks that a checkpoint of everything accepted would write, at most; writers bring `brought` more contents.
+    /// Most blocks that a checkpoint of everything accepted would write; writers add `brought` more blocks of contents.
     pub(crate) fn debt(&self, brought: u64) -> u64 {
         let contents = self.pressure.data.load(Relaxed) + self.pressure.dents.load(Relaxed) + brought;
-        // Each block of contents may change a node of its own, each node a block of the NAT, each block a segment.
+        // Worst case: each content block changes a different node, each node a different NAT block, each block a
+        // different segment.
         let nodes = (self.nodes.dirty_count() + contents).min(self.space.nodes().into());
         let nat = (self.nat.dirty_count() + nodes).min(self.sb.nat_blocks().into());
         let written = contents + nodes;
@@ -31,20 +32,20 @@ impl Volume {
         written + nat + sit + written / BLOCKS_PER_SUMMARY + PACK + u64::from(self.sb.cp_payload)
     }
 
-    /// True if the host has room for everything accepted, and for `brought` more blocks of contents.
+    /// True if the host has room for everything accepted, plus `brought` blocks of contents.
     pub(crate) fn host_covers(&self, brought: u64) -> bool {
         let Some(room) = &self.options.host_room else { return true };
         !room.is_short() && room.covers(self.debt(brought) + BROUGHT, Room::Takes)
     }
 
-    /// True if the host has room for everything accepted, and for the copies of a section's blocks.
+    /// True if the host has room for everything accepted, plus copies of a section's blocks.
     pub(crate) fn host_allows_cleaning(&self) -> bool {
         let Some(room) = &self.options.host_room else { return true };
         let section = u64::from(self.sb.segs_per_sec) * 512;
         !room.is_short() && room.covers(self.debt(self.writers.brought()) + section, Room::Gives)
     }
 
-    /// True if users find no room although the volume has some.
+    /// True if users get no space although the volume has some.
     pub(crate) fn host_is_short(&self) -> bool {
         self.options.host_room.as_ref().is_some_and(|room| room.is_short())
     }

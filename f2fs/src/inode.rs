@@ -1,11 +1,11 @@
-//! Which inodes are in use, and who refers to them? Their locks.
+//! Which inodes are in use, which references do they have, and which locks?
 //!
-//! An [`Inode`] without dirty contents and without a user can be dropped and made anew at any time. References
-//! (`lookup`, `open`) are counted apart, in a few bytes each: if a kernel remembers a million inodes, this process does
-//! not keep a million of them in memory.
+//! An [`Inode`] without dirty contents and without a user can be dropped and loaded again at any time. References
+//! (`lookup`, `open`) are counted separately, in a few bytes each: if a kernel caches a million inodes, this process
+//! does not keep a million in memory.
 //!
-//! What is remembered of one while it is in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`,
-//! what decides on deltas; and `gone`, names of deleted files.
+//! State of an inode in memory: [`dir_block`], a directory's blocks; `heat`, `luck`, `known`, `frames`, the input for
+//! delta decisions. `gone`: names of deleted files.
 
 pub mod dir_block;
 mod find;
@@ -34,19 +34,19 @@ use known::Frames;
 use luck::Luck;
 
 const SHARDS: usize = 16;
-/// How many idle inodes are kept at least.
+/// Minimum of idle inodes kept.
 const CACHED: usize = 8192;
 
-/// What an inode's lock guards.
+/// Data guarded by an inode's lock.
 #[derive(Default)]
 pub struct Content {
     /// Dirty blocks of a regular file or symlink, by file block.
     pub pages: BTreeMap<u64, Box<Block>>,
     /// Blocks of a directory, clean and dirty.
     pub dir: FxHashMap<u64, DirBlock>,
-    /// How often pages of a regular file became deltas lately.
+    /// How often pages of a regular file recently became deltas.
     pub(crate) luck: Luck,
-    /// What is known of the pages of a database in a journal or log.
+    /// Known database pages in a journal or log.
     pub(crate) frames: Frames,
 }
 
@@ -54,28 +54,28 @@ pub struct Content {
 pub struct Inode {
     /// Its number.
     pub ino: Ino,
-    /// What it is.
+    /// Its file kind.
     pub kind: FileKind,
     /// Its node.
     pub node: Arc<Node>,
-    /// Guards contents, size and block map: shared to look, exclusive to change.
+    /// Guards contents, size and block map: shared for reading, exclusive for changes.
     pub content: RwLock<Content>,
-    /// Dirty blocks in `content`.
+    /// Number of dirty blocks in `content`.
     pub dirty: AtomicUsize,
-    /// Whose turn it is to work on the file in several steps.
+    /// Locks for operations of several steps on the file.
     pub(crate) steps: Steps,
     /// How often it is read and written.
     pub(crate) heat: Heat,
 }
 
-/// Locks of an inode for work of several steps, between which `cp` and [`Inode::content`] are given up. They are taken
-/// before all others, in this order.
+/// Locks for operations of several steps, between which `cp` and [`Inode::content`] are released. They are taken before
+/// all others, in this order.
 #[derive(Default)]
 pub(crate) struct Steps {
     /// Held by the one operation that sets the size or changes the map of a file (`truncate`, `fallocate`).
     pub(crate) turn: Mutex<()>,
-    /// Exclusive while blocks move to other places of the file, shared to read and write contents: nobody sees a file
-    /// half of whose blocks have moved.
+    /// Exclusive while blocks move inside the file, shared to read and write contents: no reader sees a file with half
+    /// of its blocks moved.
     pub(crate) shift: RwLock<()>,
 }
 
@@ -100,12 +100,12 @@ pub struct InodeTable {
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
     /// Directory blocks in memory.
     pub(crate) dir_blocks: AtomicU64,
-    /// Names of inodes that are gone.
+    /// Names of deleted inodes.
     pub(crate) gone: gone::Gone,
 }
 
 impl InodeTable {
-    /// A table that keeps idle inodes, as many as there are clean nodes to keep.
+    /// A table that keeps at least as many idle inodes as there are clean nodes in the cache.
     pub(crate) fn new(nodes: usize) -> Self {
         let each = nodes.max(CACHED) / SHARDS;
         InodeTable {
@@ -123,14 +123,14 @@ impl InodeTable {
     pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
         self.of_kind(FileKind::Directory)
     }
-    /// Inodes of a kind in memory.
+    /// Inodes of one kind in memory.
     pub(crate) fn of_kind(&self, kind: FileKind) -> Vec<Arc<Inode>> {
         let of = |s: &RwLock<Cache<Ino, Arc<Inode>>>| -> Vec<_> {
             s.read().values().filter(|i| i.kind == kind).cloned().collect()
         };
         self.shards.iter().flat_map(of).collect()
     }
-    /// Puts an inode into use. Directory blocks may go with idle inodes.
+    /// Adds an inode to the table. This may drop idle inodes with their directory blocks.
     pub(crate) fn insert(&self, inode: Inode) -> Arc<Inode> {
         let ino = inode.ino;
         let mut shard = self.shards[ino.0 as usize % SHARDS].write();
@@ -165,7 +165,7 @@ impl InodeTable {
     pub fn hold(&self, ino: Ino) {
         self.count(ino, |r| r.lookups += 1);
     }
-    /// Gives lookup references back; true if none of any kind is left.
+    /// Drops lookup references; true if no reference of any kind is left.
     pub fn unhold(&self, ino: Ino, n: u64) -> bool {
         self.count(ino, |r| r.lookups = r.lookups.saturating_sub(n))
     }
@@ -173,11 +173,11 @@ impl InodeTable {
     pub fn open(&self, ino: Ino) {
         self.count(ino, |r| r.opens += 1);
     }
-    /// Ends a handle; true if no reference of any kind is left.
+    /// Drops a handle; true if no reference of any kind is left.
     pub fn close(&self, ino: Ino) -> bool {
         self.count(ino, |r| r.opens = r.opens.saturating_sub(1))
     }
-    /// True if anybody refers to the inode.
+    /// True if the inode has any reference.
     pub fn is_held(&self, ino: Ino) -> bool {
         self.refs[ino.0 as usize % SHARDS].lock().contains_key(&ino)
     }
@@ -189,7 +189,7 @@ impl Inode {
         self.node.inode(|r| r.i_size.get())
     }
 
-    /// Refuses what neither an immutable nor an append-only inode allows.
+    /// Refuses changes that both immutable and append-only inodes forbid.
     pub(crate) fn check_unsealed(&self) -> Result<()> {
         if self.node.inode(|r| r.flags().intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)) {
             return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());

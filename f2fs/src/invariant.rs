@@ -1,20 +1,20 @@
 //! What must be true whenever a checkpoint is written?
 //!
-//! Three invariants that Linux or a power cut would find broken, but too late:
+//! Three invariants whose violation Linux or a power cut would reveal too late:
 //!
-//! * The volume counts as many nodes as there are valid blocks of nodes (Linux refuses to mount any other volume).
-//! * It counts as many used blocks as there are valid ones and slots with room and no block ([`crate::space`]).
-//! * No log hands out a block that the last checkpoint or an fsync since may need.
+//! * The node count equals the number of valid node blocks (Linux refuses to mount any other volume).
+//! * The count of used blocks equals valid blocks plus reserved slots without a block ([`crate::space`]).
+//! * No log allocates a block that the last checkpoint or a later fsync may need.
 //!
 //! A checkpoint tests the first two after all nodes are written, while no other thread changes anything. A log tests
-//! the last whenever it hands out a block. If one is broken, memory and medium disagree for an unknown reason. Then no
-//! pack is written: the volume fails with a [`Violation`], and the next mount finds the last checkpoint.
+//! the last at every allocation. If an invariant is broken, memory and medium disagree for an unknown reason. Then no
+//! pack is written: the volume fails with a [`Violation`], and the next mount reads the last checkpoint.
 //!
-//! *Cost*: sums that follow every change of the segment table, and a few comparisons at a checkpoint. With debug
-//! assertions the sums themselves are counted anew, which looks at each segment (about a millisecond for 400,000).
+//! *Cost*: sums updated with every change of the segment table, and a few comparisons at a checkpoint. With debug
+//! assertions the sums are also recounted over all segments (about a millisecond for 400,000).
 //!
-//! Counts that were wrong at mount are not tested; they are fsck's business. Left out on purpose: whether maps, tables
-//! and nodes agree block by block (`fsck`, `Volume::audit_segments`).
+//! Counts that were wrong at mount are not tested; fsck repairs them. Left out on purpose: whether maps, tables and
+//! nodes agree block by block (`fsck`, `Volume::audit_segments`).
 
 pub mod sums;
 
@@ -30,9 +30,9 @@ pub enum Violation {
     /// The number of nodes.
     #[error("{counted} nodes are counted, but {valid} blocks of nodes are valid")]
     Nodes {
-        /// As the volume counts them.
+        /// The volume's count.
         counted: u64,
-        /// As the segment table has them.
+        /// The segment table's count.
         valid: u64,
     },
     /// The number of used blocks.
@@ -41,34 +41,34 @@ pub enum Violation {
          for {room}"
     )]
     Blocks {
-        /// As the volume counts them.
+        /// The volume's count.
         counted: u64,
-        /// As the segment table has them.
+        /// The segment table's count.
         valid: u64,
-        /// Slots with room and no block, as they were followed since the mount.
+        /// Reserved slots without a block, as tracked since the mount.
         unwritten: i64,
-        /// As many as users may fill.
+        /// Blocks available to users.
         room: u64,
     },
     /// A block was about to be overwritten too early.
     #[error("segment {seg}, block {off} was allocated while the last checkpoint still needs it")]
     Held {
-        /// Its segment.
+        /// The segment.
         seg: SegNo,
-        /// Its place there.
+        /// The block's offset in it.
         off: u16,
     },
-    /// The sums do not follow the segments.
+    /// The sums disagree with the segments.
     #[error("{kept:?} are kept as sums of the segment table, but its segments come to {anew:?}")]
     Sums {
-        /// As they are kept.
+        /// Maintained sums.
         kept: Sums,
-        /// Counted anew.
+        /// Recounted sums.
         anew: Sums,
     },
 }
 
-/// Counts that were right when the volume was mounted.
+/// Which counts were right when the volume was mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sound {
     pub(crate) nodes: bool,

@@ -1,7 +1,7 @@
 //! How does the log work?
 //!
-//! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
-//! [`Volume`] is a mounted volume; it implements `vfs::FileSystem`. [`mkfs`] makes one.
+//! F2FS with Linux's layout: six logs, node and segment tables, checkpoints, roll-forward. [`Volume`] is a mounted
+//! volume; it implements `vfs::FileSystem`. [`mkfs`] makes one.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -68,7 +68,7 @@ mod xattr;
 
 /// The device below a volume, and its clock.
 pub use ::device;
-/// The traits that a volume implements, and their vocabulary.
+/// The traits that a volume implements, and their types.
 pub use ::vfs;
 pub use mount::MountError;
 pub use segment::temperature::Mode;

@@ -1,4 +1,4 @@
-//! From an image to a [`Volume`]: which superblock copy, which checkpoint pack and which tables are valid?
+//! How does a mount find the valid superblock copy, checkpoint pack and tables?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ use choose::choose_pack;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// Neither superblock copy is one.
+    /// Neither superblock copy is F2FS.
     #[error("not an F2FS volume ({first}; copy: {second})")]
     NotF2fs {
         /// What is wrong with the copy in block 0.
@@ -62,12 +62,12 @@ pub enum MountError {
         "image is cut short: the volume has {volume} blocks, the image {image}; restore the missing end or copy the image again"
     )]
     CutShort {
-        /// Blocks the superblock claims.
+        /// Size of the volume in the superblock, in blocks.
         volume: u64,
-        /// Blocks there are.
+        /// Size of the device, in blocks.
         image: u64,
     },
-    /// Both superblock copies are F2FS's, as far as they can be read, and damaged.
+    /// Both superblock copies are from F2FS, as far as they can be read, but damaged.
     #[error(
         "both superblock copies are damaged ({first}; copy: {second}); joulefs rescue copies the files out without them"
     )]
@@ -77,7 +77,7 @@ pub enum MountError {
         /// What is wrong with the copy in block 1.
         second: Box<FormatError>,
     },
-    /// No checkpoint pack is whole.
+    /// No checkpoint pack is complete.
     #[error("no valid checkpoint (pack 1: {first}; pack 2: {second}); joulefs rescue copies the files out without one")]
     NoCheckpoint {
         /// What is wrong with pack 1.
@@ -85,8 +85,8 @@ pub enum MountError {
         /// What is wrong with pack 2.
         second: String,
     },
-    /// The newest checkpoint is whole, and says what cannot be. The one before it is not taken in its place: the next
-    /// write would make final what that one lacks.
+    /// The newest checkpoint is complete but has invalid contents. The previous one is not used instead: the next write
+    /// would make its missing changes final.
     #[error(
         "the newest checkpoint ({version}, in pack {pack}) is whole but wrong: {fault}. joulefs fsck --repair repairs \
          it if possible; joulefs rescue copies the files out without a checkpoint{}",
@@ -101,10 +101,10 @@ pub enum MountError {
         pack: u8,
         /// What is wrong with it.
         fault: Box<FormatError>,
-        /// The version of the other pack, if that is whole.
+        /// The version of the other pack, if it is complete.
         older: Option<u64>,
     },
-    /// The older checkpoint was asked for, and there is none.
+    /// The older checkpoint was requested, but there is none.
     #[error("no older checkpoint: {0}")]
     NoOlder(Box<Error>),
     /// Features that can be read but not written.
@@ -119,20 +119,20 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
-    /// An option that can do nothing on this volume.
+    /// An option without effect on this volume.
     #[error("{option} has no effect: the volume lacks the feature {feature} ({remedy}); leave it out")]
     NoEffect {
         /// The option as it was given.
         option: String,
-        /// What it needs.
+        /// The feature that it needs.
         feature: String,
-        /// How a volume comes to have that.
+        /// How to enable the feature.
         remedy: &'static str,
     },
-    /// The device has zones that the volume does not keep to.
+    /// The device's zones do not match the volume.
     #[error("cannot write to this volume: {0}; mount it read-only")]
     Zones(&'static str),
-    /// What was synced since the last checkpoint cannot be replayed.
+    /// Changes fsynced since the last checkpoint cannot be replayed.
     #[error(
         "cannot replay files fsynced since the last checkpoint: {0}; norecovery reads the volume as of that checkpoint"
     )]
@@ -148,7 +148,7 @@ impl From<device::DeviceError> for MountError {
     }
 }
 
-/// Features this code writes faithfully.
+/// Features that are fully supported for writing.
 pub const WRITABLE: Features = Features::ENCRYPT
     .union(Features::BLKZONED)
     .union(Features::ATOMIC_WRITE)
@@ -165,10 +165,10 @@ pub const WRITABLE: Features = Features::ENCRYPT
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 
-/// Features this code reads.
+/// Features that are supported for reading.
 pub const READABLE: Features = WRITABLE.union(Features::RO).union(Features::DEVICE_ALIAS);
 
-/// Names of features that cannot be read, with the reason where it is known.
+/// Names of features that cannot be read, with the reason if known.
 fn unreadable(features: Features) -> Vec<String> {
     let why = |name: &str| match name {
         "packed_ssa" => " (several segments' summaries share a block)",
@@ -190,7 +190,7 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
         return Err(MountError::CutShort { volume: 2, image: 0 });
     }
     if dev.blocks() < 2 {
-        // A small file of another kind is not a volume that was cut short.
+        // A small file of another kind is not a truncated volume.
         let whole =
             FormatError::Short { structure: "superblock", have: dev.blocks() as usize * BLOCK, need: 2 * BLOCK };
         let not = |first| MountError::NotF2fs { first: Box::new(first), second: Box::new(whole) };
@@ -223,7 +223,7 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
 
 type Journal = [u8; summary::JOURNAL_BYTES];
 
-/// The logs' summaries and both journals, as the pack has them.
+/// The logs' summaries and both journals, as in the pack.
 struct PackSummaries {
     data: [Box<Block>; 3],
     node: Option<[Box<Block>; 3]>,
@@ -264,12 +264,12 @@ fn pack_summaries(cp: &Checkpoint, pack: &[Block]) -> Result<PackSummaries> {
         sit = summary::journal(&data[2]).to_vec();
     }
     let node = with_nodes.then(|| std::array::from_fn(|k| Box::new(pack[node_start + k])));
-    // OK to unwrap: both are journals cut to their size above.
+    // OK to unwrap: both were cut to the size of a journal above.
     let fixed = |v: Vec<u8>| -> Box<Journal> { v.into_boxed_slice().try_into().unwrap() };
     Ok(PackSummaries { data, node, nat: fixed(nat), sit: fixed(sit) })
 }
 
-/// A node log's summary, built from the footers of its segment's blocks: the pack of a running volume has none.
+/// Rebuilds a node log's summary from the footers of its segment's blocks: the pack of a running volume has none.
 fn rebuild_node_summary(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -288,7 +288,7 @@ fn rebuild_node_summary(
     Ok(out)
 }
 
-/// Reads the whole segment table: the valid copies of its blocks, then the journal over them.
+/// Reads the whole segment table: the valid copies of its blocks, then the journal, which overrides them.
 fn load_segments(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -341,8 +341,8 @@ fn orphan_list(sb: &SuperBlock, cp: &Checkpoint, pack: &[Block]) -> Result<BTree
 }
 
 impl Volume {
-    /// Mounts a volume. An image that was not unmounted is recovered first: roll-forward replays what fsync promised,
-    /// and inodes without a name are freed.
+    /// Mounts a volume. An image that was not unmounted is recovered first: roll-forward replays fsynced changes, and
+    /// inodes without a name are freed.
     pub fn mount(
         dev: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -390,7 +390,7 @@ impl Volume {
                 return Err(MountError::CannotWrite { features });
             }
         }
-        // Recovery writes; for a read-only mount it writes to memory.
+        // Recovery writes; in a read-only mount it writes to memory.
         let wanted_read_only = options.read_only;
         let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
@@ -443,7 +443,7 @@ impl Volume {
         let orphans = Orphans::new(&sb, orphan_list(&sb, &cp, &pack)?);
         let sb = Arc::new(sb);
         let pressure = Arc::new(Pressure::default());
-        // Contents in memory must find room in the log: a small volume keeps fewer.
+        // Contents in memory must fit in the log: a small volume keeps fewer.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
         let memory = Memory::at_mount(cp.elapsed, table.oldest_section(sb.sections()));

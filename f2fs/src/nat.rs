@@ -1,10 +1,9 @@
-//! Where is each node? The node address table (NAT) with its journal, its dirty entries and the pool of free node
-//! numbers.
+//! Where is each node? This is the node address table (NAT) with its journal, its dirty entries and the pool of free
+//! node numbers.
 //!
-//! One lock guards it, shared by all who look. Nobody holds it while the device reads or writes, so a thread that looks
-//! for a node waits neither for a checkpoint nor for the NAT block of another node. Memory: a cache of fixed size keeps
-//! clean blocks; dirty entries live until the next checkpoint. Left out on purpose: nat_bits (the first checkpoint drops
-//! them, which Linux allows).
+//! One lock guards it, shared by lookups. No thread holds it during device I/O, so a lookup waits neither for a
+//! checkpoint nor for the NAT block of another node. Memory: a cache of fixed size keeps clean blocks; dirty entries
+//! live until the next checkpoint. Left out on purpose: nat_bits (the first checkpoint drops them, which Linux allows).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::replacement::Cache;
 
-/// Clean NAT blocks kept: 8 MiB, entries of 930,000 nodes.
+/// Clean NAT blocks in the cache: 8 MiB, entries of 930,000 nodes.
 const CACHED_BLOCKS: usize = 2048;
 /// Dirty entries kept before a checkpoint is due: about 4 MiB.
 const MOST_DIRTY: usize = 1 << 16;
@@ -30,25 +29,25 @@ const MOST_DIRTY: usize = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 struct Dirty {
     entry: NatEntry,
-    /// Part of a checkpoint, at whatever address.
+    /// Part of a checkpoint, at any address.
     checkpointed: bool,
     /// Its inode block was written by an fsync since the checkpoint.
     fsynced: bool,
 }
 
 struct State {
-    /// Which copy of each block is the newer one.
+    /// Which copy of each block is newer.
     bitmap: Vec<u8>,
-    /// The same as the last durable checkpoint says. Its copies stay untouched until another one is durable, however
-    /// often that is tried.
+    /// The bitmap of the last durable checkpoint. Its copies stay untouched until the next one is durable, even after
+    /// failed attempts.
     durable: Vec<u8>,
     dirty: FxHashMap<Nid, Dirty>,
     journal: FxHashMap<Nid, NatEntry>,
     blocks: Cache<u32, Box<Block>>,
-    /// How many blocks were written, and how many flushes have ended.
+    /// Number of block writes and commits; shows that a block changed during a read.
     flushes: u64,
     free: VecDeque<Nid>,
-    /// Next NAT block to search for free numbers, and how many have been searched.
+    /// Next NAT block to search for free numbers, and the number of searched blocks.
     scan: u32,
     scanned: u32,
     /// Numbers freed since the last checkpoint: usable after the next one.
@@ -67,13 +66,13 @@ impl State {
         self.newer(nid).or_else(|| self.blocks.get(&n).map(|b| nat::get(b, i))).ok_or(Missing(n))
     }
 
-    /// The same without a trace in the cache.
+    /// The same without an effect on the cache.
     fn peek(&self, nid: Nid) -> Option<NatEntry> {
         let (n, i) = nat::position(nid);
         self.newer(nid).or_else(|| self.blocks.peek(&n).map(|b| nat::get(b, i)))
     }
 
-    /// An entry that is newer than the one in its block.
+    /// An entry newer than the one in its block.
     fn newer(&self, nid: Nid) -> Option<NatEntry> {
         self.dirty.get(&nid).map(|d| d.entry).or_else(|| self.journal.get(&nid).copied())
     }
@@ -83,7 +82,7 @@ impl State {
         drop(self.blocks.make_room(|_| false));
     }
 
-    /// The journal to begin with, and the entries that must go to the journal or to blocks.
+    /// The initial journal, and the entries that must go to the journal or to blocks.
     fn to_flush(&self) -> (FxHashMap<Nid, NatEntry>, BTreeMap<u32, Group>) {
         let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
         let mut journal = self.journal.clone();
@@ -113,14 +112,14 @@ pub struct Nat {
 /// An inode's history since the last checkpoint, as fsync needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinceCheckpoint {
-    /// True if the last checkpoint knows this node.
+    /// True if the last checkpoint contains this node.
     pub checkpointed: bool,
     /// True if an fsync has written it since.
     pub fsynced: bool,
 }
 
 impl Nat {
-    /// The table as a checkpoint with this bitmap and journal describes it.
+    /// The table described by a checkpoint's bitmap and journal.
     pub fn new(
         dev: Arc<dyn BlockDevice>,
         sb: Arc<SuperBlock>,
@@ -152,7 +151,7 @@ impl Nat {
         Ok(())
     }
 
-    /// Brings a block into the cache, unless it changes meanwhile; whoever needs it looks again.
+    /// Loads a block into the cache, unless it changes meanwhile; the caller looks again.
     fn load(&self, n: u32) -> Result<()> {
         let (second, before) = {
             let s = self.state.read();
@@ -161,7 +160,7 @@ impl Nat {
         let mut b = Box::new([0; 4096]);
         let read = self.dev.read(Lba(self.sb.nat_block(n, second).0.into()), &mut *b, Cause::Nat.tag());
         let mut s = self.state.write();
-        // If a flush wrote the block meanwhile, the bytes may be of any time.
+        // If a flush wrote the block meanwhile, the bytes may be old or new.
         if (bits::msb_test(&s.bitmap, n as usize), s.flushes) == (second, before) {
             read?;
             s.keep(n, b);
@@ -169,7 +168,7 @@ impl Nat {
         Ok(())
     }
 
-    /// What `look` finds with the lock shared, after the block that it misses has come.
+    /// The result of `look` with the lock shared, after missing blocks were loaded.
     fn look<T>(&self, look: impl Fn(&State) -> std::result::Result<T, Missing>) -> Result<T> {
         loop {
             let found = look(&self.state.read());
@@ -180,7 +179,7 @@ impl Nat {
         }
     }
 
-    /// The entry of a node. For a free number the entry's address is NULL.
+    /// The entry of a node. A free number has the address NULL.
     pub fn get(&self, nid: Nid) -> Result<NatEntry> {
         self.check(nid)?;
         loop {
@@ -189,20 +188,19 @@ impl Nat {
                 Err(missing) => missing,
             };
             self.load(n)?;
-            // The look for which the block came counts once.
+            // The lookup that caused a load counts as one access.
             if let Some(entry) = self.state.read().peek(nid) {
                 return Ok(entry);
             }
         }
     }
 
-    /// True if a node is known to be at an address, without a look at the device.
+    /// True if memory shows that a node is at an address; does not read the device.
     pub fn is_at(&self, nid: Nid, addr: BlockAddr) -> bool {
         self.state.read().peek(nid).is_some_and(|e| e.addr == addr)
     }
 
-    /// A number nothing uses, reserved for `owner` (`None`: it is an inode's own) until
-    /// [`Self::release`] or [`Self::moved`].
+    /// Reserves a free number for `owner` (`None`: the number of an inode) until [`Self::release`] or [`Self::moved`].
     pub fn reserve(&self, owner: Option<Ino>) -> Result<Nid> {
         loop {
             let taken = {
@@ -218,8 +216,8 @@ impl Nat {
         }
     }
 
-    /// The search for free numbers goes on behind a block that cannot be read: one such block ends one operation, and
-    /// not all that come after it.
+    /// Continues the search for free numbers after a block that cannot be read: such a block fails one operation, not
+    /// all later ones.
     fn pass_by(&self, n: u32) {
         let mut s = self.state.write();
         if s.free.front().is_some_and(|nid| nat::position(*nid).0 == n) {
@@ -248,7 +246,7 @@ impl Nat {
         }
     }
 
-    /// Looks for free numbers in the next NAT block.
+    /// Searches the next NAT block for free numbers.
     fn scan(&self, s: &mut State) -> std::result::Result<(), Missing> {
         let n = s.scan;
         let block = s.blocks.get(&n).ok_or(Missing(n))?;
@@ -257,7 +255,7 @@ impl Nat {
             let nid = Nid(n * NAT_ENTRIES + i);
             let on_disk = nat::get(block, i as usize).addr;
             if self.sb.is_named(nid) || nid.0 >= max || s.dirty.contains_key(&nid) {
-                continue; // a dirty free number comes back at the checkpoint
+                continue; // a dirty free number becomes available at the checkpoint
             }
             let addr = s.journal.get(&nid).map_or(on_disk, |e| e.addr);
             if addr == BlockAddr::NULL {
@@ -269,25 +267,25 @@ impl Nat {
         Ok(())
     }
 
-    /// True if a checkpoint should come before further changes: either every free number was freed since the last one,
-    /// and becomes usable by a checkpoint, or too many entries wait in memory.
+    /// True if a checkpoint should come before further changes: either all free numbers were freed since the last one
+    /// and need a checkpoint to become usable, or too many entries wait in memory.
     pub fn wants_checkpoint(&self) -> bool {
         self.wants_checkpoint.load(Ordering::Relaxed)
     }
 
-    /// Wants one until the next change.
+    /// Requests a checkpoint until the next change.
     #[cfg(test)]
     pub(crate) fn want_checkpoint(&self) {
         self.wants_checkpoint.store(true, Ordering::Relaxed);
     }
 
-    /// Updates `wants_checkpoint`; call it after every change of what that depends on.
+    /// Updates `wants_checkpoint`; call it after every change that affects it.
     fn note_want(&self, s: &State) {
         let exhausted = s.free.is_empty() && s.scanned >= self.sb.nat_blocks() && !s.freed.is_empty();
         self.wants_checkpoint.store(exhausted || s.dirty.len() > MOST_DIRTY, Ordering::Relaxed);
     }
 
-    /// Takes a given number for recovery; its version stays.
+    /// Claims a given number for recovery; its version stays.
     pub fn claim(&self, nid: Nid, owner: Ino) -> Result<()> {
         if self.sb.is_named(nid) && nid != owner.nid() {
             return Err(Error::corrupt(format_args!(
@@ -296,7 +294,7 @@ impl Nat {
         }
         let old = self.get(nid)?;
         let mut s = self.state.write();
-        // It is no longer free, whether a search had found it or it was freed since the checkpoint.
+        // It is no longer free, whether found by a search or freed since the checkpoint.
         if old.addr == BlockAddr::NULL {
             match s.dirty.contains_key(&nid) {
                 true => s.freed.retain(|n| *n != nid),
@@ -309,9 +307,9 @@ impl Nat {
         Ok(())
     }
 
-    /// Records that a node was written to `addr`. `fsync`: as an inode, by its own fsync.
+    /// Records that a node was written to `addr`. `fsync`: an inode written by its own fsync.
     pub fn moved(&self, nid: Nid, addr: BlockAddr, fsync: bool) -> Result<()> {
-        // Only the thread that writes, frees or makes a node changes its entry; a checkpoint changes none.
+        // Only the thread that writes, frees or creates a node changes its entry; a checkpoint changes none.
         let mut s = self.state.write();
         if let Some(d) = s.dirty.get_mut(&nid) {
             d.entry.addr = addr;
@@ -329,7 +327,7 @@ impl Nat {
         Ok(())
     }
 
-    /// Frees a node's number from the next checkpoint on, and raises its version.
+    /// Frees a node's number at the next checkpoint, and raises its version.
     pub fn release(&self, nid: Nid) -> Result<()> {
         let e = self.get(nid)?;
         let mut s = self.state.write();
@@ -348,20 +346,20 @@ impl Nat {
         }
     }
 
-    /// Entries that wait for a checkpoint.
+    /// Number of entries that wait for a checkpoint.
     pub fn dirty_count(&self) -> u64 {
         self.state.read().dirty.len() as u64
     }
 
-    /// Where the next search for free numbers should begin, once those freed since the last checkpoint are.
+    /// Where the next search for free numbers should start after the checkpoint.
     fn next_free_hint(&self) -> u32 {
         let s = self.state.read();
         s.free.front().or(s.freed.first()).map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
     }
 
-    /// Writes every dirty entry: as many as fit to the journal, the rest to the other copy of their block. The caller
-    /// keeps all other threads out and calls [`Self::commit`] once the checkpoint is durable. Until then entries stay dirty
-    /// and another attempt writes them again, to the same copies.
+    /// Writes every dirty entry: to the journal as far as they fit, the rest to the other copies of their blocks. The
+    /// caller keeps all other threads out and calls [`Self::commit`] when the checkpoint is durable. Until then entries
+    /// stay dirty, and another attempt writes them to the same copies again.
     pub fn flush(&self, cause: Cause) -> Result<Flushed> {
         let (mut journal, groups) = self.state.read().to_flush();
         let mut by_size: Vec<(u32, Group)> = groups.into_iter().collect();
@@ -376,7 +374,7 @@ impl Nat {
             }
         }
         to_blocks.sort_by_key(|(n, _)| *n);
-        // Until the commit, readers find changed entries where they were: among the dirty ones or in the journal.
+        // Until the commit, readers find changed entries where they were: in the dirty entries or in the journal.
         for (n, group) in to_blocks {
             let (mut b, first) = self.look(|s| {
                 let b = s.blocks.get(&n).ok_or(Missing(n))?;
@@ -396,7 +394,7 @@ impl Nat {
         Ok(Flushed { bitmap, journal, next_free: self.next_free_hint() })
     }
 
-    /// The checkpoint that has `flushed` is durable: what it holds is no longer dirty, and freed numbers may be used.
+    /// The checkpoint with `flushed` is durable: its entries become clean, and freed numbers usable.
     pub fn commit(&self, flushed: Flushed) {
         let mut s = self.state.write();
         let s = &mut *s;
@@ -408,23 +406,23 @@ impl Nat {
         self.note_want(s);
     }
 
-    /// Inodes of which a node was made, written or freed since the last checkpoint.
+    /// Inodes with a node created, written or freed since the last checkpoint.
     pub fn changed_inodes(&self) -> Vec<Ino> {
         self.state.read().dirty.values().map(|d| d.entry.ino).collect()
     }
 }
 
-/// What a checkpoint says of the table, once [`Nat::flush`] has written the table's blocks.
+/// What a checkpoint records about the table after [`Nat::flush`] has written the table's blocks.
 pub struct Flushed {
     /// Which copy of each block is valid.
     pub bitmap: Vec<u8>,
     journal: FxHashMap<Nid, NatEntry>,
-    /// Where the next search for free numbers should begin.
+    /// Where the next search for free numbers should start.
     pub next_free: u32,
 }
 
 impl Flushed {
-    /// The journal as a pack holds it.
+    /// The journal in the format of a pack.
     pub fn journal(&self) -> [u8; JOURNAL_BYTES] {
         let mut journal: Vec<(Nid, NatEntry)> = self.journal.iter().map(|(nid, e)| (*nid, *e)).collect();
         journal.sort_by_key(|(nid, _)| *nid);
@@ -440,10 +438,10 @@ mod tests {
     use crate::rig::mounted;
     use crate::volume::Volume;
 
-    /// Entries of the second and the third block, of each too many for the journal.
+    /// Entries of the second and the third block, in each case too many for the journal.
     const MANY: [std::ops::Range<u32>; 2] = [500..600, 1000..1100];
 
-    /// A volume at whose NAT blocks one read and one write can wait, and whose cache of them is empty.
+    /// A volume with an empty NAT cache that can block one read and one write of NAT blocks.
     fn gated() -> (Arc<Gate<Gate<Memory>>>, Arc<Volume>) {
         let inner = Memory::new(64 * 256);
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
@@ -481,7 +479,7 @@ mod tests {
             writes.stop(Op::Write, cause);
             let flusher = s.spawn(|| flush(nat));
             assert!(writes.await_one());
-            // The checkpoint has switched to the new copy of the second block, and not yet to that of the third.
+            // The checkpoint has switched to the new copy of the second block, but not yet to that of the third.
             writes.stop(Op::Write, cause);
             writes.go_on();
             assert!(writes.await_one());

@@ -1,9 +1,9 @@
-//! What is a name called that only a key could read?
+//! How is an encrypted name shown without its key?
 //!
 //! Names in an encrypted directory are ciphertext, which may contain any byte. Like Linux without the key, a listing
 //! shows them encoded (base64url, without padding): the entry's hash, a zero where other file systems have a second
-//! hash, and the ciphertext; of more than 149 bytes of it the rest as its SHA-256. A lookup of the encoded name finds
-//! the entry again (one of the ciphertext itself, too, unlike in Linux). `.` and `..` are not encrypted. The target of an
+//! hash, and the ciphertext; if it is longer than 149 bytes, the rest as SHA-256. A lookup of the encoded name finds
+//! the entry (unlike in Linux, a lookup of the ciphertext does too). `.` and `..` are not encrypted. The target of an
 //! encrypted symlink is shown in the same form, with a hash of zero.
 
 use base64::Engine;
@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 /// Bytes of both hashes.
 const HASHES: usize = 8;
-/// How many bytes of ciphertext an encoded name has.
+/// Bytes of ciphertext in an encoded name.
 const PLAIN: usize = 149;
 /// Bytes of a SHA-256.
 const DIGEST: usize = 32;
@@ -23,15 +23,15 @@ pub(crate) fn encoded(entry: &Dentry<'_>) -> String {
     encode(entry.hash, entry.name)
 }
 
-/// The target of an encrypted symlink, of what is stored: the length of the ciphertext, and the ciphertext. `None` if that
-/// is damaged.
+/// The shown target of an encrypted symlink, from its stored form: the length of the ciphertext, and the ciphertext.
+/// `None` if damaged.
 pub(crate) fn target(stored: &[u8]) -> Option<String> {
     let (length, rest) = stored.split_first_chunk()?;
     let ciphertext = rest.get(..u16::from_le_bytes(*length).into())?;
     (!ciphertext.is_empty()).then(|| encode(0, ciphertext))
 }
 
-/// How long the target is that [`target`] gives, of so many stored bytes.
+/// Length of the result of [`target`] for this many stored bytes.
 pub(crate) fn target_len(stored: u64) -> u64 {
     let ciphertext = stored.saturating_sub(2);
     let shown = HASHES as u64 + if ciphertext > PLAIN as u64 { (PLAIN + DIGEST) as u64 } else { ciphertext };
@@ -48,7 +48,7 @@ fn encode(hash: u32, ciphertext: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// What an encoded name says of its entry.
+/// An encoded name, decoded.
 pub(crate) struct Sought {
     /// The entry's hash.
     pub(crate) hash: u32,
@@ -56,7 +56,7 @@ pub(crate) struct Sought {
 }
 
 impl Sought {
-    /// `None` for bytes that are no encoded name, such as `..`.
+    /// `None` for bytes that are not an encoded name, such as `..`.
     pub(crate) fn new(name: &[u8]) -> Option<Sought> {
         let bytes = URL_SAFE_NO_PAD.decode(name).ok()?;
         let lawful = bytes.len() > HASHES && (bytes.len() <= HASHES + PLAIN || bytes.len() == HASHES + PLAIN + DIGEST);
@@ -65,7 +65,7 @@ impl Sought {
             .then(|| Sought { hash: u32::from_le_bytes(*hash), bytes: rest[4..].to_vec() })
     }
 
-    /// True for the ciphertext that is meant.
+    /// True if the encoded name means this ciphertext.
     pub(crate) fn is(&self, name: &[u8]) -> bool {
         match self.bytes.split_at_checked(PLAIN) {
             Some((head, digest)) if !digest.is_empty() => {

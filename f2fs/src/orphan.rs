@@ -1,11 +1,11 @@
-//! Orphans: inodes without a name. When are they freed, and what if a checkpoint's list of them is full?
+//! When are orphans (inodes without a name) freed, and what happens if a checkpoint's list of them is full?
 //!
 //! An orphan is freed when its last user is gone, at the latest by the next mount. A checkpoint lists all orphans; its
-//! pack has room for about half a million. So an operation that is about to remove an inode's last name first asks for
-//! a place in the list ([`Orphans::place`]), and is refused if there is none (kernel `f2fs_acquire_orphan_inode`). No
-//! checkpoint fails for the length of the list.
+//! pack has room for about half a million. So an operation that will remove an inode's last name first reserves a place
+//! in the list ([`Orphans::place`]), and fails if there is none (kernel `f2fs_acquire_orphan_inode`). No checkpoint
+//! fails because of the list's length.
 //!
-//! An orphan that cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It stops neither
+//! An orphan that cannot be freed, because its nodes are unreadable or damaged, stays in the list. It prevents neither
 //! mount nor unmount; every mount tries again.
 
 use std::collections::BTreeSet;
@@ -20,16 +20,16 @@ use crate::error::{Error, Result};
 
 /// Blocks of a checkpoint pack.
 const PACK_BLOCKS: u32 = 512;
-/// Of these, what an unmount writes beside payload and orphans: head, six summaries, tail.
+/// Blocks of a pack written by unmount besides payload and orphans: head, six summaries, tail.
 const OTHER_BLOCKS: u32 = 8;
 
 /// The list of orphans.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     most: usize,
-    /// How many are listed, for the many who ask and find none. It changes under the list's lock. A thread that takes
-    /// an inode's last reference reads it after that reference's lock: if the thread that listed the inode saw the
-    /// reference, this one sees the count.
+    /// Number of listed orphans, for the many checks that find none. It changes under the list's lock. A thread that
+    /// drops an inode's last reference reads it after releasing that reference's lock: if the thread that listed the
+    /// inode saw the reference, this thread sees the count.
     listed: AtomicUsize,
     list: Mutex<List>,
 }
@@ -37,11 +37,11 @@ pub(crate) struct Orphans {
 #[derive(Debug)]
 struct List {
     inos: BTreeSet<Ino>,
-    /// Places given out that no orphan fills yet.
+    /// Reserved places that no orphan fills yet.
     promised: usize,
 }
 
-/// A place in the list for one orphan more; given back when dropped.
+/// A reserved place in the list for one more orphan; released when dropped.
 pub(crate) struct Place<'o>(&'o Orphans);
 
 impl Drop for Place<'_> {
@@ -51,7 +51,7 @@ impl Drop for Place<'_> {
 }
 
 impl Orphans {
-    /// The orphans that a checkpoint lists, with room for as many as a pack of this volume has.
+    /// A checkpoint's orphans, with places up to the limit of this volume's packs.
     pub(crate) fn new(sb: &SuperBlock, inos: BTreeSet<Ino>) -> Self {
         let blocks = PACK_BLOCKS.saturating_sub(OTHER_BLOCKS).saturating_sub(sb.cp_payload);
         let listed = AtomicUsize::new(inos.len());
@@ -63,7 +63,7 @@ impl Orphans {
         self.listed.store(list.inos.len(), Ordering::Release);
         out
     }
-    /// A place for one more.
+    /// Reserves a place for one more.
     pub(crate) fn place(&self) -> Result<Place<'_>> {
         let mut list = self.list.lock();
         if list.inos.len() + list.promised >= self.most {
@@ -72,16 +72,16 @@ impl Orphans {
         list.promised += 1;
         Ok(Place(self))
     }
-    /// Fills a place.
+    /// Fills a reserved place.
     pub(crate) fn put(&self, ino: Ino, place: Place<'_>) {
         self.change(|list| list.inos.insert(ino));
         drop(place);
     }
-    /// Lists an inode that should have been freed at once, which failed.
+    /// Lists an inode that could not be freed.
     pub(crate) fn keep(&self, ino: Ino) {
         self.change(|list| list.inos.insert(ino));
     }
-    /// Takes an orphan off the list and keeps its place; `None` if it is not listed.
+    /// Removes an orphan from the list and keeps its place reserved; `None` if it is not listed.
     pub(crate) fn take(&self, ino: Ino) -> Option<Place<'_>> {
         self.change(|list| {
             list.inos.remove(&ino).then(|| {
@@ -90,15 +90,15 @@ impl Orphans {
             })
         })
     }
-    /// Takes an orphan off the list, if it is listed.
+    /// Removes an orphan from the list, if it is listed.
     pub(crate) fn remove(&self, ino: Ino) {
         self.change(|list| list.inos.remove(&ino));
     }
-    /// True if it is in the list.
+    /// True if the inode is in the list.
     pub(crate) fn contains(&self, ino: Ino) -> bool {
         self.listed.load(Ordering::Acquire) > 0 && self.list.lock().inos.contains(&ino)
     }
-    /// True if there are none.
+    /// True if there are no orphans.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.lock().inos.is_empty()
     }
@@ -107,7 +107,7 @@ impl Orphans {
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.list.lock()
     }
-    /// All of them.
+    /// All orphans.
     pub(crate) fn all(&self) -> Vec<Ino> {
         self.list.lock().inos.iter().copied().collect()
     }

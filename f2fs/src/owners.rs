@@ -1,9 +1,9 @@
 //! Which file does the number in a device tag stand for?
 //!
 //! For reports only. An inode records one name and its directory. The record may be outdated: an inode with several
-//! names records one of them, and Linux does not always renew it. So it is checked against the directory, and the
-//! directory is searched if it disagrees. A number that was freed and given to another file stands for the new file.
-//! The names of deleted files are kept if a caller asked for it.
+//! names records only one, and Linux does not always update it. So it is checked against the directory; if they
+//! disagree, the directory is searched. A reused number stands for the new file. The names of deleted files are kept on
+//! request.
 
 use device::Tag;
 use format::{BlockAddr, Ino, Nid};
@@ -13,10 +13,10 @@ pub use vfs::{Look, Owner};
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// How many directories may lie one below the other; more are a circle.
+/// Maximum depth of directories; more means a cycle.
 const DEEPEST: usize = 1024;
 
-/// A path and the names below it, which come from below.
+/// A path and the names below it, which are ordered from the bottom.
 fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {
     for name in names.iter().rev() {
         path.push(b'/');
@@ -26,12 +26,12 @@ fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {
 }
 
 impl Volume {
-    /// From now on the names of files that are deleted are kept, of the first 65,536 of them.
+    /// Starts to keep the names of deleted files, for the first 65,536 of them.
     pub fn keep_deleted_names(&self) {
         self.inodes.gone.kept.lock().get_or_insert_default();
     }
 
-    /// What the owner of a tag stands for now.
+    /// The current meaning of a tag's owner.
     pub fn owner_of(&self, owner: u64, look: Look) -> Owner {
         if owner == Tag::default().owner {
             return Owner::Volume;
@@ -40,12 +40,11 @@ impl Volume {
         if number < self.sb.root.0 {
             return Owner::Volume;
         }
-        // An inode that cannot be read has no name to show here; a caller that reads it for its own sake gets the
-        // error.
+        // An inode that cannot be read has no name to show here; other callers that read it get the error.
         self.climb(Nid(number), look, DEEPEST).unwrap_or(Owner::Unnamed)
     }
 
-    /// Goes at most so many directories up.
+    /// Climbs at most `most` directories.
     fn climb(&self, nid: Nid, look: Look, most: usize) -> Result<Owner> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = nid;
@@ -61,7 +60,7 @@ impl Volume {
                 Look::Everywhere => self.node(at)?,
             };
             if node.ino.nid() != at {
-                // The number of a node that is no inode: who had it before is gone.
+                // The number belongs to a node that is not an inode: its previous owner is gone.
                 return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Deleted(None)));
             }
             let (links, parent, mut name) = node.inode(|r| (r.i_links.get(), Ino(r.i_pino.get()), r.name().to_vec()));
@@ -87,12 +86,13 @@ impl Volume {
         Ok(Owner::Path(path))
     }
 
-    /// What had the name `at` last, if that was kept, and what was below it: `names`, from below.
+    /// The last owner of number `at`, if its name was kept, followed by `names`, ordered from the bottom.
     fn deleted(&self, at: Nid, names: &[Vec<u8>], look: Look, most: usize) -> Option<Owner> {
         let (dir, name) = self.inodes.gone.of(at.as_ino())?;
         let above = match dir == self.sb.root {
             true => Vec::new(),
-            // A directory is empty when it goes: what was in it went before, and its own directory later.
+            // A directory is empty when it is removed: its contents were removed before, and its parent is removed
+            // later.
             false => match self.climb(dir.nid(), look, most.checked_sub(names.len() + 1)?).ok()? {
                 Owner::Path(path) | Owner::Deleted(Some(path)) => path,
                 _ => return None,
@@ -102,7 +102,7 @@ impl Volume {
         Some(Owner::Deleted(Some(path)))
     }
 
-    /// The name an inode has in a directory: `noted` if it is that, else whichever leads to it.
+    /// The name of an inode in a directory: `noted` if correct, else the one found by a search.
     fn name_in(&self, dir: Ino, noted: Vec<u8>, ino: Ino) -> Result<Option<Vec<u8>>> {
         let dir = self.inode(dir)?;
         if dir.kind != FileKind::Directory {

@@ -1,9 +1,8 @@
 //! Which checkpoint is valid while the volume is mounted?
 //!
-//! Its state lies behind [`Volume::cp`], so a reference to it is a witness that the lock is held. `&PackState` shows
-//! that no checkpoint or cleaning can begin while the function runs (or that the caller is alone); `&mut PackState`
-//! shows that no other thread changes anything meanwhile. A function that relies on this takes the reference as an
-//! argument.
+//! Its state is behind [`Volume::cp`], so a reference to it proves that the lock is held. `&PackState` proves that no
+//! checkpoint or cleaning can begin while the function runs (or that the caller is alone); `&mut PackState` proves that
+//! no other thread makes changes meanwhile. A function that relies on this takes the reference as an argument.
 //!
 //! [`Volume::cp`]: crate::volume::Volume
 
@@ -15,7 +14,7 @@ use format::sit::RawSitEntry;
 
 use crate::cause::Cause;
 
-/// The valid checkpoint, and the parts of it that live on in memory.
+/// The valid checkpoint, and the parts of it that are kept in memory.
 pub struct PackState {
     /// As last written or read.
     pub checkpoint: Checkpoint,
@@ -23,26 +22,26 @@ pub struct PackState {
     pub second: bool,
     /// SIT entries that are in the journal and not in the table's blocks.
     pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
-    /// True if an attempt to write the other pack failed: that pack may be valid, and what it refers to is about to be
-    /// written over.
+    /// True if writing the other pack failed: that pack may be valid, although the blocks it refers to will be
+    /// overwritten.
     pub torn: bool,
     /// Kilobytes written over the volume's life, as Linux counts them.
     pub kbytes_written: u64,
 }
 
-/// Why a checkpoint is written.
+/// Reason for a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// The volume goes on.
+    /// The volume stays mounted.
     Running,
-    /// The volume goes on, and `commit=` bounds how long a change may stay in memory.
+    /// The volume stays mounted; `commit=` limits how long a change may stay only in memory.
     Commit,
-    /// It is being unmounted: node summaries go into the pack.
+    /// Unmount: node summaries go into the pack.
     Unmount,
 }
 
 impl Reason {
-    /// What blocks of a checkpoint are counted as that are otherwise counted as `usual`.
+    /// The cause of a checkpoint's blocks that otherwise have the cause `usual`.
     pub(crate) fn cause(self, usual: Cause) -> Cause {
         match self {
             Reason::Commit => Cause::Commit,

@@ -1,4 +1,4 @@
-//! What must fsync know of each inode since the last checkpoint?
+//! What must fsync know about each inode since the last checkpoint?
 
 pub(crate) mod flush_gate;
 pub(crate) mod replayed;
@@ -13,16 +13,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::fields::{put_stamp, stamp_of};
 use replayed::ReplayedNames;
 
-/// An inode as it is durable or about to be: in the checkpoint, or in the chain behind it.
+/// An inode as it is, or will soon be, durable: in the checkpoint, or in the chain after it.
 #[derive(Debug)]
 struct Written {
-    /// Its block without what a [`Stamp`] says and what roll-forward finds out by itself ([`unstamped`]).
+    /// Its block without the fields of a [`Stamp`] and those that roll-forward computes ([`unstamped`]).
     block: Box<Block>,
     /// Its size when the block was written.
     size: u64,
-    /// What was noted last, in the block or in a delta node.
+    /// The last recorded stamp, in the block or in a delta node.
     stamp: Stamp,
-    /// The block was written without an fsync's mark since, perhaps with other contents.
+    /// Since then the block was written without an fsync mark, perhaps with other contents.
     stray: bool,
 }
 
@@ -33,19 +33,19 @@ impl Written {
     }
 }
 
-/// How an inode differs from what roll-forward would make of it.
+/// How an inode differs from its state after roll-forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Since {
-    /// Not at all, or only in times that `fdatasync` need not keep.
+    /// Not at all, or only in times that `fdatasync` may lose.
     Same,
-    /// In what a delta node can note.
+    /// In fields that a delta node can record.
     Stamp,
-    /// In more, or nobody knows.
+    /// In other fields, or unknown.
     More,
 }
 
-/// A copy of an inode block without the fields that a [`Stamp`] holds, those that every write of the block changes, and
-/// those that roll-forward finds out by itself: count of blocks, numbers of nodes, first delta node, remembered extent.
+/// A copy of an inode block without the fields of a [`Stamp`], those that change with every write of the block, and
+/// those that roll-forward computes: block count, node numbers, first delta node, cached extent.
 fn unstamped(bytes: &Block) -> Box<Block> {
     let mut b = Box::new(*bytes);
     let footer = node::footer(&b);
@@ -71,63 +71,63 @@ pub(crate) struct Sighting {
 }
 
 impl Sighting {
-    /// The name that an inode records.
+    /// The name recorded in an inode.
     pub(crate) fn recorded(r: &RawInode) -> Self {
         Sighting { dir: Ino(r.i_pino.get()), name: r.name().into() }
     }
 }
 
-/// True if an inode has one name, and does not say for sure which.
+/// True if an inode has one name, but may not record it correctly.
 pub(crate) fn is_unsure(r: &RawInode) -> bool {
     r.advise().contains(Advise::LOST_PINO) && r.i_links.get() == 1
 }
 
-/// What fsync decides by, whether nodes suffice or a checkpoint is needed.
+/// State from which fsync decides whether nodes suffice or a checkpoint is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// Inodes of which contents or nodes were written and no fsync has marked the inode block since. A flush alone
-    /// does not make such an inode recoverable: its next fsync must write the inode block again.
+    /// Inodes with contents or nodes written after the last fsync mark in the inode block. A flush alone does not make
+    /// such an inode recoverable: its next fsync must write the inode block again.
     pub(crate) strays: Mutex<FxHashSet<Ino>>,
     /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     /// Inodes that lost nodes.
     pub(crate) reshaped: Mutex<FxHashSet<Ino>>,
-    /// Inodes as roll-forward would restore them, of those that an fsync wrote lately.
+    /// Inodes recently written by an fsync, as roll-forward would restore them.
     written: Mutex<FxHashMap<Ino, Written>>,
-    /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
+    /// Inodes with the mark of an unknown parent (`LOST_PINO`) whose recorded parent and name are nevertheless correct
     /// and durable: a checkpoint followed their last rename, or has the name (`fsync::place`).
     pub(crate) vouched: Mutex<FxHashSet<Ino>>,
-    /// Where inodes with that mark were found that record another name.
+    /// Where inodes with that mark were found under a name that they do not record.
     sightings: Mutex<FxHashMap<Ino, Sighting>>,
-    /// On a volume with deltas, inodes of which blocks were overwritten in place that no flush has followed yet, each with
-    /// the number of the last overwriting. A delta over such a block may become durable before the block does.
+    /// On a volume with deltas: inodes with blocks overwritten in place since the last flush, each with the number of
+    /// its last overwrite. A delta relative to such a block may become durable before the block does.
     pub(crate) overwritten: Mutex<FxHashMap<Ino, u64>>,
-    /// Which names roll-forward leaves.
+    /// The names that roll-forward leaves.
     pub(crate) names: Mutex<ReplayedNames>,
 }
 
-/// How many inodes in `vouched` are remembered. The next fsync of any other writes a checkpoint.
+/// Limit of `vouched`. The next fsync of any other marked inode writes a checkpoint.
 const MOST_VOUCHED: usize = 1 << 16;
-/// How many sightings are.
+/// Limit of `sightings`.
 const MOST_SIGHTINGS: usize = 1 << 12;
-/// How many inode blocks are remembered: 1 MiB.
+/// Limit of remembered inode blocks: 1 MiB.
 const MOST_WRITTEN: usize = 256;
 
 impl Promises {
-    /// Contents or nodes of an inode were written without an fsync's mark.
+    /// Notes that contents or nodes of an inode were written without an fsync mark.
     pub(crate) fn stray(&self, ino: Ino) {
         self.strays.lock().insert(ino);
     }
-    /// An fsync writes the inode block, the last of what it writes. The caller holds the lock that orders the writes of
-    /// nodes, so a later write of the inode is also noted later.
+    /// Notes that an fsync writes the inode block, its last write. The caller holds the lock that orders node writes,
+    /// so a later write of the inode is also noted later.
     pub(crate) fn vouch_for(&self, ino: Ino) {
         self.strays.lock().remove(&ino);
     }
-    /// The parent and name that an inode records may be wrong from now on.
+    /// Notes that the recorded parent and name of an inode may now be wrong.
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);
     }
-    /// The parent and name that an inode records are those of the checkpoint. The caller holds the parent's lock.
+    /// Notes that the recorded parent and name of an inode match the checkpoint. The caller holds the parent's lock.
     pub(crate) fn vouch_for_place(&self, ino: Ino) {
         self.sightings.lock().remove(&ino);
         let mut vouched = self.vouched.lock();
@@ -135,7 +135,7 @@ impl Promises {
             vouched.insert(ino);
         }
     }
-    /// An inode was found under a name that it does not record.
+    /// Notes that an inode was found under a name that it does not record.
     pub(crate) fn sighted(&self, ino: Ino, at: Sighting) {
         let mut sightings = self.sightings.lock();
         if sightings.len() >= MOST_SIGHTINGS
@@ -149,28 +149,28 @@ impl Promises {
     pub(crate) fn sighting(&self, ino: Ino) -> Option<Sighting> {
         self.sightings.lock().get(&ino).cloned()
     }
-    /// True if a block with these bytes may name its inode in the chain.
+    /// True if a block with these bytes may restore its inode's name from the chain.
     pub(crate) fn may_put_name(&self, bytes: &Block) -> bool {
         let raw = RawInode::of(bytes);
         let ino = node::footer(bytes).ino;
         self.names.lock().allows(ino, Ino(raw.i_pino.get()), raw.name())
     }
-    /// The chain has a block that names an inode.
+    /// Notes that the chain has a block that names an inode.
     pub(crate) fn name_is_put(&self, bytes: &Block, addr: BlockAddr) {
         let raw = RawInode::of(bytes);
         let ino = node::footer(bytes).ino;
         self.names.lock().put(ino, Ino(raw.i_pino.get()), raw.name(), addr);
     }
-    /// Blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
+    /// Notes that blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
     pub(crate) fn overwrote(&self, ino: Ino) {
         *self.overwritten.lock().entry(ino).or_default() += 1;
     }
-    /// An inode lost a node.
+    /// Notes that an inode lost a node.
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);
     }
-    /// An fsync writes the inode block, as it is in these bytes. The caller holds the node's lock and that which orders
-    /// the writes of nodes.
+    /// Notes that an fsync writes the inode block with these bytes. The caller holds the node's lock and the lock that
+    /// orders node writes.
     pub(crate) fn inode_synced(&self, ino: Ino, bytes: &Block) {
         let mut written = self.written.lock();
         if written.len() >= MOST_WRITTEN
@@ -181,37 +181,37 @@ impl Promises {
         }
         written.insert(ino, Written::of(bytes));
     }
-    /// An inode block is written without an fsync's mark: a later mark would have it replayed. Locks as above.
+    /// Notes that an inode block is written without an fsync mark: a later mark would cause its replay. Locks as above.
     pub(crate) fn inode_strayed(&self, ino: Ino) {
         if let Some(w) = self.written.lock().get_mut(&ino) {
             w.stray = true;
         }
     }
-    /// A delta node of the inode is written with an fsync's mark and this stamp.
+    /// Notes that a delta node of the inode is written with an fsync mark and this stamp.
     pub(crate) fn stamped(&self, ino: Ino, stamp: &Stamp) {
         if let Some(w) = self.written.lock().get_mut(&ino) {
             w.stamp = *stamp;
         }
     }
-    /// Whether an fsync wrote the inode, and it is remembered.
+    /// Whether a remembered fsync wrote the inode.
     pub(crate) fn has_written(&self, ino: Ino) -> bool {
         self.written.lock().contains_key(&ino)
     }
-    /// How an inode, as it is in these bytes, differs from what roll-forward would make of it. The caller holds the
-    /// inode's lock and that of its node, as writers of the node do.
+    /// How an inode with these bytes differs from its state after roll-forward. The caller holds the inode's lock and
+    /// its node's lock, as writers of the node do.
     pub(crate) fn since(&self, ino: Ino, bytes: &Block, data_only: bool) -> Since {
         let written = self.written.lock();
         let Some(w) = written.get(&ino) else { return Since::More };
         let stamp = stamp_of(RawInode::of(bytes));
-        // Roll-forward frees what lies behind a smaller size only where it replays the inode block.
+        // Roll-forward frees blocks behind a smaller size only if it replays the inode block.
         if w.stray || stamp.size < w.size || unstamped(bytes) != w.block {
             return Since::More;
         }
         let same = if data_only { stamp.size == w.stamp.size } else { stamp == w.stamp };
         if same { Since::Same } else { Since::Stamp }
     }
-    /// A checkpoint made everything durable, the names of inodes that were renamed before it among it: no promise since it
-    /// is left to keep. `read` passes on the block of an inode that is in memory; the caller lets nobody change it.
+    /// Called after a checkpoint made everything durable, including the names of renamed inodes: no earlier promise is
+    /// left to keep. `read` passes on the block of an inode in memory; the caller prevents all changes.
     pub(crate) fn kept(&self, read: impl Fn(Ino, &dyn Fn(Ino, &Block))) {
         let settled = std::mem::take(&mut *self.renamed.lock());
         self.strays.lock().clear();

@@ -1,26 +1,26 @@
-//! Which of many things stay in memory, if there is room for few of them?
+//! Which entries stay in a cache?
 //!
-//! A cache with two queues, after the idea of S3-FIFO (Yang et al., "FIFO Queues Are All You Need for Cache Eviction",
-//! SOSP'23). What comes in is *young*. When its turn to go comes, it is *kept* if somebody asked for it meanwhile, or if
-//! it is in use; of the kept, those go that nobody asked for since the last look. The cache remembers which of the
-//! young it let go, and keeps such a one at once if it comes again.
+//! A cache with two queues, after S3-FIFO (Yang et al., "FIFO Queues Are All You Need for Cache Eviction", SOSP'23). A
+//! new entry is *young*. When it reaches the end of its queue, it becomes *kept* if it was accessed meanwhile or is in
+//! use; otherwise it is evicted. Kept entries are evicted if they were not accessed since the last check. The cache
+//! remembers evicted young entries; if one is inserted again, it is kept at once.
 //!
-//! The young have all the room that the kept do not need, until the cache is full. From then on each of them that goes
-//! unasked for makes their share smaller, down to a floor: a walk through a million files leaves those in memory that are
-//! in use, and passes through few places, which stay in the processor's cache. Each that comes again too late makes the
-//! share larger.
+//! Young entries use all the space that kept ones do not need, until the cache is full. From then on, each young entry
+//! evicted without an access reduces their share, down to a floor: a walk through a million files does not evict the
+//! entries in use, and cycles through few slots, which stay in the processor's cache. Each entry inserted again soon
+//! after its eviction increases the share.
 //!
-//! A hit changes nothing but a mark, so readers share the lock around the cache. Left out on purpose: that lock, and
-//! what "in use" means; both are the owner's.
+//! A hit only sets a mark, so readers share the lock around the cache. Left out on purpose: that lock, and the meaning
+//! of "in use"; the owner defines both.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-/// How many candidates in use one call looks at, so that no insertion takes long if most of them are.
+/// Candidates in use that one call checks, so that no insertion takes long if most are in use.
 const LOOKS: usize = 4;
-/// Keys remembered together; of those that went, a cache remembers about twice as many as it holds things.
+/// Keys in a set of evicted keys; a cache remembers about twice as many evicted keys as it holds entries.
 const WAYS: usize = 8;
 /// No slot.
 const NONE: u32 = u32::MAX;
@@ -44,7 +44,7 @@ struct Queue {
 
 const EMPTY: Queue = Queue { newest: NONE, oldest: NONE, len: 0 };
 
-/// The cache. It holds more than it should only if what it looked at was in use.
+/// The cache. It exceeds its limit only if all checked candidates were in use.
 pub struct Cache<K, V> {
     places: FxHashMap<K, u32>,
     slots: Vec<Slot<K, V>>,
@@ -52,15 +52,15 @@ pub struct Cache<K, V> {
     young: Queue,
     kept: Queue,
     most: usize,
-    /// The share of the young, and the least it can be.
+    /// The share of young entries, and its minimum.
     share: usize,
     floor: usize,
-    /// The young that went, as parts of their hashes, in sets by another part, the last to go first.
+    /// Evicted young entries, as parts of their hashes, in sets selected by another part, the last evicted first.
     gone: Vec<[u16; WAYS]>,
 }
 
 impl<K: Copy + Eq + Hash, V> Cache<K, V> {
-    /// A cache of `most` things, of which at least `floor` may be young.
+    /// A cache of `most` entries, of which at least `floor` may be young.
     pub fn new(most: usize, floor: usize) -> Self {
         let most = most.max(1);
         Cache {
@@ -76,7 +76,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         }
     }
 
-    /// What is there under a key.
+    /// The value of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         let slot = &self.slots[*self.places.get(key)? as usize];
         if !slot.asked_for.load(Ordering::Relaxed) {
@@ -85,22 +85,22 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         slot.value.as_ref()
     }
 
-    /// The same, which does not count as asking for it.
+    /// The value of a key, without counting as an access.
     pub fn peek(&self, key: &K) -> Option<&V> {
         self.slots[*self.places.get(key)? as usize].value.as_ref()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
         self.slots[*self.places.get(key)? as usize].value.as_mut()
     }
 
-    /// Everything in it, in no order that means anything.
+    /// All values, in arbitrary order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.slots.iter().filter_map(|s| s.value.as_ref())
     }
 
-    /// Puts something in; call [`Self::make_room`] next. What was there under that key is replaced.
+    /// Inserts or replaces an entry; call [`Self::make_room`] next.
     pub fn insert(&mut self, key: K, value: V) {
         if let Some(&at) = self.places.get(&key) {
             self.slots[at as usize].value = Some(value);
@@ -128,7 +128,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.push(at);
     }
 
-    /// Takes something out, as if it had never been there.
+    /// Removes an entry, as if it had never existed.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.places.remove(key)?;
         self.unlink(at);
@@ -136,14 +136,14 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.slots[at as usize].value.take()
     }
 
-    /// Lets go what is too much, unless several candidates are `in_use`. Drop it after the lock is given up.
+    /// Evicts excess entries, unless several candidates are `in_use`. Drop the result after releasing the lock.
     pub fn make_room(&mut self, in_use: impl Fn(&V) -> bool) -> [Option<V>; LOOKS] {
         std::array::from_fn(|_| self.look(&in_use))
     }
 
-    /// Looks for one to go, up to the first that is in use.
+    /// Searches an entry to evict, up to the first that is in use.
     fn look(&mut self, in_use: impl Fn(&V) -> bool) -> Option<V> {
-        // Ends: each step but the last takes back a mark, and nobody sets one meanwhile.
+        // Terminates: each step but the last clears a mark, and no thread sets one meanwhile.
         loop {
             let too_many_young = self.young.len > self.share;
             if !too_many_young && self.young.len + self.kept.len <= self.most {
@@ -155,7 +155,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
             let asked_for = std::mem::take(slot.asked_for.get_mut());
             let stays = asked_for || slot.value.as_ref().is_some_and(&in_use);
             if !was_kept {
-                // Its place goes to the kept, or, if nobody asked for it, to nobody.
+                // Its slot goes to the kept entries or, if it was never accessed, becomes free.
                 self.share = (self.share - 1).max(self.floor);
             }
             if stays {
@@ -179,7 +179,8 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         }
     }
 
-    /// Where a key is remembered that went, and as what: about one pair of keys in 32,768 is the same there, which costs a place.
+    /// The set and the fingerprint of an evicted key: about one pair of keys in 32,768 has the same ones, which costs a
+    /// slot.
     fn ghost(&self, key: &K) -> (usize, u16) {
         let hash = FxBuildHasher.hash_one(key);
         (hash as usize & (self.gone.len().max(1) - 1), (hash >> 32) as u16 | 1)
@@ -204,7 +205,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         (slot.newer, slot.older) = (NONE, before);
     }
 
-    /// Takes a slot out of its queue.
+    /// Removes a slot from its queue.
     fn unlink(&mut self, at: u32) {
         let Slot { kept, newer, older, .. } = self.slots[at as usize];
         if newer != NONE {
@@ -228,7 +229,7 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
 mod tests {
     use super::*;
 
-    /// Asks for a key, and brings it if it is missing; true if it was there.
+    /// Looks a key up, and inserts it if missing; true if it was present.
     fn ask(cache: &mut Cache<u32, u32>, key: u32) -> bool {
         if cache.get(&key).is_some() {
             return true;
@@ -262,7 +263,7 @@ mod tests {
         let mut cache = Cache::new(64, 8);
         (1000..9000).for_each(|k| assert!(!ask(&mut cache, k)));
         assert_eq!(cache.values().count(), 8);
-        // In a circle, more than the young may be: once more most of them are missing, then all are kept.
+        // A cycle longer than the young queue: most miss again, then all are kept.
         (0..60).for_each(|k| assert!(!ask(&mut cache, k)));
         assert_eq!((0..60).filter(|k| ask(&mut cache, *k)).count(), 8);
         (0..600).for_each(|k| assert!(ask(&mut cache, k % 60), "{k}"));

@@ -1,5 +1,4 @@
-//! Volumes in memory for the tests of this crate that hold its locks: a thread that waits for one of them stands at a
-//! known place.
+//! Which volumes do tests use that hold locks of this crate, so that a waiting thread is at a known place?
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use crate::volume::Volume;
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
 
-/// Long enough for a thread to reach the lock it will wait for.
+/// Long enough for a thread to reach the lock that it waits for.
 pub const A_WHILE: Duration = Duration::from_millis(200);
 
 /// An empty volume.
@@ -62,13 +61,13 @@ pub fn take_free_segments(vol: &Volume) -> Vec<SegNo> {
     free
 }
 
-/// What was taken is emptied: the next checkpoint frees it.
+/// Empties the taken segments: the next checkpoint frees them.
 pub fn empty_segments(vol: &Volume, taken: &[SegNo]) {
     let mut seg = vol.seg.lock();
     taken.iter().for_each(|&s| seg.table.release_log(s));
 }
 
-/// Unmounts; both checkers find nothing.
+/// Unmounts; both checkers must find nothing.
 pub fn judge(dev: &Memory, vol: &Volume) {
     vol.unmount().unwrap();
     let report = fsck::check(dev, &fsck::Options::default()).unwrap();

@@ -1,4 +1,4 @@
-//! The volume as a [`vfs::Volume`]: what it answers to those who mount it, count what it spends and report that.
+//! How does a volume implement [`vfs::Volume`], for mounting, accounting and reports?
 
 use std::sync::atomic::Ordering;
 
@@ -9,10 +9,10 @@ use crate::cause::Cause;
 use crate::gc::settings::Settings;
 use crate::volume::{CheckpointChoice, Volume};
 
-/// Data blocks a direct node maps.
+/// Data blocks addressed by a direct node.
 const PER_NODE: u64 = 1018;
 
-/// The largest file, in blocks, that fits into so many with its nodes and a directory block; `None` if none.
+/// The largest file, in blocks, that fits into `room` blocks with its nodes and a directory block; `None` if none does.
 fn largest_file(room: u64) -> Option<u64> {
     let rest = room.checked_sub(2)?;
     let nodes = rest / PER_NODE + rest / (PER_NODE * PER_NODE) * 2 + if rest > 900 { 3 } else { 0 };

@@ -1,9 +1,9 @@
-//! How many blocks, nodes and inodes are in use, and how many may be?
+//! How many blocks, nodes and inodes are in use, and what are the limits?
 //!
-//! Blocks in use are of two kinds. Written ones are valid in the segment table. The others are *unwritten*: slots with
-//! room and no block yet (address `NEW`), and marks of compressed clusters that still hold the room they saved. Their
-//! number is known only as a difference at mount; from then on it follows the slots, so that a checkpoint can compare
-//! both kinds with what is counted ([`crate::invariant`]).
+//! Blocks in use are of two kinds. Written ones are valid in the segment table. The others are *unwritten*: reserved
+//! slots without a block yet (address `NEW`), and marks of compressed clusters whose saved blocks are still reserved.
+//! At mount their number is known only as a difference; from then on it follows the slots, so that a checkpoint can
+//! compare both kinds with the counts ([`crate::invariant`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub struct Space {
     user: u64,
     max_nodes: i64,
     valid: AtomicU64,
-    /// `valid` at the last checkpoint, and blocks taken since.
+    /// `valid` at the last checkpoint, and blocks allocated since.
     checkpointed: AtomicU64,
     taken: AtomicU64,
     unwritten: AtomicI64,
@@ -24,7 +24,7 @@ pub struct Space {
 }
 
 impl Space {
-    /// Counts as a checkpoint has them; `written` blocks are valid in its segment table.
+    /// Counts from a checkpoint; `written` blocks are valid in its segment table.
     pub fn new(user: u64, max_nid: u32, (valid, written): (u64, u64), nodes: u32, inodes: u32) -> Self {
         Space {
             user,
@@ -37,19 +37,19 @@ impl Space {
             inodes: AtomicI64::new(inodes.into()),
         }
     }
-    /// Blocks users may fill.
+    /// Blocks available to users.
     pub fn user_blocks(&self) -> u64 {
         self.user
     }
-    /// Blocks in use, with those only reserved.
+    /// Blocks in use, including reserved ones.
     pub fn valid_blocks(&self) -> u64 {
         self.valid.load(Ordering::Relaxed)
     }
-    /// Blocks in use that have no valid block.
+    /// Blocks in use without a valid block in the segment table.
     pub fn unwritten(&self) -> i64 {
         self.unwritten.load(Ordering::Relaxed)
     }
-    /// So many more of these, or fewer.
+    /// Changes the number of unwritten blocks.
     pub fn unwritten_by(&self, more: i64) {
         self.unwritten.fetch_add(more, Ordering::Relaxed);
     }
@@ -69,24 +69,24 @@ impl Space {
         self.taken.fetch_add(n, Ordering::Relaxed);
         Ok(())
     }
-    /// A block moved to another slot. The count stays; a replay adds the block where it is now before it knows where it
-    /// was.
+    /// A block moved to another slot. The count stays; a replay adds the block at its new slot before it knows the old
+    /// one.
     pub fn moved(&self) {
         self.taken.fetch_add(1, Ordering::Relaxed);
     }
-    /// A checkpoint was written.
+    /// Notes that a checkpoint was written.
     pub fn checkpointed(&self) {
         self.checkpointed.store(self.valid_blocks(), Ordering::Relaxed);
         self.taken.store(0, Ordering::Relaxed);
     }
-    /// True if all blocks taken since the checkpoint fit beside all blocks that were in use then: roll-forward adds
+    /// True if all blocks allocated since the checkpoint fit in addition to all blocks in use then: roll-forward adds
     /// blocks without knowing which were freed (kernel `space_for_roll_forward`).
     pub fn fits_roll_forward(&self) -> bool {
         self.checkpointed.load(Ordering::Relaxed) + self.taken.load(Ordering::Relaxed) <= self.user
     }
     /// Gives `n` blocks back.
     pub fn give(&self, n: u64) {
-        // Saturating: a count too low on disk must not wrap.
+        // Saturating: a count on disk that is too low must not wrap.
         let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| Some(v.saturating_sub(n)));
     }
     /// Takes a block for a node.

@@ -1,11 +1,12 @@
-//! Which blocks does the device keep apart?
+//! Which blocks go to which placement handle of the device?
 //!
-//! A device with several handles of reclaim units ([`BlockDevice::place`](device::BlockDevice::place)) puts writes of
-//! one handle together. What dies together should lie together there, too: then the device's own cleaning has less to
-//! copy. Which writes get which handle is a choice ([`Streams`]), a pure function of the log that a block is in and of
-//! whether cleaning moves it there. Metadata in fixed places keeps handle 0.
+//! A device with several handles of reclaim units ([`BlockDevice::place`](device::BlockDevice::place)) stores writes
+//! with the same handle together. Blocks that will be invalidated together should be together there, too: then the
+//! device's own cleaning copies less. The mapping ([`Streams`]) is a pure function of a block's log and of whether
+//! cleaning moves it there. Metadata in fixed places keeps handle 0.
 //!
-//! Left out on purpose: asking a device how many handles it has, of which one that it has not means 0; and telling it (`placed`).
+//! Left out on purpose: querying a device's number of handles (a missing one means 0), and setting the handle
+//! (`placed`).
 
 use format::sit::LogType;
 
@@ -15,22 +16,22 @@ pub enum Streams {
     /// One handle for everything.
     #[default]
     One,
-    /// Contents of hot, warm and cold files have handles 1, 2 and 3, nodes 0: kernel `f2fs_io_type_to_write_stream`
-    /// (Linux 7.2), for devices of three streams or more.
+    /// File contents: hot 1, warm 2, cold 3; nodes 0: kernel `f2fs_io_type_to_write_stream` (Linux 7.2), for devices
+    /// with at least three streams.
     Data,
-    /// A handle for each log, 1 to 6: what the write-life hints of Linux 6.12 tell apart
+    /// One handle for each log, 1 to 6: the distinctions of the write-life hints of Linux 6.12
     /// (`f2fs_io_type_to_rw_hint`).
     Logs,
     /// As `Data`, and 4 for contents that cleaning moves.
     DataMoved,
     /// As `Logs`, and 7 for contents that cleaning moves.
     LogsMoved,
-    /// Contents of files 1, those that cleaning moves 2, nodes 0.
+    /// File contents 1, file contents moved by cleaning 2, nodes 0.
     Moved,
 }
 
 impl Streams {
-    /// All, by the names that plans use.
+    /// All mappings, by the names used in plans.
     pub const ALL: [(&str, Streams); 6] = [
         ("one", Streams::One),
         ("data", Streams::Data),

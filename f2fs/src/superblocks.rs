@@ -1,6 +1,7 @@
-//! How are both copies of the superblock changed on a volume that is not mounted?
+//! How are both superblock copies changed on an unmounted volume?
 //!
-//! One after the other, each durable before the next: one of them always counts. Left out: when a mounted volume changes its own.
+//! One after the other, each durable before the next: one copy is always valid. Left out: superblock changes of a
+//! mounted volume.
 
 use device::{BlockDevice, Lba};
 use format::BLOCK;
@@ -14,7 +15,7 @@ use crate::mount::{MountError, read_superblock};
 pub(crate) fn store(dev: &dyn BlockDevice, raw: &RawSuperBlock) -> Result<()> {
     for copy in [1, 0] {
         let mut block = [0; BLOCK];
-        // What lies before the structure is not ours.
+        // Bytes before the structure do not belong to it.
         dev.read(Lba(copy), &mut block, Cause::Superblock.tag())?;
         raw.store(&mut block);
         dev.write(Lba(copy), &block, Cause::Superblock.tag())?;
@@ -23,10 +24,10 @@ pub(crate) fn store(dev: &dyn BlockDevice, raw: &RawSuperBlock) -> Result<()> {
     Ok(())
 }
 
-/// Makes a volume one that nobody writes to, by its feature `ro`. It must have been unmounted.
+/// Makes a volume permanently read-only with the feature `ro`. It must have been unmounted.
 ///
 /// # Errors
-/// If it is no volume, or the device fails.
+/// If it is not a volume, or the device fails.
 pub fn make_read_only(dev: &dyn BlockDevice) -> std::result::Result<(), MountError> {
     let mut raw = read_superblock(dev)?.raw;
     raw.feature = (raw.feature.get() | Features::RO.bits()).into();

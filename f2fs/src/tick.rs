@@ -1,4 +1,4 @@
-//! What is due by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
+//! What is due by timer, on `sync` and on unmount: writeback and checkpoints?
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Does what is due: writes back old dirty contents, writes a checkpoint, cleans. Returns when to call again: a
-    /// second later at most.
+    /// Runs due work: writes back old dirty contents, writes a checkpoint, cleans. Returns when to call again: after at
+    /// most a second.
     pub(crate) fn tick_all(&self) -> Result<Duration> {
         const AT_MOST: Duration = Duration::from_secs(1);
         if self.check_writable().is_err() {
@@ -28,7 +28,7 @@ impl Volume {
         Ok(self.commit_in().map_or(next, |commit| next.min(commit)))
     }
 
-    /// How long it is until `commit=` asks for a checkpoint; `None` if nothing waits for one.
+    /// Time until `commit=` requires a checkpoint; `None` if nothing waits for one.
     fn commit_in(&self) -> Option<Duration> {
         let commit = self.options.commit.filter(|_| self.changed.load(Ordering::Acquire))?;
         let at = |since: &AtomicU64| Duration::from_millis(since.load(Ordering::Acquire));
@@ -48,7 +48,7 @@ impl Volume {
         }
         if self.commit_in() == Some(Duration::ZERO) {
             self.balance()?;
-            // Contents first, without keeping other operations out. What fails, the checkpoint meets again, and notes.
+            // Contents first, while other operations run. The checkpoint repeats failed writes, and records the error.
             let _ = self.write_back_gently();
             return self.checkpoint(Reason::Commit);
         }
@@ -60,8 +60,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes every inode's dirty contents, and lets other operations run in between. Contents for which the log has no
-    /// place wait for a checkpoint that frees segments.
+    /// Writes every inode's dirty contents, while other operations run in between. Contents for which the log has no
+    /// space wait for a checkpoint that frees segments.
     fn write_back_gently(&self) -> Result<()> {
         let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
         for inode in dirty {
@@ -72,8 +72,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes everything durable. If an earlier checkpoint failed, this tries to write all that is in memory once more; if
-    /// that succeeds, changes are taken again.
+    /// Makes everything durable. If an earlier checkpoint failed, tries again to write all that is in memory; if that
+    /// succeeds, changes are accepted again.
     pub(crate) fn sync_all(&self) -> Result<()> {
         if self.options.read_only || self.closed.load(Ordering::Acquire) {
             return Ok(());
@@ -87,7 +87,7 @@ impl Volume {
         }
         if self.changed.load(Ordering::Acquire) {
             self.balance()?;
-            // Contents first, without keeping other operations out. What fails, the checkpoint meets again, and notes.
+            // Contents first, while other operations run. The checkpoint repeats failed writes, and records the error.
             let _ = self.write_back_gently();
             self.checkpoint(Reason::Running)
         } else {
@@ -96,9 +96,9 @@ impl Volume {
         }
     }
 
-    /// Ends the volume's life: everything durable, the checkpoint marked clean. Does nothing the
-    /// second time, and writes nothing if the image is in that state already. If the checkpoint fails, the volume stays
-    /// open, and another call tries again.
+    /// Unmounts: makes everything durable, with a checkpoint marked clean. A second call does nothing; if the image is
+    /// already in that state, nothing is written. If the checkpoint fails, the volume stays mounted, and another call
+    /// tries again.
     pub(crate) fn unmount_clean(&self) -> Result<()> {
         let mut pack = self.cp.write();
         if self.closed.load(Ordering::Acquire) {
@@ -124,7 +124,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Inodes of which something is newer than in the last checkpoint.
+    /// Inodes with changes newer than the last checkpoint.
     pub(crate) fn not_durable(&self) -> Vec<Ino> {
         let dirty_nodes = self.nodes.dirty();
         let dirty_contents: Vec<Ino> = self.inodes.dirty.lock().keys().copied().collect();

@@ -1,4 +1,4 @@
-//! The volume as a [`vfs::FileSystem`]: translates calls, and does nothing else.
+//! How does a volume implement [`vfs::FileSystem`]? Only translates calls.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::names::create::Wish;
 use crate::no_key;
 use crate::volume::Volume;
 
-/// An inode number of this volume; others name nothing.
+/// An inode number of this volume; `None` for any other.
 fn inner(ino: Ino) -> Option<format::Ino> {
     u32::try_from(ino.0).ok().map(format::Ino)
 }
@@ -40,7 +40,7 @@ impl FileSystem for Volume {
             block_size: 4096,
             blocks: user,
             blocks_free: free,
-            // Nothing while the host has no room for it.
+            // Zero while the host has no room for more.
             blocks_available: if self.host_is_short() { 0 } else { free },
             files,
             files_free,
@@ -83,7 +83,7 @@ impl FileSystem for Volume {
             && self.inodes.unhold(ino, count)
             && let Err(e) = self.unreferenced(ino)
         {
-            // No caller waits for an answer; the inode stays an orphan, which the next mount frees.
+            // No caller waits for a result; the inode stays an orphan, which the next mount frees.
             log::warn!("inode {ino}: could not be freed: {e}");
         }
     }
@@ -187,7 +187,7 @@ impl FileSystem for Volume {
         if flags.contains(InodeFlags::APPEND) && !appending {
             return Err(vfs::Error::NotPermitted("the file is append-only"));
         }
-        // In the kernel's order: a file that is both has no key.
+        // In the kernel's order: a file that fails both checks reports the missing key.
         self.check_contents_have_key(&inode)?;
         Ok(self.check_not_sealed(&inode)?)
     }
@@ -284,7 +284,7 @@ impl FileSystem for Volume {
         let inode = self.outer(ino)?;
         let (index, rest) = attribute(name)?;
         {
-            // Asked once for every file that is written: no change begins for nothing.
+            // Called for every written file: no change begins unless needed.
             let _content = inode.content.read();
             if self.xattr(&inode, index, rest)?.is_none() {
                 return match index {

@@ -1,8 +1,8 @@
-//! A mounted volume: what is it made of, and under which guard does every change run?
+//! What is the state of a mounted volume, and under which locks does every change run?
 //!
 //! # Locking order
-//! 0. An inode's turn and its lock against shifts ([`crate::inode::Steps`]): held over several changes. Then admission
-//!    ([`crate::file::admission`]): a writer with contents waits for other writers before it takes any other lock.
+//! 0. An inode's `turn` and `shift` locks ([`crate::inode::Steps`]): held over several changes. Then admission
+//!    ([`crate::file::admission`]): a writer of contents waits for other writers before it takes any other lock.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning. Readers do not
 //!    take it.
 //! 2. `names`: renames between directories, one at a time.
@@ -10,11 +10,11 @@
 //!    unrelated ones (only under `names`) in order of inode number.
 //! 4. `node_io`: order of node writes. `data_io`: order of data writes, on a zoned device; never both.
 //! 5. Node bytes: inode before its nodes, parent before child.
-//! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in this
-//!    order. (The names of deleted files come before node bytes.)
+//! 6. Innermost locks: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or
+//!    in this order. (The names of deleted files come before node bytes.)
 //!
 //! Cleaning changes addresses without inode locks. A reader notices it by the node's
-//! [`moves`](crate::node::cache::Node), and reads again.
+//! [`moves`](crate::node::cache::Node) and repeats the read.
 
 mod begin;
 mod host_room;
@@ -53,92 +53,92 @@ use crate::segment::temperature::Mode;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
-/// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
+/// How a mount treats changes fsynced since the last checkpoint, if the volume was not unmounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RollForward {
-    /// It is replayed. If it cannot be replayed, the mount fails.
+    /// They are replayed. If that fails, the mount fails.
     #[default]
     Replay,
-    /// It is not even looked for: the volume shows its last checkpoint and takes no changes, so that another mount can
-    /// still replay it (Linux: `norecovery`).
+    /// They are ignored: the volume shows its last checkpoint and refuses changes, so that another mount can still
+    /// replay them (Linux: `norecovery`).
     Leave,
-    /// It is given up: the volume continues from its last checkpoint (Linux: `disable_roll_forward`).
+    /// They are discarded: the volume continues from its last checkpoint (Linux: `disable_roll_forward`).
     GiveUp,
 }
 
-/// Which of the two checkpoints a volume is mounted by.
+/// Which of the two checkpoints a mount uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CheckpointChoice {
-    /// The newest one that is whole, as for Linux.
+    /// The newest complete one, as in Linux.
     #[default]
     Newest,
-    /// The one before it, to read what that one leads to: the volume takes no changes.
+    /// The previous one, for reading: the volume refuses changes.
     Older,
 }
 
-/// How a volume is mounted.
+/// Options of a mount.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// Write nothing. An image that was not unmounted is recovered in memory.
     pub read_only: bool,
-    /// What happens to synced contents that only roll-forward finds.
+    /// How changes fsynced since the last checkpoint are treated.
     pub roll_forward: RollForward,
-    /// Which checkpoint counts.
+    /// Which checkpoint is used.
     pub checkpoint: CheckpointChoice,
     /// Where blocks may go; a volume with the feature `blkzoned` is always mounted with [`Mode::Lfs`].
     pub mode: Mode,
-    /// Tell the device of freed segments.
+    /// Discard freed segments.
     pub discard: bool,
-    /// Clean nodes kept, in blocks of 4 KiB.
+    /// Clean nodes in memory, in blocks of 4 KiB.
     pub node_cache: usize,
-    /// Dirty file contents kept before writers write back, in blocks of 4 KiB.
+    /// Dirty file contents in memory before writers write back, in blocks of 4 KiB.
     pub dirty_limit: usize,
-    /// Directory blocks kept, in blocks of 4 KiB.
+    /// Directory blocks in memory, in blocks of 4 KiB.
     pub dir_cache: usize,
-    /// Dirty contents and nodes are written after this long.
+    /// Dirty contents and nodes are written after this time.
     pub writeback_after: Duration,
     /// A checkpoint is written this long after a change (kernel `DEF_CP_INTERVAL`).
     pub checkpoint_after: Duration,
-    /// Options that somebody gave and that act only on a volume with these features; no other is mounted with them.
+    /// Explicit options that need these features; without them the mount fails.
     pub needs: Vec<(String, Features)>,
-    /// When changes become durable though nobody asks; never before `checkpoint_after` without.
+    /// When changes become durable without a request; by default only after `checkpoint_after`.
     pub commit: Option<vfs::Commit>,
-    /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
+    /// Small files and directories are stored in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
-    /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); with 0 none does.
+    /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); 0: none does.
     pub in_place_blocks: usize,
-    /// Blocks set aside for a database to grow into, at a time; none without.
+    /// Blocks preallocated at a time for a growing database; `None`: none.
     pub prealloc: Option<u32>,
     /// Small updates become deltas in their inodes, on a volume that may hold deltas.
     pub delta: bool,
-    /// Where they go.
+    /// Where deltas are stored.
     pub delta_places: crate::delta::places::Places,
-    /// Which bases are read to make them.
+    /// Which bases are read to encode deltas.
     pub delta_reads: crate::delta::places::Reads,
     /// How delta nodes are used; anything but the default is for comparison.
     pub delta_study: crate::delta::study::Study,
     /// Which new files are compressed, and how, on a volume that may hold compressed files.
     pub compress: crate::compress::options::Options,
-    /// Deltas leave the delta nodes of files that are read often and written seldom, while nobody uses the volume.
+    /// While the volume is idle, fold the deltas in delta nodes of files that are often read and seldom written.
     pub delta_return: bool,
-    /// What deltas cost on the device below and beside it.
+    /// Costs of deltas, on the device and in computation.
     pub delta_costs: crate::delta::costs::Costs,
-    /// What compressing costs beside the device.
+    /// Costs of compression, in computation.
     pub compress_costs: crate::compress::costs::Costs,
-    /// Who has the time booked that deltas and compressing take; nobody if there is no meter.
+    /// The meter for the computing time of deltas and compression, if any.
     pub processor: Option<Arc<dyn Processor>>,
-    /// Which blocks a device that can keeps apart.
+    /// Which blocks get which placement handle, if the device has several.
     pub streams: crate::streams::Streams,
-    /// Cleaning ahead of time.
+    /// Background cleaning.
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
     pub prices: victim::joule::Prices,
-    /// Room on the host that holds the image, if the image can grow.
+    /// Room on the host for the image, if the image can grow.
     pub host_room: Option<Arc<HostRoom>>,
 }
 
 impl MountOptions {
-    /// The defaults on a machine with so many bytes of memory: a 64th of it for clean nodes, from 32 to 256 MiB.
+    /// The defaults for a machine with this much memory: 1/64 of it for clean nodes, at least 32 and at most 256 MiB.
     pub fn for_machine(memory: u64) -> Self {
         let blocks = (memory / 64 / 4096).clamp(8192, 65_536);
         MountOptions { node_cache: blocks as usize, ..MountOptions::default() }
@@ -180,73 +180,73 @@ impl Default for MountOptions {
     }
 }
 
-/// Counters a user may ask for.
+/// Counters that users can read.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Checkpoints written.
     pub checkpoints: AtomicU64,
-    /// Sections cleaned because space ran out.
+    /// Sections cleaned in the foreground, because space ran out.
     pub foreground_gc: AtomicU64,
-    /// Sections cleaned ahead of time.
+    /// Sections cleaned in the background.
     pub background_gc: AtomicU64,
-    /// Times the background looked and found nothing worth cleaning.
+    /// Times the background found nothing worth cleaning.
     pub nothing_to_clean: AtomicU64,
     /// Cleaned sections of file contents and directories.
     pub data_victims: AtomicU64,
     /// Cleaned sections of nodes.
     pub node_victims: AtomicU64,
-    /// Blocks moved because space ran out.
+    /// Blocks moved in the foreground.
     pub moved_foreground: AtomicU64,
-    /// Blocks moved ahead of time.
+    /// Blocks moved in the background.
     pub moved_background: AtomicU64,
-    /// Moved blocks, of either kind, that went into holes of used segments.
+    /// Moved blocks of both kinds that went into holes of used segments.
     pub moved_threaded: AtomicU64,
     /// The longest step of background cleaning, during which changes waited, in microseconds.
     pub longest_pause: AtomicU64,
-    /// All times for which background cleaning kept changes waiting: steps, and the checkpoints of its turns.
+    /// All periods in which background cleaning blocked changes: steps, and the checkpoints of its batches.
     pub waits: crate::gc::waits::Stretches,
-    /// Dirty pages that became deltas, and the bytes that they take in zones.
+    /// Dirty pages that became deltas.
     pub deltas: AtomicU64,
-    /// Pages of databases kept in delta nodes, for blocks of journals and logs.
+    /// Database pages kept in delta nodes, for blocks of journals and logs.
     pub kept: AtomicU64,
-    /// New pages of small files packed in delta nodes.
+    /// New pages of small files packed into delta nodes.
     pub packed: AtomicU64,
-    /// See `deltas`.
+    /// Bytes of these deltas in zones.
     pub delta_bytes: AtomicU64,
-    /// Deltas whose pages were written whole.
+    /// Deltas whose pages were written as whole blocks.
     pub folded: AtomicU64,
-    /// Deltas that left an inode for delta nodes, since the file grew.
+    /// Deltas moved from an inode to delta nodes because the file grew.
     pub deltas_moved: AtomicU64,
-    /// Of those that were folded, the ones of files that are only read.
+    /// Folded deltas of files that are only read.
     pub restored: AtomicU64,
-    /// Clusters that were packed, and the blocks that saved.
+    /// Clusters written packed.
     pub packed_clusters: AtomicU64,
-    /// See `packed_clusters`.
+    /// Blocks saved by packing.
     pub packed_saved: AtomicU64,
     /// Blocks that defragmentation moved.
     pub defragmented: AtomicU64,
-    /// Bytes users wrote.
+    /// Bytes written by users.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.
     pub in_place: AtomicU64,
-    /// fsyncs done by roll-forward nodes alone.
+    /// fsyncs that wrote only nodes for roll-forward.
     pub fast_fsyncs: AtomicU64,
     /// fsyncs of directories that needed no checkpoint.
     pub fast_dir_fsyncs: AtomicU64,
-    /// Files written by the fsync of a directory, or of another file, for the sake of their names.
+    /// Files written by the fsync of a directory, or of another file, because of their names.
     pub names_put: AtomicU64,
-    /// Deleted files whose names an fsync took out of the chain.
+    /// Deleted files whose names an fsync withdrew from the chain.
     pub names_withdrawn: AtomicU64,
     /// fsyncs that needed a checkpoint.
     pub slow_fsyncs: AtomicU64,
 }
 
 impl Counters {
-    /// Sections cleaned, for whatever reason.
+    /// Sections cleaned, for any reason.
     pub fn sections_cleaned(&self) -> u64 {
         self.foreground_gc.load(Ordering::Relaxed) + self.background_gc.load(Ordering::Relaxed)
     }
-    /// Blocks moved by cleaning, for whatever reason.
+    /// Blocks moved by cleaning, for any reason.
     pub fn moved_blocks(&self) -> u64 {
         self.moved_foreground.load(Ordering::Relaxed) + self.moved_background.load(Ordering::Relaxed)
     }
@@ -270,7 +270,7 @@ impl Counters {
 /// A mounted volume.
 pub struct Volume {
     pub(crate) dev: Arc<dyn BlockDevice>,
-    /// The layer of `dev` that keeps bases, if the mount makes deltas.
+    /// The cache of bases above `dev`, if the mount creates deltas.
     pub(crate) bases: Option<Arc<Bases>>,
     pub(crate) sb: Arc<SuperBlock>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -287,15 +287,15 @@ pub struct Volume {
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) orphans: Orphans,
     pub(crate) node_io: Mutex<()>,
-    /// Keeps data writes in the order of their allocation, on a zoned device.
+    /// Keeps data writes in allocation order, on a zoned device.
     pub(crate) data_io: Mutex<()>,
     pub(crate) promises: Promises,
     pub(crate) hotness: Mutex<Hotness>,
-    /// Pages of databases that delta nodes hold, by inode, generation and id.
+    /// Database pages in delta nodes, by inode, generation and id.
     pub(crate) kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
     pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
-    /// How cleaning is set now.
+    /// The current settings of cleaning.
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`vfs::Volume::account_by`].
     pub(crate) accountant: Mutex<Option<vfs::Accountant>>,
@@ -303,16 +303,16 @@ pub struct Volume {
     pub(crate) reported_too: Mutex<Option<vfs::Reporter>>,
     /// Which counts were right at mount.
     pub(crate) sound: Sound,
-    /// Segments beyond those that users may fill, as the checkpoint says.
+    /// Segments beyond those available to users, from the checkpoint.
     pub(crate) overprov_segs: u32,
-    /// True if the volume got a request since the background last looked.
+    /// True if the volume got a request since the last check by the background.
     pub(crate) used: AtomicBool,
-    /// True if nothing changed since the mount, and the checkpoint is one of an earlier mount.
+    /// True if nothing changed since the mount, and the checkpoint is from an earlier mount.
     pub(crate) untouched: AtomicBool,
     pub(crate) cp_ver: AtomicU64,
     pub(crate) health: Health,
     pub(crate) changed: AtomicBool,
-    /// The last shortage of the host at whose beginning everything was made durable.
+    /// The last shortage of the host for which everything was made durable.
     pub(crate) relieved: AtomicU64,
     pub(crate) closed: AtomicBool,
     pub(crate) changes: Changes,
@@ -322,13 +322,13 @@ pub struct Volume {
     pub(crate) last_checkpoint: AtomicU64,
     pub(crate) last_writeback: AtomicU64,
     pub(crate) generation: AtomicU64,
-    /// How many directory blocks came into memory since the last look at their number.
+    /// Directory blocks loaded since the last check of their number.
     pub(crate) dir_blocks_brought: AtomicU64,
-    /// What users and operators ask for.
+    /// Counters for users and operators.
     pub counters: Counters,
 }
 
-/// Held while an operation changes something: no checkpoint and no cleaning happens meanwhile.
+/// Held while an operation makes changes: no checkpoint and no cleaning runs meanwhile.
 pub(crate) struct Change<'v> {
     cp: RwLockReadGuard<'v, PackState>,
 }
@@ -353,23 +353,23 @@ impl Volume {
     pub(crate) fn may_hold_deltas(&self) -> bool {
         self.has(Features::DELTA)
     }
-    /// Now, for time stamps.
+    /// The current time, for time stamps.
     pub(crate) fn now(&self) -> Time {
         self.clock.now()
     }
-    /// Seconds this volume was ever mounted: the clock of block ages (kernel `get_mtime`).
+    /// Total seconds that this volume was mounted: the clock of block ages (kernel `get_mtime`).
     pub(crate) fn mounted_seconds(&self) -> u64 {
         self.elapsed_base + (self.clock.monotonic().saturating_sub(self.mounted_at)).as_secs()
     }
     pub(crate) fn monotonic_ms(&self) -> u64 {
         self.clock.monotonic().as_millis() as u64
     }
-    /// What node footers carry: checkpoint version and its CRC.
+    /// The version in node footers: checkpoint version and its CRC.
     pub(crate) fn cp_ver(&self) -> u64 {
         self.cp_ver.load(Ordering::Acquire)
     }
 
-    /// Has computation booked, if there is a meter.
+    /// Counts computation on the meter, if there is one.
     pub(crate) fn compute(&self, busy: Nanos, tag: Tag) {
         if let Some(processor) = &self.options.processor {
             processor.compute(busy, tag);
@@ -405,7 +405,7 @@ impl Volume {
 
     /// A generation for a new inode.
     pub(crate) fn next_generation(&self) -> u32 {
-        // The kernel draws it at random; all that matters is that two lives of one number differ.
+        // The kernel draws it at random; only a reused number must get another one.
         self.generation.fetch_add(1, Ordering::Relaxed) as u32
     }
 }

@@ -1,4 +1,4 @@
-//! Extended attributes: one list over the inode's inline area and, if it needs more, a node.
+//! How are extended attributes stored? As one list in the inode's inline area and, if it needs more, a node.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
-    /// The node that holds attributes for which the inode has no room, checked to be that.
+    /// The node for attributes that do not fit in the inode, checked to be one.
     pub(crate) fn xattr_node(&self, inode: &Inode) -> Result<Option<Arc<Node>>> {
         match inode.node.inode(|r| Nid(r.i_xattr_nid.get())) {
             Nid(0) => Ok(None),
@@ -24,7 +24,7 @@ impl Volume {
         }
     }
 
-    /// The whole list's bytes, and how many of them are in the inode.
+    /// The bytes of the whole list, and how many of them are in the inode.
     fn xattr_area(&self, inode: &Inode) -> Result<(Vec<u8>, usize)> {
         let mut area = {
             let bytes = inode.node.read();
@@ -83,7 +83,7 @@ impl Volume {
             Some(_) => None,
             None => {
                 let full = xattr::capacity(inline, true);
-                // Linux says E2BIG, too: no room on the volume would help.
+                // Linux returns E2BIG, too: more space on the volume would not help.
                 Some(xattr::set(&area, index, name, value, full).at(place)?.ok_or(vfs::Error::AttributeTooLarge)?)
             }
         };

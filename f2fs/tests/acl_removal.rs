@@ -1,4 +1,4 @@
-//! A list that is not there is removed as easily as one that is.
+//! Removing a missing access list succeeds like removing an existing one.
 
 use std::sync::Arc;
 

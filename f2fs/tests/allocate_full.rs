@@ -1,4 +1,4 @@
-//! Blocks of a file are shifted also where there is no room left; if nodes for them find none, nothing changes.
+//! Shifting blocks of a file works even without free space; if nodes for them do not fit, nothing changes.
 
 use device::{Loss, PowerCut};
 use joulefs_f2fs::Volume;
@@ -7,7 +7,7 @@ use vfs::{Allocate, Error, FileSystem, Ino, SetAttr, WriteFlags};
 
 use crate::log_rig::*;
 
-/// Fills the volume but for `left` blocks.
+/// Fills the volume except for `left` blocks.
 fn fill(vol: &Volume, left: u64) {
     let f = new_file(vol, vol.root(), "filler");
     let (bytes, mut at) = (vec![9; 1 << 20], 0);
@@ -25,7 +25,7 @@ fn fill(vol: &Volume, left: u64) {
     }
 }
 
-/// Which of a file's blocks are there, the others being holes.
+/// Which of a file's blocks exist; the others are holes.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Whole,
@@ -84,7 +84,7 @@ fn a_shift_without_room_for_its_nodes_changes_nothing() {
     }
 }
 
-/// A file of most of a volume's blocks, and its contents.
+/// A file that uses most of a volume's blocks, and its contents.
 fn most_of_it() -> (std::sync::Arc<PowerCut>, std::sync::Arc<Volume>, Ino, Vec<u8>) {
     let dev = power_cut(&formatted(128, &Options::default()));
     let vol = mount(dev.clone());
@@ -135,7 +135,7 @@ fn a_long_shift_cut_at_any_write_leaves_the_gap_on_its_way_and_loses_nothing() {
                     }
                     let hole = [0; 8192];
                     let way = (4096..=now.len() - 8192).step_by(4096).find(|&gap| match what {
-                        // Behind the gap blocks have their new places, before it their old ones; or the reverse.
+                        // Behind the gap blocks have their new places, before it their old ones; or vice versa.
                         Allocate::Insert => {
                             now.len() == before.len() + 8192
                                 && now[gap..gap + 8192] == hole
@@ -163,7 +163,7 @@ fn a_long_shift_cut_at_any_write_leaves_the_gap_on_its_way_and_loses_nothing() {
 
 #[test]
 fn a_shift_synced_on_a_full_volume_is_there_after_a_power_cut() {
-    // Blocks of the file, and which of them it has; where, and how many blocks are inserted or collapsed.
+    // The operation, the file's existing blocks, the position, and the number of inserted or collapsed blocks.
     type Case = (Allocate, Vec<u64>, u64, u64);
     let cases: [Case; 2] = [
         (Allocate::Insert, (823..923).chain([1423]).collect(), 0, 100),
@@ -178,7 +178,7 @@ fn a_shift_synced_on_a_full_volume_is_there_after_a_power_cut() {
             let size = Some((there.last().unwrap() + 60) * 4096);
             vol.setattr(f, &SetAttr { size, ..SetAttr::default() }).unwrap();
             if what == Allocate::Insert {
-                // The node that its blocks move to is there.
+                // The node to which its blocks move exists.
                 write(&vol, f, 923 * 4096, &pattern(923, 4096));
             }
             fill(&vol, left);

@@ -1,5 +1,5 @@
-//! What compressing costs is on the meter, by cause: packed blocks apart from others, the profile's time for each cluster
-//! that is packed or unpacked, and nothing for an fsync of what is synced.
+//! The meter shows the cost of compression by cause: packed blocks separate from others, the profile's time for each
+//! packed or unpacked cluster, and nothing for an fsync of a synced file.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ use crate::metered::Metered;
 const BLOCK: usize = 4096;
 const CLUSTER: usize = 4 * BLOCK;
 
-/// With four times that are not each other's.
+/// With four different times.
 fn metered() -> Metered {
     Metered::new(Features::COMPRESSION, |profile| {
         profile.host.compress.value = Nanos(5_000);
@@ -35,12 +35,12 @@ fn mounted(rig: &Metered, algorithm: &str, booked: bool) -> Arc<Volume> {
     rig.mounted(booked, options)
 }
 
-/// What so many clusters cost, at so much a block.
+/// The cost of `clusters` clusters at `block` per block.
 fn clusters(rig: &Metered, block: u64, clusters: u64) -> Energy {
     rig.computing(Nanos(block * 4), clusters)
 }
 
-/// Three clusters of words, two of noise, and a block behind them.
+/// Three clusters of words, two of noise, and one more block.
 fn contents() -> Vec<u8> {
     let words: Vec<u8> = (0..3 * CLUSTER).map(|i| b"the log cleans its segments, "[i % 29]).collect();
     [words, pattern(3, 2 * CLUSTER), vec![7; BLOCK]].concat()
@@ -58,7 +58,7 @@ fn packed_blocks_have_a_cause_and_each_cluster_the_profiles_time() {
         let counts = rig.device.snapshot();
         assert_eq!(vol.counters.packed_clusters.load(Relaxed), 3);
         let packed = 3 * 4 - vol.counters.packed_saved.load(Relaxed);
-        // Noise was tried too; the last block is no cluster.
+        // Packing noise was also tried; the last block is not a whole cluster.
         assert_eq!(rig.ledger().cause(Cause::Compress as u8), clusters(&rig, pack, 5), "{algorithm}");
         assert_eq!(counts[Cause::Compressed as u8].blocks_written, packed + 9, "one request, named after its first");
         assert_eq!(counts[Cause::UserData as u8].blocks_written, 0);
@@ -84,7 +84,7 @@ fn blocks_that_are_not_packed_are_user_data() {
     let counts = rig.device.snapshot();
     assert_eq!(counts[Cause::UserData as u8].blocks_written, 8);
     assert_eq!(counts[Cause::Compressed as u8].blocks_written, 0);
-    // A packed cluster somewhere else is a request of its own.
+    // A packed cluster elsewhere needs its own request.
     let g = new_file(&vol, vol.root(), "g");
     write(&vol, g, 0, &contents()[..CLUSTER]);
     vol.sync().unwrap();
@@ -108,7 +108,7 @@ fn without_a_meter_nothing_is_booked_for_compressing() {
     vol.unmount().unwrap();
 }
 
-/// Every fsync of a compressed file that changed is a checkpoint; one of a file that did not change is nothing.
+/// Every fsync of a changed compressed file is a checkpoint; without a change it writes nothing.
 #[test]
 fn an_fsync_of_a_compressed_file_writes_what_is_not_durable_and_nothing_else() {
     let rig = metered();
@@ -123,19 +123,19 @@ fn an_fsync_of_a_compressed_file_writes_what_is_not_durable_and_nothing_else() {
     };
     assert_eq!(synced(&vol), (1, true));
     assert_eq!(synced(&vol), (0, false));
-    // All that can be packed is.
+    // Every cluster that can be packed is packed.
     vol.repack(f, true).unwrap();
-    // Noise was written anew.
+    // Noise was rewritten.
     assert_eq!(synced(&vol), (1, true));
     let g = new_file(&vol, vol.root(), "g");
     write(&vol, g, 0, &contents()[..CLUSTER]);
     vol.sync().unwrap();
-    // Nothing to pack: the file is as durable as it was.
+    // Nothing to pack: the file stays durable.
     vol.repack(g, true).unwrap();
     let slow = vol.counters.slow_fsyncs.load(Relaxed);
     vol.fsync(g, false).unwrap();
     assert_eq!(vol.counters.slow_fsyncs.load(Relaxed), slow, "nothing changed since the checkpoint");
-    // Written back by the clock, and its node too: not durable before the fsync.
+    // Written back by the timer, together with its node: not durable before the fsync.
     write(&vol, f, 0, &pattern(8, 2 * CLUSTER));
     rig.clock.advance(std::time::Duration::from_secs(10));
     vol.tick().unwrap();

@@ -1,5 +1,5 @@
-//! The power goes while compressed files are changed. An fsync of one is a checkpoint, so what is found afterwards is all
-//! that was there at one time, in every file, at the file's last fsync or later, and every checker finds it sound.
+//! Power cuts while compressed files change. An fsync of such a file is a checkpoint, so recovery finds a state that
+//! existed at one time, for every file at or after its last fsync, and every checker accepts it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -68,14 +68,14 @@ fn contents(rng: &mut Rng, len: usize) -> Vec<u8> {
     out
 }
 
-/// Everything as it was after each step, and the step after which each file's last fsync was done. (The fsync of a file
-/// that nobody changed makes no other file durable.)
+/// The state after each step, and the step after which each file's last fsync returned. (The fsync of an unchanged file
+/// makes no other file durable.)
 struct Past {
     trees: Vec<Tree>,
     durable: BTreeMap<String, usize>,
 }
 
-/// Does things until the power goes.
+/// Runs steps until the power cut.
 fn course(vol: &Volume, tree: Tree, seed: u64, is_cut: &dyn Fn() -> bool) -> Past {
     let mut rng = Rng::new(seed);
     let mut past = Past { trees: vec![tree], durable: BTreeMap::new() };
@@ -105,7 +105,7 @@ fn course(vol: &Volume, tree: Tree, seed: u64, is_cut: &dyn Fn() -> bool) -> Pas
                 bytes[(at as usize).min(end)..end].fill(0);
             }
             8 => {
-                // Both keep contents; the room must stay counted right.
+                // Both keep contents; the count of reserved blocks must stay right.
                 if vol.release_saved(ino).is_ok() && rng.chance(1, 2) {
                     synced = vol.fsync(ino, false).is_ok();
                 }
@@ -168,6 +168,6 @@ fn what_a_cut_leaves_of_compressed_files_is_all_of_one_time() {
             }
         }
     }
-    // Checkpoints for other reasons than an fsync were cut, too.
+    // Checkpoints not caused by an fsync were cut, too.
     assert!(later > 0);
 }

@@ -1,7 +1,7 @@
 //! Every compressed file that Linux wrote into `compressed.img.zst` reads as Linux read it.
 //!
-//! The image is read by a small reader of its own, so this asks only whether clusters are
-//! decompressed right and whether what an inode says of them is understood.
+//! A small separate reader reads the image, so this tests only the decompression of clusters and the compression fields
+//! of inodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Image {
         let newest = packs.into_iter().filter_map(|(start, cp)| cp.ok().map(|cp| (start, cp)));
         let (start, cp) = newest.max_by_key(|(_, cp)| cp.version).expect("a checkpoint");
         assert!(pack_blocks(&at(start)).is_ok());
-        // Compact or not, the node table's journal comes with the first summary block.
+        // In both formats, the node table's journal is in the first summary block.
         let sums = at(start + cp.start_sum);
         let compact = cp.flags.contains(format::checkpoint::CpFlags::COMPACT_SUM);
         let journal = if compact { &sums[..summary::JOURNAL_BYTES] } else { summary::journal(&sums) };
@@ -64,8 +64,8 @@ impl Image {
         block
     }
 
-    /// The addresses of a file's first `blocks` blocks. Clusters never straddle two nodes: each node
-    /// of a compressed file leaves the slots that do not make a whole cluster unused.
+    /// The addresses of a file's first `blocks` blocks. Clusters never straddle two nodes: in a compressed file, slots
+    /// of a node that do not fill a whole cluster are unused.
     fn addresses(&self, raw: &RawInode, cluster: u32, blocks: u64) -> Vec<BlockAddr> {
         let division = raw.divide(self.sb.features).expect("a lawful inode");
         let direct = division.direct_slots() / cluster * cluster;
@@ -176,7 +176,7 @@ fn every_file_reads_as_linux_read_it() {
         }
     }
     assert_eq!(files.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "files without a sum");
-    // The image keeps what it was made for: all algorithms, with and without checksums.
+    // The image still covers all algorithms, with and without checksums.
     assert_eq!(
         seen.into_iter().collect::<Vec<_>>(),
         [(0, false), (1, false), (1, true), (2, false), (2, true), (3, false)]

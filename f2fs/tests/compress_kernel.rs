@@ -1,6 +1,6 @@
-//! Linux reads what this file system compresses, byte for byte, and goes on with it; and the other way round.
+//! Linux reads files compressed by JouleFS, byte for byte, and can change them; and vice versa.
 //!
-//! Needs a kernel with F2FS compression, which Debian's user-mode-linux lacks: `scripts/install-tools kernel` builds one.
+//! Needs a kernel with F2FS compression. Debian's user-mode-linux lacks it; `scripts/install-tools kernel` builds one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use vfs::{Allocate, FileSystem, SetAttr};
 
 use crate::log_rig::*;
 
-/// What `perl` does by `ioctl`: `release FILE` and `reserve FILE` say how many blocks, `saved FILE` what is saved.
+/// Operations by `ioctl` in `perl`: `release FILE` and `reserve FILE` print the number of blocks, `saved FILE` the
+/// saved blocks.
 const PERL: &str = r#"
 call() { perl -e 'open my $f, "+<", $ARGV[1] or die; my $n = pack("Q", 0); ioctl $f, hex $ARGV[0], $n or die "$ARGV[0] $ARGV[1]: $!\n"; print unpack("Q", $n), "\n"' $1 $2; }
 release() { call 8008f512 $1; }
@@ -35,7 +36,7 @@ fn mounted(image: &Path, said: &[(&str, &str)]) -> Arc<Volume> {
     Volume::mount(Arc::new(dev), clock(), options).unwrap()
 }
 
-/// An image of so many MiB that may hold compressed files.
+/// An image of `mib` MiB that allows compressed files.
 fn compressing(dir: &Path, mib: u64) -> PathBuf {
     let image = dir.join("image");
     let modern = Options::modern();
@@ -58,7 +59,7 @@ fn sum(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Names and sums, as `sha256sum` prints them.
+/// Names and checksums, as printed by `sha256sum`.
 fn printed(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter_map(|l| l.split_once("  "));
     lines.map(|(sum, name)| (name.to_owned(), sum.to_owned())).collect()
@@ -84,7 +85,7 @@ fn linux_and_we_take_turns_with_compressed_files() {
             let f = new_file(&vol, vol.root(), &name);
             vol.set_compression(f, algorithm, log).unwrap();
             write(&vol, f, 0, &mixed(u64::from(algorithm), 2_100_123));
-            // An overwrite, a hole, and an end inside of clusters.
+            // An overwrite, a hole, and a file end inside clusters.
             vol.sync().unwrap();
             write(&vol, f, 70_001, &text(9, 5000));
             vol.fallocate(f, Allocate::PunchHole, 200_000, 300_000).unwrap();
@@ -112,7 +113,7 @@ fn linux_and_we_take_turns_with_compressed_files() {
             if round == 0 && name == "released" {
                 continue;
             }
-            // Words where there was noise, noise where there were words; a shorter file, or a longer one.
+            // Words in place of noise, noise in place of words; a shorter or longer file.
             script += &format!(
                 "seq {at} | head -c 300000 | dd of={name} bs=4k seek={} conv=notrunc 2>/dev/null\n\
                  dd if=/dev/urandom of={name} bs={len} count=1 seek={} conv=notrunc 2>/dev/null\n\
@@ -164,8 +165,8 @@ fn linux_and_we_take_turns_with_compressed_files() {
     }
 }
 
-/// One cluster in a file of its own, for every length of what does not compress before what does, and for streams whose
-/// copies have every distance and length: what our compressors write, the kernel's decoders read.
+/// One cluster per file, for every length of incompressible data before compressible data, and for streams with copies
+/// of every distance and length: the kernel's decoders read the output of JouleFS's compressors.
 #[test]
 fn the_kernels_decoders_read_every_stream_of_ours() {
     let linux = match Linux::complete() {

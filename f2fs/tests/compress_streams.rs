@@ -1,4 +1,4 @@
-//! Streams of other compressors are read, damaged ones are refused, and none does harm.
+//! Streams of other compressors are read, damaged ones are refused, and none causes a panic.
 
 use device::Rng;
 use format::compress::{Algorithm, CompressError, Method};
@@ -11,15 +11,15 @@ fn method(algorithm: u8, log: u8) -> Method {
     Method::of_inode(algorithm, log, 1).expect("a lawful method")
 }
 
-/// A stream by a compressor that is not ours.
+/// A stream from another compressor.
 fn compress(algorithm: u8, data: &[u8]) -> Vec<u8> {
     match algorithm {
         0 | 3 => lzokay_native::compress(data).expect("lzo compresses"),
         1 => lz4_flex::block::compress(data),
         _ => {
             let mut frame = ruzstd::encoding::compress_to_vec(data, ruzstd::encoding::CompressionLevel::Fastest);
-            // This compressor always asks for the same window. No copy reaches back farther than the
-            // data, so the window may be that small, rounded up to a power of two.
+            // This compressor always requests the same window size. No copy reaches farther back than the data, so the
+            // window may be as small as the data, rounded up to a power of two.
             assert_eq!(frame[4] & 0x20, 0, "a frame with a window");
             frame[5] = ((data.len().next_power_of_two().ilog2().max(10) - 10) << 3) as u8;
             frame
@@ -87,7 +87,7 @@ fn headers_are_checked() {
     assert!(matches!(with(&|b| b[..4].fill(0xFF)), Err(CompressError::Length { clen: u32::MAX, .. })));
     assert!(matches!(with(&|b| b.truncate(23)), Err(CompressError::Length { room: 0, .. })));
     assert!(matches!(with(&|b| b.clear()), Err(CompressError::Length { .. })));
-    // Reserved words and padding mean nothing.
+    // Reserved words and padding are ignored.
     assert_eq!(with(&|b| b[8..24].fill(0xFF)), Ok(()));
     assert_eq!(with(&|b| b.extend([7; 4096])), Ok(()));
 
@@ -131,7 +131,7 @@ fn no_bytes_at_all_do_harm() {
         let (number, _) = ALGORITHMS[round as usize % 4];
         let m = Method { checksum: false, ..method(number, 2) };
         let stream = if round % 3 == 0 {
-            // Noise, behind whatever a decoder wants to see first.
+            // Noise, after the header that a decoder expects.
             let mut s = vec![0; rng.range(1..3000) as usize];
             rng.fill(&mut s);
             match number {
@@ -141,7 +141,7 @@ fn no_bytes_at_all_do_harm() {
             }
             s
         } else {
-            // A good stream with a few bytes changed, cut, or grown.
+            // A valid stream with a few bytes changed, truncated or extended.
             let data = contents(&mut rng, m.cluster_bytes());
             let mut s = compress(number, &data);
             for _ in 0..rng.range(1..6) {
@@ -154,7 +154,7 @@ fn no_bytes_at_all_do_harm() {
             s
         };
         let mut out = vec![0; m.cluster_bytes()];
-        // Whatever comes out, it comes out as a result.
+        // Any result is fine, but no panic.
         let _ = m.decompress(&blocks(&stream), &mut out);
     }
 }

@@ -1,5 +1,5 @@
-//! Files that this file system compresses, beside plain bytes in memory: whatever is done to them, they read the same, and
-//! every checker finds the volume sound.
+//! Compressed files are compared with plain bytes in memory: after any operation they read the same, and every checker
+//! accepts the volume.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ fn volume(mib: u64) -> Memory {
     formatted(mib, &Options { features: modern.features | Features::COMPRESSION, ..modern })
 }
 
-/// A mount with some of the options that say how files are compressed.
+/// A mount with compression options.
 fn options(said: &[(&str, &str)]) -> MountOptions {
     let mut options = MountOptions::default();
     for (name, value) in said {
@@ -32,7 +32,7 @@ fn mounted(dev: &Arc<Memory>, options: &MountOptions) -> Arc<Volume> {
     Volume::mount(dev.clone(), clock(), options.clone()).unwrap()
 }
 
-/// Words, zeroes and noise; of the first kind only if `plain`.
+/// Words, zeroes and noise; only words if `plain`.
 fn contents(rng: &mut Rng, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len);
     while out.len() < len {
@@ -75,7 +75,7 @@ fn a_new_file_is_compressed_and_reads_the_same() {
             let vol = mounted(&dev, &how);
             let f = new_file(&vol, vol.root(), "words.txt");
             let other = new_file(&vol, vol.root(), "words.bin");
-            // Into the second direct node, not to a cluster's end.
+            // Up to the second direct node, not to the end of a cluster.
             let data = text(9_000_123);
             write(&vol, f, 0, &data);
             write(&vol, other, 0, &data[..100_000]);
@@ -124,7 +124,7 @@ fn flags_and_names_say_which_new_files_are_compressed() {
     let below = vol.mkdir(ROOT, d, b"below", 0o755, 0).unwrap().attr.ino;
     assert!(compressed(new_file(&vol, below, "any")));
     assert!(!compressed(new_file(&vol, below, "photo.jpg")));
-    // Databases are hot in the superblock's list, and never compressed.
+    // The superblock's list marks databases as hot; they are never compressed.
     assert!(!compressed(new_file(&vol, below, "x.db")));
     set(d, FileFlags::NOCOMP).unwrap();
     let never = new_file(&vol, d, "any");
@@ -139,7 +139,7 @@ fn flags_and_names_say_which_new_files_are_compressed() {
     assert_eq!(vol.compression(f).unwrap().map(|c| (c.name, c.log_cluster)), Some(("zstd", 5)));
     assert!(matches!(vol.set_compression(f, 4, 5), Err(Error::Invalid(_))));
     write(&vol, f, 0, &text(300_000));
-    // With blocks it stays what it is.
+    // While it has blocks, it stays compressed.
     assert!(matches!(set(f, FileFlags::empty()), Err(Error::Invalid(_))));
     assert!(matches!(vol.set_compression(f, 1, 2), Err(Error::Invalid(_))));
     let g = new_file(&vol, vol.root(), "small");
@@ -184,7 +184,7 @@ fn released_room_is_free_until_it_is_reserved_and_the_file_stands_still_meanwhil
     ] {
         assert!(matches!(refused, Err(Error::NotPermitted(_))), "{refused:?}");
     }
-    // Between two clusters it may be cut.
+    // It may be truncated between two clusters.
     size(&vol, f, 64 * 4 * BLOCK).unwrap();
     let said = vol.compression(f).unwrap().unwrap();
     assert!(said.released && said.saved == 0);
@@ -211,7 +211,7 @@ fn a_released_file_grows_by_whole_clusters_and_none_of_its_clusters_is_written_a
     vol.release_saved(f).unwrap();
     vol.sync().unwrap();
     let free = vol.statfs().unwrap().blocks_free;
-    // Its end is amid a packed cluster, which has zeroes behind it.
+    // Its end is inside a packed cluster, with zeroes after it.
     size(&vol, f, 64 * 4 * BLOCK).unwrap();
     vol.sync().unwrap();
     assert_eq!(vol.statfs().unwrap().blocks_free, free);
@@ -293,7 +293,7 @@ fn a_full_volume_takes_every_overwrite_of_what_was_compressed() {
     vol.sync().unwrap();
     let saved = vol.compression(f).unwrap().unwrap().saved;
     assert!(saved * BLOCK > data.len() as u64 / 2);
-    // Room was kept for what does not compress.
+    // Room was reserved for contents that do not compress.
     let mut rng = Rng::new(1);
     for round in 0..200 {
         let at = rng.below(data.len() as u64 - 200_000);
@@ -362,14 +362,14 @@ fn a_cluster_that_the_end_cuts_shows_zeroes_when_the_file_grows_again() {
     end(&dev, &vol);
 }
 
-/// A file and the bytes it should have.
+/// A file and its expected bytes.
 struct Pair {
     name: String,
     ino: Ino,
     bytes: Vec<u8>,
 }
 
-/// A volume's compressed files and the bytes that they should have.
+/// A volume's compressed files and their expected bytes.
 struct Lockstep {
     dev: Arc<Memory>,
     vol: Arc<Volume>,
@@ -438,7 +438,7 @@ impl Lockstep {
                 };
                 match vol.fallocate(ino, what, at, n) {
                     Ok(()) => {}
-                    // What was zeroed before the room ran out reads as zeroes already.
+                    // A range zeroed before space ran out already reads as zeroes.
                     Err(Error::NoSpace) if !matches!(what, Allocate::Zero { .. }) => return,
                     Err(Error::NoSpace) => {}
                     Err(e) => panic!("{what:?} at {at}, {n}: {e}"),
@@ -474,7 +474,7 @@ impl Lockstep {
                     assert_clean_when_synced(&vol, &self.dev);
                     match vol.reserve_saved(ino) {
                         Ok(_) => {}
-                        // The file stands still, so it makes way for another.
+                        // The file cannot change any more, so it is replaced by another.
                         Err(e) => {
                             assert_eq!(e, Error::NoSpace);
                             vol.unlink(vol.root(), self.files[k].name.as_bytes()).unwrap();
@@ -490,7 +490,7 @@ impl Lockstep {
         }
     }
 
-    /// What is said to be a hole reads as zeroes, and there is no end to be found before the end.
+    /// A reported hole reads as zeroes, and `PastEnd` is only returned at the end.
     fn seek(&mut self, k: usize) {
         let Pair { ino, bytes, .. } = &self.files[k];
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! A torn file is brought together, and nothing of it changes: whatever it is made of, whatever stops it on the way, and
-//! whoever looks at it.
+//! Defragmenting a file changes nothing else about it, for all kinds of files, after any interruption, and with
+//! concurrent readers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ use crate::log_rig::*;
 
 const WAYS: [Moving; 2] = [Moving::Copy, Moving::Share];
 
-/// Two files that grow by turns, a block at a time, each time synced.
+/// Two files that grow alternately, a synced block at a time.
 fn grow_by_turns(vol: &Volume, blocks: u64) -> [Ino; 2] {
     let files = ["f", "g"].map(|name| new_file(vol, vol.root(), name));
     for n in 0..blocks {
@@ -38,12 +38,12 @@ fn contents(k: u64, blocks: u64) -> Vec<u8> {
     (0..blocks).flat_map(|n| pattern(n * 2 + k, 4096)).collect()
 }
 
-/// How many pieces a file lies in, by its mounted volume.
+/// The number of a file's fragments, according to the mounted volume.
 fn pieces(vol: &Volume, ino: Ino) -> usize {
     vol.extents(ino, 0, usize::MAX).unwrap().len()
 }
 
-/// The same by `inspect`, of what is on the device.
+/// The same according to `inspect`, from the device.
 fn judged(image: &dyn BlockDevice, ino: Ino) -> (u32, u32) {
     let seen = Seen::read(image, &inspect::Options::default(), &mut Progress::new(&mut |_| true)).unwrap();
     assert!(seen.findings.is_empty(), "{:?}", seen.findings);
@@ -77,13 +77,13 @@ fn a_torn_file_becomes_one_piece_and_stays_what_it_was() {
     for how in WAYS {
         let image = Arc::new(formatted(256, &Options::default()));
         let vol = mount(image.clone());
-        // So long that nodes below the inode hold addresses, too.
+        // Long enough that nodes below the inode hold addresses, too.
         let [f, g] = grow_by_turns(&vol, 1300);
         let (before, times) = (vol.getattr(f).unwrap(), pieces(&vol, f));
         assert!(times > 1200, "{times} pieces");
         let moved = defragment(&*vol, f, 0, how).unwrap();
         assert_eq!((moved, vol.counters.defragmented.load(Relaxed)), (1300, 1300));
-        // Three segments at least hold it, which need not be neighbours.
+        // It fills at least three segments, which need not be adjacent.
         assert!(pieces(&vol, f) <= 4, "{how:?}: {} pieces", pieces(&vol, f));
         assert_eq!(torn(&vol.extents(f, 0, usize::MAX).unwrap()).len(), usize::from(pieces(&vol, f) > 1));
         assert!(pieces(&vol, g) > 1200);
@@ -127,7 +127,7 @@ fn holes_stay_holes_what_is_in_memory_is_written_first_and_cold_files_are_not_ov
     for how in WAYS {
         let image = Arc::new(formatted(256, &Options::default()));
         let vol = mount(image.clone());
-        // A media file: its blocks are overwritten where they are, whoever writes them.
+        // A media file: its blocks are always overwritten in place.
         let (f, other) = (new_file(&vol, vol.root(), "f.mp4"), new_file(&vol, vol.root(), "g.mp4"));
         for n in 0..60u64 {
             for f in [f, other] {
@@ -228,7 +228,7 @@ fn ciphertext_and_sealed_contents_are_moved_without_a_key() {
         assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 100);
         assert!(pieces(&vol, f) <= 2);
         vol.unmount().unwrap();
-        // Such a volume has features without which the mark is a fault, and with which none is written here.
+        // Such a volume has features that JouleFS does not write here; without them the mark is invalid.
         mark(&image, f, |r| r.i_advise &= !advise.bits());
         assert!(read_all(&mount(image), f) == contents(0, 100));
     }
@@ -254,7 +254,7 @@ fn files_whose_addresses_matter_or_that_have_none_are_refused_by_name_of_the_rea
     assert_eq!(refused(vol.root()), Error::Invalid("not a regular file"));
     assert!(vol.extents(small, 0, usize::MAX).unwrap().is_empty());
     assert!(vol.extents(vol.root(), 0, usize::MAX).unwrap().is_empty());
-    // Of no blocks: the same answer, and nothing happens.
+    // For an empty range: the same error, and nothing happens.
     assert!(vol.defragment(small, 0..0, Moving::Copy).is_err());
     vol.set_flags(g, FileFlags::empty(), None).unwrap();
     assert_eq!(vol.defragment(g, 0..0, Moving::Copy), Ok((0, 0)));
@@ -279,7 +279,7 @@ fn a_file_without_a_name_is_refused_and_one_that_was_removed_meanwhile_is_gone()
     vol.release(f);
     vol.forget(f, 1);
     assert_eq!(vol.defragment(f, 100..300, Moving::Copy), Err(Error::NotFound));
-    // A file that became shorter between two steps.
+    // The file became shorter between two steps.
     assert_eq!(vol.defragment(g, 0..u64::MAX, Moving::Copy).unwrap(), (256, 256));
     vol.setattr(g, &vfs::SetAttr { size: Some(270 * 4096), ..vfs::SetAttr::default() }).unwrap();
     assert_eq!(defragment(&*vol, g, 256, Moving::Copy).unwrap(), 14);
@@ -316,7 +316,7 @@ fn a_full_volume_keeps_its_files_and_a_log_that_filled_holes_is_left() {
     }
     let stopped = defragment(&*vol, f, 0, Moving::Copy).unwrap();
     assert!(read_all(&vol, f) == contents(0, 700) && read_all(&vol, g) == contents(1, 700));
-    // Room again; logs may stand in segments whose holes they filled.
+    // Free space again; logs may still be in segments whose holes they filled.
     vol.setattr(filler, &vfs::SetAttr { size: Some(4 << 20), ..vfs::SetAttr::default() }).unwrap();
     vol.sync().unwrap();
     assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 700);
@@ -354,7 +354,7 @@ fn cleaning_makes_the_room_that_is_missing_and_says_how_much() {
     let image = Arc::new(formatted(256, &Options::default()));
     let vol = mount(image.clone());
     let [f, g] = grow_by_turns(&vol, 700);
-    // Two fillers by turns; one of them goes, and leaves every segment half empty.
+    // Two alternating fillers; removing one leaves every segment half empty.
     let fillers = ["stays", "goes"].map(|name| new_file(&vol, vol.root(), name));
     let mut at = 0;
     while vol.statfs().unwrap().blocks_free > 4000 {
@@ -378,7 +378,7 @@ fn cleaning_makes_the_room_that_is_missing_and_says_how_much() {
     }
     println!("{estimate:?}: {moved} blocks moved, {sections} times");
     assert!(moved > 0 && moved <= estimate.moves * 3 + 512, "{estimate:?}: {moved} moved");
-    // There is room: nothing is cleaned.
+    // There is enough space: nothing is cleaned.
     let before = vol.counters.moved_blocks();
     assert_eq!(vol.room(700, true).unwrap().moved, 0);
     assert_eq!(vol.counters.moved_blocks(), before);

@@ -1,5 +1,5 @@
-//! Where the blocks of a file that is brought together go, what is asked of the device for it, and what of the rest of the
-//! volume it changes. That the file stays what it is: `defragment.rs`.
+//! Where the blocks of a defragmented file go, which requests that takes, and how it changes the rest of the volume.
+//! That the file itself stays unchanged: `defragment.rs`.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn file(seen: &Seen, ino: Ino) -> &inspect::File {
     seen.files.iter().find(|f| u64::from(f.ino.0) == ino.0).unwrap()
 }
 
-/// Files that grow by turns, a block at a time, each time synced.
+/// Files that grow alternately, a synced block at a time.
 fn grow_by_turns(vol: &Volume, names: &[&str], blocks: u64) -> Vec<Ino> {
     let files: Vec<Ino> = names.iter().map(|name| new_file(vol, vol.root(), name)).collect();
     for n in 0..blocks {
@@ -74,7 +74,7 @@ fn neighbours_are_read_at_once_whatever_their_order_and_all_is_booked_as_defragm
     let spent = &dev.snapshot() - &before;
     let own = spent[Cause::Defragment as u8];
     assert_eq!((own.blocks_read, own.blocks_written), (100, 100));
-    // A segment may end in between.
+    // There may be a segment boundary between.
     assert!(own.reads <= 2 && own.writes <= 2, "{own:?}");
     assert_eq!(spent[Cause::UserData as u8].blocks_written, 0);
 }
@@ -95,7 +95,7 @@ fn segments_are_as_old_as_what_came_and_what_went() {
     vol.unmount().unwrap();
     let seen = seen(&*image);
     assert_ne!(seen.superblock.locate(old).unwrap().0, seen.superblock.locate(new).unwrap().0);
-    // A mean over blocks that came and went, of which some did so in the beginning.
+    // The mean over blocks written and removed there, some of them early.
     assert!(mtime(&seen, new) > 900_000, "{}", mtime(&seen, new));
     assert!(mtime(&seen, old) > 100_000, "{}", mtime(&seen, old));
 }
@@ -124,7 +124,7 @@ fn no_hole_is_filled_by_a_log_that_stands_in_a_segment_with_holes() {
         vol.fallocate(holed, Allocate::PunchHole, n * 8192, 4096).unwrap();
     }
     vol.sync().unwrap();
-    // The log of warm data fills holes, and stays there.
+    // The log of warm data fills holes, and continues to.
     vol.tune("gc_urgent", "1").unwrap();
     let filler = new_file(&vol, vol.root(), "filler");
     write(&vol, filler, 0, &pattern(6, 600 * 4096));

@@ -1,5 +1,5 @@
-//! What a plan says that bringing a file together costs and saves is about what a simulated phone spends: by copies, and by
-//! pages of flash that are shown at another place.
+//! A plan's estimates of cost and savings of defragmentation are close to the energy that a simulated phone uses: with
+//! copies, and with flash pages remapped to another place.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn phone(profile: &Profile) -> (Device, Arc<VirtualClock>) {
     (device, clock)
 }
 
-/// Reads all of a file, half a mebibyte at a time, and says what that cost.
+/// Reads all of a file, half a mebibyte at a time; returns the cost.
 fn read_for(device: &Device, vol: &Volume, f: Ino) -> Energy {
     let before = device.inner().ledger().cause(Cause::UserData as u8);
     let size = vol.getattr(f).unwrap().size;
@@ -56,7 +56,7 @@ fn a_plan_says_about_what_a_phone_spends() {
         for (how, moving) in [(How::Copy, Moving::Copy), (How::Share, Moving::Share)] {
             let (device, clock) = phone(&profile);
             let vol = Volume::mount(device.clone(), clock, MountOptions::default()).unwrap();
-            // Three files by turns, in stretches of three blocks.
+            // Three alternating files, in stretches of three blocks.
             let files = ["a", "b", "c"].map(|name| new_file(&vol, vol.root(), name));
             for n in 0..300u64 {
                 for f in files {

@@ -1,4 +1,4 @@
-//! What deltas cost is on the meter, by cause: the profile's time for each, and the same whenever it is run again.
+//! The meter shows the cost of deltas by cause: the profile's time for each, the same in every run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,7 +24,7 @@ fn mounted(rig: &Metered, booked: bool) -> Arc<Volume> {
     rig.mounted(booked, MountOptions { delta_costs: Costs::of(&rig.profile), ..MountOptions::default() })
 }
 
-/// Makes a file, changes `rounds` pages of it a little with an fsync each, and reads all of it.
+/// Creates a file, changes `rounds` pages of it slightly with an fsync each, and reads all of it.
 fn small_changes(vol: &Volume, rounds: usize) -> vfs::Ino {
     let f = new_file(vol, vol.root(), "f");
     write(vol, f, 0, &pattern(1, 20 * BLOCK));
@@ -51,7 +51,7 @@ fn each_delta_costs_the_profiles_time_of_making_it_and_each_read_of_one_that_of_
     assert_eq!(ledger.part_for(Part::CpuWork, Cause::DeltaEncode as u8), {
         rig.profile.host.prices().cpu_busy.over(costs.encode).times(12)
     });
-    // Whoever asked has waited for it: the device's time is the requests' and the processor's.
+    // The caller waited for it: elapsed time covers the requests and the processor.
     assert!((rig.clock.monotonic() - before).as_nanos() as u64 > 12 * (costs.encode.0 + costs.decode.0));
     let counts = rig.device.snapshot();
     assert_eq!(counts[Cause::DeltaBase as u8].blocks_read, 12, "each page is compared with its base");
@@ -73,7 +73,7 @@ fn a_folded_page_is_read_and_written_on_the_account_of_folding() {
     let vol = mounted(&rig, true);
     small_changes(&vol, 8);
     vol.unmount().unwrap();
-    // No base is in memory, and no delta node takes the deltas.
+    // No base is in memory, and no delta node is used.
     let costs = Costs::of(&rig.profile);
     let inodes = MountOptions { delta_places: Places::Inode, delta_costs: costs, ..MountOptions::default() };
     let vol = rig.mounted(true, inodes);

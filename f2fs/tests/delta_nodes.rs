@@ -1,4 +1,4 @@
-//! Files too large for deltas in the inode: what an fsync of small changes costs, and what is there afterwards.
+//! Files too large for deltas in the inode: the cost of an fsync of small changes, and the state afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,14 +21,14 @@ fn with_deltas(mib: u64) -> Memory {
     formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
 }
 
-/// Changes some bytes of a page, here and in the file.
+/// Changes some bytes of a page, both in `contents` and in the file.
 fn nudge(vol: &Volume, f: Ino, contents: &mut [u8], at: usize, bytes: usize, seed: u64) {
     let range = at..contents.len().min(at + bytes);
     contents[range.clone()].copy_from_slice(&pattern(seed + 1000, range.len()));
     write(vol, f, range.start as u64, &contents[range]);
 }
 
-/// What a cut leaves, mounted; then settled, for Linux's tools and another mount.
+/// Mounts the image left by a cut and checks it; then settles it, for Linux's tools and another mount.
 fn assert_recovers(image: &Memory, name: &str, right: impl Fn(&[u8]) -> bool, when: &str) {
     recovered(image, |vol| assert!(right(&read_all(vol, find(vol, name).expect(when))), "{when}"));
     let dev = Arc::new(image.fork());
@@ -38,7 +38,7 @@ fn assert_recovers(image: &Memory, name: &str, right: impl Fn(&[u8]) -> bool, wh
     assert!(right(&read_all(&vol, find(&vol, name).unwrap())), "{when}, settled");
 }
 
-/// A synced file of so many blocks, which has no delta node yet.
+/// A synced file of `blocks` blocks without a delta node.
 fn large_file(vol: &Volume, blocks: usize) -> (Ino, Vec<u8>) {
     let f = new_file(vol, vol.root(), "f");
     let contents = pattern(1, blocks * BLOCK);
@@ -57,7 +57,7 @@ fn an_fsync_of_small_changes_writes_one_block_and_flushes_once_whatever_the_file
         let mut more = 0;
         for round in 0..60 {
             if round % 20 == 10 {
-                // What an fsync wrote before a checkpoint counts after it.
+                // Writes of an fsync before a checkpoint stay valid after it.
                 vol.sync().unwrap();
             }
             for _ in 0..1 + rng.below(4) {
@@ -70,7 +70,7 @@ fn an_fsync_of_small_changes_writes_one_block_and_flushes_once_whatever_the_file
             assert_eq!(cost.flushes, 1, "{blocks} blocks, round {round}");
             more += cost.blocks_written - 1;
         }
-        // A new delta node is entered in the root.
+        // A new delta node is entered in the root, which costs a block.
         assert!(more <= 3, "{blocks} blocks: {more} more than 60");
         assert!(vol.counters.deltas.load(Relaxed) > 100);
         assert!(read_all(&vol, f) == contents);
@@ -119,7 +119,7 @@ fn a_delta_for_which_no_node_has_room_leaves_the_older_one_until_its_page_is_wri
     let dev = Arc::new(Gate::new(cut.clone()));
     let vol = mount(dev.clone());
     let (f, mut contents) = large_file(&vol, 2000);
-    // All nodes full of eight deltas of some 480 bytes.
+    // Fills every node with eight deltas of about 480 bytes.
     for group in 0..MOST_NODES + 2 {
         (0..8).for_each(|i| nudge(&vol, f, &mut contents, (group * 8 + i) * BLOCK, 472, i as u64));
         vol.fsync(f, false).unwrap();
@@ -128,7 +128,7 @@ fn a_delta_for_which_no_node_has_room_leaves_the_older_one_until_its_page_is_wri
     let before = vol.deltas_in(ino).unwrap();
     assert!((8 * MOST_NODES - 22..=8 * MOST_NODES).contains(&before), "{before}");
     let old = contents.clone();
-    // Of two pages in one node, there is room for the new delta of one.
+    // For two pages in one node, only one new delta fits.
     for page in 160..176 {
         nudge(&vol, f, &mut contents, page * BLOCK, 805, 9);
     }
@@ -168,7 +168,7 @@ fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
     }
     let ino = format::Ino(f.0 as u32);
     assert_eq!(vol.deltas_in(ino).unwrap(), 200);
-    // By a mount that has nothing in memory.
+    // By a mount with empty caches.
     let reads = || {
         vol.sync().unwrap();
         let dev = Arc::new(Counting::new(dev.inner().fork()));
@@ -182,7 +182,7 @@ fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
         now.advance(Duration::from_secs(seconds));
         vol.tick().unwrap();
     };
-    // In a window in which it is written, too, they stay.
+    // In a window with writes, they stay.
     wait(61);
     wait(10);
     assert_eq!(vol.counters.restored.load(Relaxed), 0);
@@ -194,9 +194,9 @@ fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
     wait(10);
     wait(10);
     assert_eq!((vol.counters.restored.load(Relaxed), vol.deltas_in(ino).unwrap()), (200, 0));
-    // The pages lie elsewhere now, so that as many requests read them as before.
+    // The pages are now elsewhere, so reading them takes the same number of requests as before.
     assert!(reads() <= with_deltas, "{} for {with_deltas}", reads());
-    // As long as it is only read it gets no new ones.
+    // While it is only read, it gets no new ones.
     (0..4).for_each(|i| nudge(i * 1000, 7));
     vol.fsync(f, false).unwrap();
     assert_eq!(vol.deltas_in(ino).unwrap(), 0);
@@ -205,14 +205,14 @@ fn a_file_that_is_only_read_loses_its_deltas_while_nobody_uses_the_volume() {
     assert!(read_all(&mount(dev.clone()), f) == *contents.borrow());
 }
 
-/// Random work on one large file. Ends at the first error, which a cut causes; `durable` then is what was promised last,
-/// and `since` which pages changed since.
+/// Random work on one large file. Ends at the first error, which a cut causes; `durable` is then the last promised
+/// state, and `since` the pages changed after it.
 #[derive(Default)]
 struct Work {
     now: Vec<u8>,
     durable: Option<Vec<u8>>,
     since: std::collections::BTreeSet<usize>,
-    /// The file got shorter or its pages moved since.
+    /// The file was truncated or its pages moved since.
     reshaped: bool,
 }
 
@@ -236,7 +236,7 @@ impl Work {
                     }
                 }
                 18..=20 => {
-                    // A few pages are hot, and change by more each time.
+                    // A few pages are hot, and their changes grow each time.
                     let at = (rng.below(6) * 200) as usize * BLOCK + rng.below(3000) as usize;
                     if at + 700 < len {
                         self.put(vol, f, at, &pattern(step, 700))?;
@@ -292,7 +292,7 @@ impl Work {
         self.durable = Some(self.now.clone());
     }
 
-    /// Every page that did not change since the promise is as it was.
+    /// Every page that did not change since the promise is unchanged.
     fn allows(&self, held: &[u8]) -> bool {
         let Some(durable) = &self.durable else { return true };
         let page = |of: &[u8], at: usize| of.get(at * BLOCK..of.len().min((at + 1) * BLOCK)).map(<[u8]>::to_vec);
@@ -324,7 +324,7 @@ fn a_large_file_with_deltas_holds_what_one_without_holds() {
 
 #[test]
 fn what_was_synced_of_a_large_file_survives_a_cut_at_any_write() {
-    // With all bases read more pages become deltas, with few of them more are overwritten in place beside.
+    // If all bases are read, more pages become deltas; if few are, more are overwritten in place.
     let options = |seed| {
         let delta_reads = if seed % 2 == 0 { Reads::All } else { Reads::Few };
         MountOptions { delta_reads, ..MountOptions::default() }

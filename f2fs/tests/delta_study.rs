@@ -1,5 +1,5 @@
-//! Other ways to use delta nodes, which are there to be compared with: what an fsync writes, and that they are as durable
-//! and lawful as the default.
+//! Other uses of delta nodes, for comparison: what an fsync writes, and that the result is as durable and valid as by
+//! default.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,7 +28,7 @@ fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
 const PAPER: Study = Study { alone: false, longest: 819, beside: Beside::MetaAndInode };
 const PACKED: Study = Study { alone: true, longest: 3000, beside: Beside::Inode };
 
-/// A page of text, so that it compresses.
+/// A page of compressible text.
 fn text(seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut out = Vec::new();
@@ -65,7 +65,7 @@ fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
         }
         let before = dev.snapshot();
         vol.fsync(f, false).unwrap();
-        // The first fsync makes them.
+        // The first fsync creates them.
         assert_eq!(cost(&before, &dev.snapshot()), (3, 1, [1, 1, 1]), "round {round}");
         for loss in [Loss::AllLost, Loss::AllKept] {
             let same = recovered(&cut.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == contents);
@@ -76,7 +76,7 @@ fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
     vol.unmount().unwrap();
     let image = cut.image(Loss::AllKept);
     assert_clean(&image, "unmounted");
-    // Another mount reads it and goes on in its own way.
+    // Another mount reads it and continues with its own use.
     let dev = Arc::new(Counting::new(image));
     let vol = mounted(dev.clone(), Study::default());
     let f = find(&vol, "f").unwrap();
@@ -101,7 +101,7 @@ fn pages_that_are_packed_by_themselves_survive_and_cost_a_node_and_the_inode() {
     write(&vol, f, 0, &contents);
     vol.sync().unwrap();
     for round in 0..6 {
-        // Wholly other pages: no delta against what was there would be short.
+        // Completely different pages: no delta would be short.
         for page in 0..2_usize {
             let at = (7 * page + 1) * BLOCK;
             contents[at..at + BLOCK].copy_from_slice(&text(1000 * round + page as u64));
@@ -121,7 +121,7 @@ fn pages_that_are_packed_by_themselves_survive_and_cost_a_node_and_the_inode() {
     contents.extend((0..3).flat_map(|n| text(77 + n)));
     write(&vol, f, 40 * BLOCK as u64, &contents[40 * BLOCK..]);
     vol.fsync(f, false).unwrap();
-    // A page alone is written whole: nothing would be saved.
+    // A single page is written as a whole block: packing would save nothing.
     let before = vol.counters.packed.load(Relaxed);
     contents[9 * BLOCK..10 * BLOCK].copy_from_slice(&text(5000));
     write(&vol, f, 9 * BLOCK as u64, &contents[9 * BLOCK..10 * BLOCK]);

@@ -1,4 +1,4 @@
-//! Small updates live in the inode: what an fsync of them costs, and what is there afterwards.
+//! Small updates stored in the inode: the cost of their fsync, and the state afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn an_fsync_of_small_changes_writes_one_block_and_flushes_once() {
 #[test]
 fn a_file_that_grew_where_a_delta_became_shorter_is_replayed() {
     let cut = power_cut(&with_deltas(64));
-    // At each tick contents are written back, and not their nodes.
+    // Each tick writes back contents, but not their nodes.
     let options = MountOptions { writeback_after: Duration::ZERO, ..MountOptions::default() };
     let vol = Volume::mount(cut.clone(), clock(), options).unwrap();
     let f = new_file(&vol, vol.root(), "f");
@@ -127,7 +127,7 @@ fn without_the_option_pages_are_written_whole_and_old_deltas_are_read() {
     let off = MountOptions { delta: false, ..MountOptions::default() };
     let vol = Volume::mount(dev.clone(), clock(), off).unwrap();
     assert!(read_all(&vol, f) == contents);
-    // In place the base would be lost, should the power go before the inode is written.
+    // Overwriting in place would lose the base in a power cut before the inode is written.
     for page in 0..3 {
         let range = nudge(&mut contents, page * BLOCK + 50, 2);
         write(&vol, f, range.start as u64, &contents[range]);
@@ -191,12 +191,12 @@ fn a_file_that_grew_into_its_zone_is_replayed() {
     }
 }
 
-/// A file under test: what it holds now, and what was last promised of it.
+/// A file under test: its present contents and the last promised ones.
 struct File {
     ino: Ino,
     now: Vec<u8>,
     durable: Option<Vec<u8>>,
-    /// Changed since.
+    /// Changed since the promise.
     touched: bool,
 }
 
@@ -360,7 +360,7 @@ fn what_was_synced_survives_a_cut_at_any_write() {
     assert!(cuts > 500, "{cuts}");
 }
 
-/// Which of the superblock's copies another system takes for plain F2FS.
+/// Number of superblock copies that another system takes for plain F2FS.
 fn plain_copies(image: &Memory) -> usize {
     let copy = |at: u64| {
         let mut block = [0; BLOCK];
@@ -370,7 +370,7 @@ fn plain_copies(image: &Memory) -> usize {
     usize::from(copy(0)) + usize::from(copy(1))
 }
 
-/// How many inodes are marked as ones with a zone, whatever the superblock says.
+/// Number of inodes marked as having a zone, whatever the superblock contains.
 fn zones(image: &Memory) -> usize {
     let vol = mount_copy(image);
     let marked = |ino: &u32| {
@@ -400,7 +400,7 @@ fn a_delta_is_not_durable_before_a_base_that_was_overwritten_in_place() {
         lawful.push(contents.clone());
     };
     change(0);
-    // The block is overwritten in place, and its flush takes its time.
+    // The block is overwritten in place, and its flush is still running.
     dev.stop(Op::Flush, None);
     let images = std::thread::scope(|s| {
         s.spawn(|| vol.fsync(f, true).unwrap());
@@ -530,7 +530,7 @@ fn at_any_cut_of_settling_a_volume_that_linux_mounts_holds_no_delta() {
             write(&vol, f, range.start as u64, &contents[range]);
         }
         vol.fsync(f, false).unwrap();
-        // The power goes.
+        // Power cut.
         dev.fork()
     };
     assert_eq!(plain_copies(&image), 0);
@@ -554,7 +554,7 @@ fn at_any_cut_of_settling_a_volume_that_linux_mounts_holds_no_delta() {
             } else {
                 refused += 1;
             }
-            // And it can be settled again.
+            // It can be settled again.
             let dev = Arc::new(left.fork());
             settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
             assert_eq!(plain_copies(&dev.fork()), 2);
@@ -565,7 +565,7 @@ fn at_any_cut_of_settling_a_volume_that_linux_mounts_holds_no_delta() {
     assert!(refused > 10 && taken > 3, "{refused}, {taken}");
 }
 
-/// A superblock copy that differs is not what is judged here.
+/// Ignores a differing superblock copy.
 fn assert_tools_clean_copy(image: &Memory) {
     let dev = Arc::new(image.fork());
     settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();

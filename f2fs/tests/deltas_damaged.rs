@@ -1,4 +1,4 @@
-//! What becomes of a volume whose deltas are damaged: every loss is named, and no other file suffers.
+//! What happens to a volume with damaged deltas: every loss is reported, and no other file is affected.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use vfs::FileSystem;
 
 use crate::log_rig::*;
 
-/// A volume with two files of ten blocks, of which the first five have deltas; and the files' contents.
+/// A volume with two files of ten blocks, the first five with deltas; and the files' contents.
 fn volume() -> (Memory, [Vec<u8>; 2], [Ino; 2]) {
     let features = Options::modern().features | Features::DELTA;
     let dev = Arc::new(formatted(64, &Options { features, ..Options::default() }));
@@ -40,7 +40,7 @@ fn read(dev: &Memory, at: BlockAddr) -> Box<Block> {
     block
 }
 
-/// Changes an inode block where it lies, under a checksum that fits.
+/// Changes an inode block in place, with a valid checksum.
 fn forge(dev: &Memory, ino: Ino, change: impl FnOnce(&SuperBlock, &mut Block)) {
     let sb = SuperBlock::check(&read(dev, BlockAddr(0))).unwrap();
     let at = mount_copy(dev).inode_address(ino).unwrap();
@@ -50,7 +50,7 @@ fn forge(dev: &Memory, ino: Ino, change: impl FnOnce(&SuperBlock, &mut Block)) {
     dev.write(Lba(at.0.into()), &block[..], Tag::default()).unwrap();
 }
 
-/// The file as it is after a repair that must do exactly `actions` with one finding of that kind.
+/// The file after a repair that must take exactly `actions` for the one finding of that kind.
 fn repaired(dev: &Memory, finds: impl Fn(&K) -> bool, actions: &[Action]) -> Vec<Vec<u8>> {
     let report = fsck::check(dev, &fsck::Options::default()).unwrap();
     assert!(report.findings.iter().any(|f| finds(&f.kind)), "{:?}", report.findings);
@@ -65,7 +65,7 @@ fn repaired(dev: &Memory, finds: impl Fn(&K) -> bool, actions: &[Action]) -> Vec
 #[test]
 fn a_delta_that_does_not_fit_its_base_is_an_error_of_its_block_alone() {
     let (dev, contents, [a, _]) = volume();
-    // The base changes behind the file system's back.
+    // Change the base without the file system.
     let addr = {
         let vol = mount_copy(&dev);
         let at = vol.inode_address(a).unwrap();
@@ -133,7 +133,7 @@ fn a_zone_that_makes_no_sense_costs_its_deltas_and_no_file() {
         let (dev, contents, [a, _]) = volume();
         forge(&dev, a, harm);
         {
-            // No panic, and the other file is as it was.
+            // No panic, and the other file is unchanged.
             let vol = mount_copy(&dev);
             let (_, b) = (vol.lookup(vol.root(), b"a"), find(&vol, "b").unwrap());
             assert!(read_all(&vol, b) == contents[1], "{what}");

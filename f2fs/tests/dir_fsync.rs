@@ -1,4 +1,4 @@
-//! What fsync of a directory promises without a checkpoint, at which cost, and that Linux recovers the same.
+//! What fsync of a directory promises without a checkpoint, at which cost, and that Linux recovers the same state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use vfs::{DirEntry, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, Xattr
 
 use crate::log_rig::*;
 
-/// A volume with durable files `old`, `other` and `third`, each holding its name, and directories `d` and `e`.
+/// A volume with durable files `old`, `other` and `third`, each containing its name, and directories `d` and `e`.
 struct World {
     dev: Arc<PowerCut>,
     vol: Arc<Volume>,
@@ -46,7 +46,7 @@ impl World {
     fn make(&self, path: &str, text: &str) {
         let (dir, name) = self.place(path);
         let ino = new_file(&self.vol, dir, std::str::from_utf8(name).unwrap());
-        // More than an inode holds.
+        // More than fits in an inode.
         write(&self.vol, ino, 0, text.repeat(5000).as_bytes());
         self.vol.forget(ino, 1);
     }
@@ -72,12 +72,12 @@ impl World {
         let ino = self.vol.link(self.ino(from), dir, name).unwrap().attr.ino;
         self.vol.forget(ino, 1);
     }
-    /// Of the root, or of a directory in it.
+    /// Fsyncs the root, or a directory in it.
     fn fsync_dir(&self, path: &str) {
         let dir = if path.is_empty() { self.vol.root() } else { self.ino(path) };
         self.vol.fsyncdir(dir, false).unwrap();
     }
-    /// Of the root: how many writes, flushes and checkpoints it took.
+    /// Cost of fsyncing it: writes, flushes and checkpoints.
     fn cost(&self, path: &str) -> (u64, u64, u64) {
         let now = || (self.dev.write_count(), self.dev.flush_count(), self.vol.counters.checkpoints.load(Relaxed));
         let before = now();
@@ -116,7 +116,7 @@ fn listed(vol: &Volume) -> BTreeMap<String, String> {
     found
 }
 
-/// What is done, ending with a promise about everything that was changed, and how it can be kept.
+/// The operations, ending with promises about all changes, and the mechanism that must keep them.
 struct Case {
     name: &'static str,
     how: Kept,
@@ -125,9 +125,9 @@ struct Case {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// By roll-forward alone.
+    /// Only roll-forward.
     ByNodes,
-    /// A checkpoint was needed.
+    /// A checkpoint.
     ByCheckpoint,
 }
 use Kept::*;
@@ -487,8 +487,8 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// After the case, on whatever a cut leaves, all names are as they were when the power went: each case ends with a
-/// promise about all that it changed.
+/// After the case and any cut, all names are as they were at the cut: each case ends with a promise about all of its
+/// changes.
 #[test]
 fn every_change_of_names_is_durable_by_the_cheapest_way_that_keeps_it() {
     for case in CASES {
@@ -571,7 +571,7 @@ fn linux_recovers_every_change_of_names() {
     }
 }
 
-/// What the withdrawal is for.
+/// The purpose of the withdrawal.
 #[test]
 fn a_deleted_file_that_was_synced_comes_back_if_its_directory_is_not_synced() {
     let w = world();
@@ -621,7 +621,7 @@ fn an_fsync_of_a_directory_costs_what_is_missing_and_no_more() {
 
 #[test]
 fn what_a_directory_promised_holds_until_the_flush_that_others_wait_for() {
-    // The first flush fails: nobody is told that names are durable.
+    // The first flush fails: no caller may see success.
     let dev = Arc::new(device::Faulty::new(formatted(64, &Options::modern())));
     let vol = mount(dev.clone());
     let f = new_file(&vol, vol.root(), "f");

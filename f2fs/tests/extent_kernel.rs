@@ -1,4 +1,4 @@
-//! Linux keeps a file's largest extent in its inode and believes it: it must not outlive the blocks it names.
+//! Linux stores a file's largest extent in its inode and relies on it: it must not outlive its blocks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use vfs::{Allocate, FileSystem, Ino, Moving, WriteFlags};
 
 use crate::log_rig::*;
 
-/// What Linux wrote in one piece, changed by us where the inode itself holds no addresses, read by Linux.
+/// Written contiguously by Linux, changed by JouleFS where the inode itself holds no addresses, read by Linux.
 fn judged(change: impl FnOnce(&Arc<Volume>, Ino, &mut Vec<u8>)) {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
@@ -48,7 +48,7 @@ fn linux_reads_a_hole_where_we_made_one_in_an_extent_it_had_noted() {
 fn linux_finds_an_extent_it_had_noted_where_defragmentation_moved_its_blocks() {
     judged(|vol, f, _| {
         let moved = trials::crash::defragment(&**vol, f, 1300, Moving::Copy).unwrap();
-        // All but the hole.
+        // All except the hole.
         assert_eq!(moved, 2048 - 1300 - 16);
         let other = new_file(vol, vol.root(), "new");
         vol.sync().unwrap();
@@ -63,7 +63,7 @@ fn linux_finds_an_extent_it_had_noted_where_cleaning_moved_its_blocks() {
     judged(|vol, _, _| {
         while vol.clean_in_foreground().unwrap() {}
         assert!(vol.counters.moved_blocks() > 0);
-        // Others write where the blocks were.
+        // Another file is written to the former blocks.
         let other = new_file(vol, vol.root(), "new");
         for at in 0..70 {
             let _ = vol.write(other, at << 20, &pattern(at, 1 << 20), WriteFlags::empty());

@@ -1,4 +1,4 @@
-//! What a cache above writes back does not wait here a second time.
+//! Writeback from a cache above does not wait in memory a second time.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn from_cache(vol: &Volume, ino: Ino, block: usize, data: &[u8]) -> vfs::Result<
     vol.write(ino, block as u64 * 4096, data, WriteFlags::FROM_CACHE)
 }
 
-/// A volume with one synced file of two mebibytes, and what is in it.
+/// A volume with one synced file of two mebibytes, and its contents.
 fn with_file<D: BlockDevice + 'static>(dev: Arc<D>) -> (Arc<Volume>, Ino, Vec<u8>) {
     let vol = mount(dev);
     let file = new_file(&vol, vol.root(), "file");
@@ -32,7 +32,7 @@ fn blocks_from_a_cache_go_out_once_a_mebibyte_has_gathered() {
     let (vol, file, mut contents) = with_file(dev.clone());
     let before = dev.snapshot();
     let written = || (&dev.snapshot() - &before)[Cause::UserData as u8];
-    // Every second block, the last one first.
+    // Every second block, in reverse order.
     for k in (0..256).rev() {
         assert_eq!(written().blocks_written, 0, "{k} to come");
         let data = pattern(k as u64, 4096);

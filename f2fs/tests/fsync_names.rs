@@ -1,7 +1,7 @@
-//! What a new file's fsync may do to names that others have given up: nothing, and its own is there.
+//! A new file's fsync must keep its own name without affecting files that gave the name up.
 //!
-//! Roll-forward puts a synced new file under its name in the tree of the last checkpoint. Who has that
-//! name there and lives on elsewhere, by a change no checkpoint knows yet, must not be taken for deleted.
+//! Roll-forward puts a synced new file under its name in the tree of the last checkpoint. The owner of that name there
+//! may have moved, by a change not yet in a checkpoint; it must not be treated as deleted.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,8 +15,8 @@ use crate::log_rig::*;
 const OLD: [u8; 9000] = [1; 9000];
 const NEW: [u8; 5000] = [2; 5000];
 
-/// A volume with a durable file `a` and a durable directory `d` that holds a file; `change` gives one of
-/// the names up; then a new file takes the name and is synced. The image is the one with nothing more.
+/// A volume with a durable file `a` and a durable directory `d` with a file in it; `change` gives up one of the names;
+/// then a new file takes the name and is synced. The image has nothing more.
 fn name_taken_over(name: &str, change: impl Fn(&Volume, Ino)) -> device::Memory {
     let dev: std::sync::Arc<PowerCut> = power_cut(&formatted(64, &Options::default()));
     let vol = mount(dev.clone());
@@ -123,7 +123,7 @@ fn a_new_files_fsync_is_a_checkpoint_only_under_a_name_that_was_given_up_in_its_
             write(&vol, new_file(&vol, root, name), 0, &OLD);
         }
         vol.sync().unwrap();
-        // `a` and `d/e` move, `x` and `y` change places and go, `gone` is removed.
+        // `a` and `d/e` move, `x` and `y` exchange names and are removed, `gone` is removed.
         rename(&vol, "a", "b");
         vol.rename(ROOT, (d, b"e"), (root, b"f"), RenameFlags::empty()).unwrap();
         vol.rename(ROOT, (root, b"x"), (root, b"y"), RenameFlags::EXCHANGE).unwrap();

@@ -1,4 +1,4 @@
-//! What an fsync costs of a file that was renamed, or had several names, before the volume was mounted.
+//! The cost of fsync for a file that was renamed, or had several names, before the mount.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -75,7 +75,7 @@ fn a_file_renamed_over_another_before_the_mount_needs_no_checkpoint() {
     }
     assert_tools_clean(&dev.image(Loss::AllLost));
     judge_by_linux(&dev, &vol, "db");
-    // The mark is gone for good.
+    // The mark is removed permanently.
     vol.unmount().unwrap();
     let vol = mount(dev.clone());
     let db = find(&vol, "db").unwrap();
@@ -112,7 +112,7 @@ fn a_name_that_the_checkpoint_does_not_have_still_needs_one() {
             assert!(read_all(vol, find(vol, "moved").expect(case)) == want, "{case}");
             assert!(find(vol, "db").is_none(), "{case}");
         });
-        // The checkpoint has the name: one more may be needed to find that out, and no third.
+        // The checkpoint has the name: at most one more is needed to find that out.
         assert_eq!(checkpoints(&vol, db, 5), 0, "{case}");
         judge_by_linux(&dev, &vol, "moved");
     }
@@ -120,7 +120,7 @@ fn a_name_that_the_checkpoint_does_not_have_still_needs_one() {
 
 #[test]
 fn a_mark_whose_name_leads_elsewhere_stays() {
-    // The recorded name belongs to another file by now.
+    // The recorded name now belongs to another file.
     let base = left(|vol| {
         let f = new_file(vol, vol.root(), "f");
         vol.link(f, vol.root(), b"g").unwrap();
@@ -129,13 +129,13 @@ fn a_mark_whose_name_leads_elsewhere_stays() {
     });
     let f = |vol: &Volume| Ino(find(vol, "g").unwrap().0);
     let ino = f(&mount_copy(&base));
-    // Without a lookup nobody has seen its name.
+    // Without a lookup its name is unknown.
     let vol = mount(Arc::new(base.fork()));
     assert_eq!(checkpoints(&vol, ino, 3), 3);
     assert_eq!(f(&vol), ino);
     assert_eq!(checkpoints(&vol, ino, 3), 0, "seen under its name");
     vol.unmount().unwrap();
-    // Two names are two names.
+    // Two names stay two names.
     let vol = mount(Arc::new(base.fork()));
     vol.link(f(&vol), vol.root(), b"h").unwrap();
     assert_eq!(checkpoints(&vol, ino, 3), 3);

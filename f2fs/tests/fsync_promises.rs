@@ -1,4 +1,4 @@
-//! What fsync returned for is there after a power cut, at what it should cost.
+//! After a power cut, everything for which fsync returned exists; and the cost of fsync.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -222,8 +222,7 @@ fn an_fsync_that_failed_is_not_promised_later_either() {
         let n = faulty.requests(op) + 1 + later;
         faulty.add(Fault::Nth { op, requests: n..n + 1 });
         assert!(vol.fsync(f, false).is_err(), "{op:?} {later}");
-        // The device works again. Either the second fsync makes good what the first could not, or it
-        // says that it cannot.
+        // The device works again. The second fsync either completes what the first could not, or fails.
         let again = vol.fsync(f, false);
         let image = faulty.inner().fork();
         recovered(&image, |vol| {

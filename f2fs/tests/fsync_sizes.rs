@@ -1,4 +1,4 @@
-//! After a power cut a file is as long as it was synced, whatever blocks it has behind its end.
+//! After a power cut a file has its synced size, whatever blocks it has behind its end.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn set_size(vol: &Volume, ino: Ino, size: u64) {
     vol.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
 }
 
-/// Fills the volume but for about `left` blocks.
+/// Fills the volume except for about `left` blocks.
 fn fill(vol: &Volume, left: u64) {
     let f = new_file(vol, vol.root(), "filler");
     let block = vec![9; 1 << 20];

@@ -1,5 +1,4 @@
-//! For what does a caller wait that comes while the background cleans? For the step under way and no other, and then the
-//! cleaner makes way.
+//! What does a request wait for during background cleaning? Only for the current step; then the cleaner gives way.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,20 +15,20 @@ use victim::Policy;
 
 use crate::log_rig::*;
 
-/// Microseconds that a block takes.
+/// Microseconds per block.
 const BLOCK_US: u64 = 100;
-/// Blocks of a step while nobody asks anything, and while somebody does.
+/// Blocks in a step while no request arrives, and while requests arrive.
 const QUIET: usize = 32;
 const SMALL: usize = 4;
 
-/// A device that takes time for each block that is written, and notes when somebody's first request comes.
+/// A device that takes time for each written block, and records when the caller's first request arrives.
 struct Timed {
     inner: Memory,
     clock: Arc<VirtualClock>,
     moved: AtomicU64,
     /// The inode of the caller.
     caller: AtomicU64,
-    /// When its first request came, in microseconds since the mount, and how many blocks were moved by then.
+    /// When its first request arrived, in microseconds since the mount, and the number of blocks moved by then.
     came: AtomicU64,
     moved_then: AtomicU64,
 }
@@ -73,11 +72,11 @@ struct Rig {
     caller: Ino,
 }
 
-/// Files, and their blocks: so few that their nodes fill no segment, and only data can be cleaned.
+/// Files and their blocks: few enough that their nodes fill no segment, and only data can be cleaned.
 const FILES: usize = 150;
 const BLOCKS: usize = 64;
 
-/// A volume whose segments have some hundred valid blocks, and a file with something to make durable.
+/// A volume whose segments have a few hundred valid blocks, and a file with a change to sync.
 fn rig() -> Rig {
     let image = formatted(128, &Options::default());
     let (clock, image) = (clock(), Arc::new(image));
@@ -103,13 +102,13 @@ fn rig() -> Rig {
     }));
     let pace = Pace { sections: 16, quiet_step: QUIET };
     let gc = Settings { policy: Policy::Greedy, pace, step_blocks: SMALL, ..Settings::default() };
-    // Nothing comes by the clock but cleaning.
+    // The only timed work is cleaning.
     let (writeback_after, checkpoint_after) = (Duration::from_secs(3600), Duration::from_secs(3600));
     let options = MountOptions { gc, writeback_after, checkpoint_after, ..MountOptions::default() };
     let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
     let caller = new_file(&vol, vol.root(), "caller");
     vol.sync().unwrap();
-    // Looks at the tick for what was asked so far, and forgets it.
+    // The tick counts the requests so far as a use, and resets.
     vol.tick().unwrap();
     clock.advance(Duration::from_secs(60));
     dev.inner().caller.store(caller.0, Relaxed);
@@ -120,7 +119,7 @@ fn rig() -> Rig {
 fn a_caller_waits_for_the_step_under_way_and_the_rest_goes_in_small_steps() {
     let Rig { dev, vol, caller } = rig();
     write(&vol, caller, 0, &pattern(1, 2 * 4096));
-    // That was a use, which is forgotten here; what it wrote waits in memory.
+    // That was a use, which is reset here; its writes wait in memory.
     vol.tick().unwrap();
     let (sections, before) = (vol.counters.background_gc.load(Relaxed), vol.counters.waits.so_far());
     let settings = vol.cleaning();
@@ -131,7 +130,7 @@ fn a_caller_waits_for_the_step_under_way_and_the_rest_goes_in_small_steps() {
         assert!(dev.await_one(), "nothing is cleaned");
         came = dev.inner().now();
         let calls = scope.spawn(|| vol.fsync(caller, true).unwrap());
-        // Until the caller stands at the lock.
+        // Until the caller waits for the lock.
         std::thread::sleep(Duration::from_millis(500));
         assert!(!calls.is_finished(), "nobody waits");
         dev.go_on();
@@ -145,7 +144,7 @@ fn a_caller_waits_for_the_step_under_way_and_the_rest_goes_in_small_steps() {
     assert!(waited <= QUIET as u64 * BLOCK_US, "the caller waited for {waited} us");
     assert!(all > 2 * QUIET as u64, "only {all} blocks were moved");
     assert_eq!(vol.counters.background_gc.load(Relaxed), sections + 1);
-    // What is counted is what there was to wait for: one large step, and then small ones.
+    // The recorded periods: one large step, then small ones.
     let waits = vol.counters.waits.so_far().since(&before);
     assert_eq!(waits.stretches(), 1 + (all - QUIET as u64).div_ceil(SMALL as u64));
     assert_eq!(vol.counters.longest_pause.load(Relaxed), QUIET as u64 * BLOCK_US);
@@ -164,6 +163,6 @@ fn without_a_caller_all_steps_are_large_and_the_time_of_the_turn_is_counted_whol
     assert!(cleaned > 1, "{cleaned} sections");
     let moved = dev.inner().moved.load(Relaxed);
     assert!(waits.stretches() <= moved.div_ceil(QUIET as u64) + 2 * cleaned, "{} of {moved}", waits.stretches());
-    // Nothing else takes time in a turn: who comes in it waits.
+    // Nothing else takes time in a batch: a request that arrives then waits.
     assert_eq!(waits.time(), Duration::from_micros(dev.inner().now() - from));
 }

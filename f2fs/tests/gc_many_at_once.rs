@@ -1,6 +1,6 @@
-//! Readers, writers, syncs and cleaning at the same time: a fixed amount of work, whatever the time it
-//! takes, enough that segments are cleaned and written again while somebody reads in them; by whoever is
-//! short of space alone, and by the background into holes of used segments beside it.
+//! Readers, writers, syncs and cleaning at the same time: a fixed amount of work, whatever time it takes, enough that
+//! segments are cleaned and rewritten while they are read. Cleaning is either only in the foreground, or also in the
+//! background into holes of used segments.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -18,37 +18,36 @@ use victim::Policy;
 
 use crate::log_rig::*;
 
-/// Blocks of a file.
+/// Blocks in a file.
 const BLOCKS: u64 = 256;
-/// How much of the volume the files fill.
+/// Percentage of the volume filled by the files.
 const PERCENT: u64 = 95;
-/// How often the writers together overwrite as many blocks as the volume has. An fsync overwrites a few
-/// of them in place; holes can be filled once a checkpoint knows of them, and checkpoints are few; all
-/// else uses up free segments, of which there are a quarter of the volume, so that cleaning must make
-/// new ones again and again, whoever comes first.
+/// How often the writers together overwrite as many blocks as the volume has. An fsync overwrites a few of them in
+/// place, and holes become usable only by a checkpoint, which is rare; everything else uses free segments. These are a
+/// quarter of the volume, so cleaning must free new ones repeatedly, in any schedule.
 const TIMES: u64 = 3;
 const WRITERS: u64 = 3;
-/// Most of them wait until the end, for blocks that cleaning leaves alone.
+/// Most of them wait until the end, for blocks that are not cleaned.
 const SLOW_READERS: u64 = 64;
-/// Every so many files is written once and then only read.
+/// One file in this many is written once and then only read.
 const STILL: usize = 5;
 
-/// Blocks written between two sections that the background cleans.
+/// Blocks written between two sections cleaned in the background.
 const BETWEEN: u64 = 600;
 
 thread_local! {
-    /// The next read of contents by this thread is overtaken.
+    /// The next read of contents by this thread is delayed until its block is overwritten.
     static SLOW: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A device on which a read can take so long that its block is given to another owner meanwhile.
+/// A device on which a read can take so long that its block gets another owner meanwhile.
 struct Overtaking {
     inner: Arc<Memory>,
-    /// Blocks that somebody waits to read, until they are written again. `None`: nobody waits any more.
+    /// Blocks with delayed reads, until they are rewritten. `None`: reads are no longer delayed.
     awaited: Mutex<Option<BTreeSet<u64>>>,
     written: Condvar,
     overtaken: AtomicU64,
-    /// By a block that the background moved.
+    /// Overtaken by a block that background cleaning moved.
     by_moved: AtomicU64,
 }
 
@@ -116,7 +115,7 @@ impl BlockDevice for Overtaking {
     }
 }
 
-/// A block that tells where it belongs and how often it was written.
+/// A block that contains its file, its index and its round.
 fn block(file: usize, index: u64, round: u64) -> Vec<u8> {
     let mut b = vec![0; 4096];
     for (k, word) in [file as u64, index, round].iter().cycle().take(512).enumerate() {
@@ -148,7 +147,7 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
 #[test]
 fn nor_while_the_background_fills_holes_between_other_files_and_the_foreground_takes_over_what_it_began() {
     let gc = Settings { policy: Policy::Fagc, ..Settings::default() };
-    // That a moved block takes the place of one being read is rare: some runs see none.
+    // A moved block seldom takes the place of one being read: some runs have no such case.
     let overtaken = (0..8).any(|_| {
         let (vol, dev) = many_at_once(true, MountOptions { gc, ..MountOptions::default() });
         let n = |c: &AtomicU64| c.load(Relaxed);
@@ -161,7 +160,8 @@ fn nor_while_the_background_fills_holes_between_other_files_and_the_foreground_t
     assert!(overtaken, "no moved block took the place of one that was being read");
 }
 
-/// Everything at once, judged; with a thread that cleans in the background in steps of all lengths or without.
+/// Runs everything concurrently and checks the result; with a thread that cleans in the background in steps of all
+/// lengths, or without.
 fn many_at_once(background: bool, options: MountOptions) -> (Arc<Volume>, Arc<Overtaking>) {
     let image = Arc::new(formatted(192, &Options::default()));
     let dev = Overtaking::new(image.clone());
@@ -170,7 +170,7 @@ fn many_at_once(background: bool, options: MountOptions) -> (Arc<Volume>, Arc<Ov
     let space = vol.statfs().unwrap();
     let many = (space.blocks * PERCENT / 100 - (space.blocks - space.blocks_free)) / (BLOCKS + 1);
     let files: Vec<_> = (0..many).map(|k| new_file(&vol, vol.root(), &format!("f{k}"))).collect();
-    // Block by block, so that every segment holds some of most files.
+    // Block by block, so that every segment has blocks of most files.
     for i in 0..BLOCKS {
         for (k, f) in files.iter().enumerate() {
             write(&vol, *f, i * 4096, &block(k, i, 0));
@@ -234,7 +234,7 @@ fn many_at_once(background: bool, options: MountOptions) -> (Arc<Volume>, Arc<Ov
                 let mut next = 0;
                 while !stop.load(Relaxed) {
                     let so_far = written.load(Relaxed);
-                    // Idle after a third of the work, until whoever is short of space has had to clean.
+                    // Idle after a third of the work, until foreground cleaning has run.
                     let left_to_others =
                         so_far >= space.blocks * TIMES / 3 && vol.counters.foreground_gc.load(Relaxed) == 0;
                     if so_far < next || left_to_others {

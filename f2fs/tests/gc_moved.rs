@@ -1,5 +1,4 @@
-//! A block that cleaning just moved, and no checkpoint yet: a power cut, an fsync, a failing device, an
-//! unmount.
+//! Blocks that cleaning has just moved, before a checkpoint: a power cut, an fsync, a failing device, an unmount.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,13 +28,13 @@ fn mounted(dev: Arc<dyn BlockDevice>, policy: Policy) -> Arc<Volume> {
     vol
 }
 
-/// Small files whose blocks their inodes name, every second one removed, all of it durable.
+/// Small files with addresses in their inodes, every second one removed, all durable.
 fn aged() -> Memory {
     let image = Arc::new(formatted(96, &Options::default()));
     let clock = clock();
     let vol = Volume::mount(image.clone(), clock.clone(), MountOptions::default()).unwrap();
     for n in 0..FILES {
-        // Policies by age find something older than the rest.
+        // Age-based policies need blocks of different age.
         clock.advance(std::time::Duration::from_secs(1));
         let f = new_file(&vol, vol.root(), &format!("f{n}"));
         write(&vol, f, 0, &pattern(n, LEN));
@@ -57,7 +56,7 @@ fn all_there(vol: &Volume, when: &str) {
     }
 }
 
-/// Notes whose data cleaning moved last.
+/// Records the inode whose data cleaning moved last.
 struct Moves<D> {
     inner: Arc<D>,
     last: AtomicU64,
@@ -94,7 +93,7 @@ fn an_fsync_of_a_file_whose_blocks_just_moved_loses_nothing_whatever_reaches_the
             let power = Arc::new(PowerCut::new(image.fork()));
             let dev = Arc::new(Moves { inner: power.clone(), last: AtomicU64::new(0) });
             let vol = mounted(dev.clone(), policy);
-            // Leaves the state of the unmount: cuts below find a checkpoint of this mount.
+            // Leaves the unmounted state: later cuts find a checkpoint of this mount.
             let other = new_file(&vol, vol.root(), "other");
             vol.sync().unwrap();
             while dev.last.load(Relaxed) == 0 {
@@ -177,7 +176,7 @@ fn a_device_that_fails_under_cleaning_leaves_a_volume_that_mounts_and_has_everyt
                 dev.add(Fault::Nth { op, requests: from..from + 1 });
                 let cleaned = (0..3).try_for_each(|_| vol.clean_in_background(&settings(policy)).map(drop));
                 dev.heal();
-                // Whether it goes on is its choice; what it makes durable must be whole.
+                // The volume may continue or fail; what it makes durable must be intact.
                 let when = format!("{policy:?}, {op:?} {nth} failed: {cleaned:?}");
                 let _ = vol.write(f, 0, &pattern(3, 5000), vfs::WriteFlags::empty());
                 let _ = vol.sync();

@@ -1,4 +1,4 @@
-//! For how long does cleaning in the background hold others off?
+//! For how long does background cleaning block other operations?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,8 +19,8 @@ use crate::log_rig::*;
 
 const MIB: u64 = 96;
 
-/// A volume on a simulated phone whose first segments have a valid block and an invalid one in turn; cleans
-/// sections by steps of so many blocks. The longest pause, and how long one request of one block takes at most.
+/// A volume on a simulated phone whose first segments alternate valid and invalid blocks; cleans sections in steps of
+/// this many blocks. Returns the longest pause, and the longest time of a request for one block.
 fn pause(policy: Policy, step_blocks: usize) -> (Duration, Duration) {
     let profile = Profile::find("kirin9000-ufs31").unwrap();
     let clock = clock();
@@ -73,7 +73,7 @@ fn pause(policy: Policy, step_blocks: usize) -> (Duration, Duration) {
 #[test]
 fn a_step_takes_no_longer_than_reading_and_writing_its_blocks_one_by_one() {
     for policy in [Policy::CostBenefit, Policy::Atgc, Policy::Fagc] {
-        // Each block moved: it is read, written, and its node may have to be read; and a summary.
+        // For each moved block: a read, a write, and possibly a read of its node; plus a summary.
         let bound = |slowest: Duration, blocks: u32| slowest * (3 * blocks + 1);
         let (short, slowest) = pause(policy, 16);
         assert!(short > Duration::ZERO && short <= bound(slowest, 16), "{policy:?}: {short:?}, request {slowest:?}");

@@ -1,5 +1,4 @@
-//! Whoever chooses what is cleaned, the files stay what they are: the same operations under every policy,
-//! with cleaning ahead of time by a virtual clock.
+//! Under every victim policy the files stay intact: the same operations, with background cleaning on a virtual clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +17,7 @@ use crate::log_rig::*;
 
 const BLOCK: u64 = 4096;
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     cleaned: u64,
@@ -42,7 +41,7 @@ impl Run {
     fn new(mib: u64, options: &Options, policy: Policy) -> Run {
         let dev = Arc::new(Counting::new(formatted(mib, options)));
         let clock = clock();
-        // `joule` cleans at any price until so much is free.
+        // `joule` cleans at any price until this much is free.
         let settings = Settings { policy, step_blocks: 48, keep_free: 90, ..Settings::default() };
         let options = MountOptions { gc: settings, ..MountOptions::default() };
         let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
@@ -67,7 +66,7 @@ impl Run {
         }
     }
 
-    /// Nobody asks for anything for a while.
+    /// An idle period.
     fn rest(&self, minutes: u64) {
         for _ in 0..minutes {
             self.clock.advance(Duration::from_secs(60));
@@ -76,11 +75,11 @@ impl Run {
         self.vol.audit_segments().unwrap();
     }
 
-    /// Files of many sizes, overwritten here and there, removed and made again; a quiet hour now and then.
+    /// Files of many sizes, overwritten in parts, removed and recreated; sometimes an idle hour.
     fn work(&mut self, rounds: u64) {
         let mut rng = device::Rng::new(77);
         let many = self.vol.statfs().unwrap().blocks_free * 6 / 10 / 210;
-        // Block by block: every segment has some of every file.
+        // Block by block: every segment has blocks of every file.
         for i in 0..250 {
             for k in (0..many).filter(|k| i < 64 || k % 4 != 3) {
                 self.put(&format!("f{k}"), i * BLOCK, &pattern(k * 1000 + i, 4096));
@@ -102,7 +101,7 @@ impl Run {
                         self.vol.fsync(self.files.values().nth(rng.index(self.files.len())).unwrap().0, false).unwrap()
                     }
                     7..=9 => self.put(&format!("small{}", rng.below(1000)), rng.below(8000), &pattern(seed, 300)),
-                    // Some files are old and stay as they are.
+                    // Some files are old and stay unchanged.
                     _ if k.is_multiple_of(3) && size >= 60 => {}
                     _ => self.put(&name, rng.below(size.max(40)) * BLOCK, &pattern(seed, 4096 * (1 + rng.index(3)))),
                 }
@@ -111,7 +110,7 @@ impl Run {
                 self.vol.sync().unwrap();
             }
             self.rest(4);
-            // And some all at once, between two checkpoints.
+            // Some at once, between two checkpoints.
             for _ in 0..3 {
                 self.vol.clean_in_background(&self.settings).unwrap();
             }

@@ -1,4 +1,4 @@
-//! A full volume can be overwritten for ever.
+//! A full volume can be overwritten forever.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -116,7 +116,7 @@ fn a_volume_that_is_full_says_so_and_takes_files_again_after_some_went() {
     assert_tools_clean(&dev);
 }
 
-/// Small files made, grown, synced and removed on a volume that is mostly full.
+/// Small files created, grown, synced and removed on a mostly full volume.
 fn churn(options: &Options, mib: u64, ops: u64) {
     let dev = Arc::new(formatted(mib, options));
     let vol = mount(dev.clone());

@@ -1,4 +1,4 @@
-//! How much does the background clean at a time, and for whom?
+//! How much does the background clean in a batch, and when?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,7 +17,7 @@ use crate::log_rig::*;
 
 const LEN: usize = 16 << 10;
 
-/// Small files that fill most of a volume, two of three removed then.
+/// Small files that fill most of a volume, two thirds of them then removed.
 fn worn() -> Memory {
     let image = Arc::new(formatted(256, &Options::default()));
     let clock = clock();
@@ -74,17 +74,18 @@ fn for_a_volume_that_nobody_uses_joule_cleans_nothing_and_writes_nothing() {
     }
 }
 
-/// Uses a worn volume in turns with an hour of rest behind each; how many logs filled holes at the end of each use.
+/// Alternates use of an aged volume with an hour of idle time; returns how many logs filled holes at the end of each
+/// use.
 fn filling(gc: Settings) -> Vec<usize> {
     let (vol, clock) = mounted(Arc::new(worn()), gc);
-    // A prime, so that each of them goes once, and not its neighbour next.
+    // A prime, so that each file is removed once, and never directly before its neighbour.
     let kept = (1200..).find(|n| (2..*n).all(|d| n % d != 0)).unwrap();
     assert!(find(&vol, &format!("f{}", 3 * (kept - 1))).is_some(), "fewer files than that are left");
     let mut filling = Vec::new();
     for turn in 0..6 {
         for n in 0..200 {
             make(&vol, 10_000 + turn * 1000 + n);
-            // As many go as come.
+            // As many are removed as are created.
             let nth = (turn * 200 + n) * 1009 % kept;
             vol.unlink(vol.root(), format!("f{}", 3 * nth).as_bytes()).unwrap();
         }
@@ -121,7 +122,7 @@ fn joule_holds_the_free_sections_that_a_user_asks_for_and_stops_there() {
     let asked = sections * 60 / 100;
     assert_eq!(still, 0);
     assert!(none < asked, "{none} of {sections} are free without being asked for");
-    // A turn ends with the victim that reaches it.
+    // A batch ends with the victim that reaches the goal.
     assert!((asked..asked + 4).contains(&some), "{some} of {sections}, asked for {asked}; {moved} blocks moved");
 }
 
@@ -158,7 +159,7 @@ fn steps_are_large_only_while_nobody_asks_anything() {
         let dev = Arc::new(Counting::new(image.fork()));
         let settings = Settings { pace: Pace::TURNS, step_blocks: 2, on: false, ..by(Policy::Greedy) };
         let (vol, _) = mounted(dev.clone(), settings);
-        // Looks at the tick for what was asked so far, and forgets it.
+        // The tick counts the requests so far as a use, and resets.
         vol.tick().unwrap();
         if !quiet {
             vol.getattr(vol.root()).unwrap();

@@ -1,4 +1,4 @@
-//! Journals and logs whose blocks are made of kept pages: what an fsync costs, and what is there afterwards.
+//! Journals and logs whose blocks consist of kept pages: the cost of an fsync, and the state afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +18,7 @@ fn with_deltas(mib: u64) -> Memory {
     formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
 }
 
-/// Pages of a database that change a little, and the records of them.
+/// Slightly changing database pages, and their records.
 struct Database {
     pages: Vec<Vec<u8>>,
     rng: Rng,
@@ -26,7 +26,7 @@ struct Database {
 
 impl Database {
     fn new(pages: usize, seed: u64) -> Self {
-        // Text compresses to about a half, as rows of a table do.
+        // Text that compresses to about a half, like rows of a table.
         let words = ["hello ", "to ", "you ", "meet ", "again ", "at nine ", "in town "];
         let mut rng = Rng::new(seed);
         let page = |rng: &mut Rng| {
@@ -42,7 +42,7 @@ impl Database {
         Database { pages, rng }
     }
 
-    /// Changes some pages; their numbers, from 1.
+    /// Changes some pages; returns their numbers, from 1.
     fn change(&mut self) -> Vec<usize> {
         let mut changed: Vec<usize> = (0..1 + self.rng.below(5))
             .map(|_| (self.rng.below(self.pages.len() as u64) * self.rng.below(16) / 16) as usize + 1)
@@ -58,7 +58,7 @@ impl Database {
     }
 }
 
-/// A file and what it holds.
+/// A file and its contents.
 struct File {
     ino: Ino,
     holds: Vec<u8>,
@@ -84,7 +84,7 @@ impl File {
     }
 }
 
-/// A write-ahead log, as SQLite writes it.
+/// A write-ahead log in SQLite's format.
 struct Log {
     file: File,
     frames: usize,
@@ -125,7 +125,7 @@ impl Log {
     }
 }
 
-/// One transaction of a rollback journal before the database is written: its records, an fsync, its header, an fsync.
+/// One transaction of a rollback journal, before the database is written: its records, an fsync, its header, an fsync.
 fn journal(vol: &Volume, file: &mut File, db: &mut Database) {
     let old = db.pages.clone();
     let changed = db.change();
@@ -188,8 +188,8 @@ fn a_log_costs_about_one_block_for_each_transaction_and_is_there_after_a_cut() {
         }
     }
     let cost = dev.snapshot().total() - before;
-    // 400 transactions of 2.6 pages; plain, each takes 3.6 blocks. Most of what is more than 400 is 40 pages that come for
-    // the first time, and the checkpoints.
+    // 400 transactions of 2.6 pages; without deltas, each takes 3.6 blocks. Most of the excess over 400 is 40 pages
+    // logged for the first time, and the checkpoints.
     assert!(cost.blocks_written < 760 && cost.flushes < 460, "{cost:?}");
     assert!(vol.counters.deltas.load(Relaxed) > 200);
     settled(&cut.image(Loss::AllLost), "chat.db-wal", &log.file.holds, "the end");
@@ -228,7 +228,7 @@ fn a_journal_that_is_kept_or_cut_is_there_after_every_fsync() {
             }
         }
         let cost = dev.snapshot().total() - before;
-        // Two fsyncs of one block each; a journal that is cut has its inode written too.
+        // Two fsyncs of one block each; for a truncated journal the inode is written too.
         assert!(cost.blocks_written < if cuts { 1000 } else { 560 }, "cut {cuts}: {cost:?}");
         vol.fsync(file.ino, false).unwrap();
         settled(&cut.image(Loss::AllLost), "chat.db-journal", &file.holds, "the end");
@@ -307,7 +307,7 @@ fn pages_for_which_no_node_has_room_are_written_and_no_later_block_is_made_of_th
     let mut db = Database::new(400, 3);
     let mut log = Log::new(&vol);
     for round in 0..500 {
-        // Each page comes once, then again.
+        // Each page occurs once, then again.
         log.append_pages(&vol, &db, &[round % 400 + 1]);
         vol.fsync(log.file.ino, true).unwrap();
         if round % 50 == 49 {
@@ -391,7 +391,7 @@ fn room_that_a_log_got_ahead_is_given_back_at_the_unmount_and_room_that_was_aske
     let free = vol.statfs().unwrap().blocks_free;
     log.append(&vol, &mut db);
     vol.fsync(log.file.ino, false).unwrap();
-    // Somebody wants room of his own behind the end.
+    // A user reserves blocks behind the end.
     let keep = Allocate::Reserve { keep_size: true };
     vol.fallocate(log.file.ino, keep, log.file.holds.len() as u64, 50 * PAGE as u64).unwrap();
     vol.unmount().unwrap();
@@ -422,7 +422,7 @@ fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothin
         vol.fsync(log.file.ino, true).unwrap();
     }
     vol.unmount().unwrap();
-    // A kept page of the last number but two.
+    // A kept page with the highest number but two.
     let image = dev.fork();
     let places = judges::delta_nodes::Places::of(&image);
     let ino = format::Ino(log.file.ino.0 as u32);
@@ -452,7 +452,7 @@ fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothin
     }
     let kept = vol.counters.kept.load(Relaxed);
     assert!(kept <= u64::from(u32::MAX - KEPT - (block - KEPT)), "{kept} kept pages more");
-    // A log that is made anew begins with the first number.
+    // The numbers of a recreated log start from the first.
     vol.unlink(vol.root(), b"chat.db-wal").unwrap();
     vol.forget(log.file.ino, 1);
     let mut log = Log::new(&vol);

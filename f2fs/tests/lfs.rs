@@ -1,4 +1,4 @@
-//! Mounted with `mode=lfs`, a volume is written at the ends of its logs alone.
+//! With `mode=lfs`, a volume is written only at the ends of its logs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use vfs::FileSystem;
 
 use crate::log_rig::*;
 
-/// A device that takes a block of the main area only if it is the first of its section or follows the last one written
-/// there: a volume that threads into a hole or overwrites in place gets an error. It takes any write to the first blocks,
-/// where the tables are.
+/// A device that accepts a block of the main area only if it is the first of its section or follows the last one
+/// written there: a volume that fills a hole or overwrites in place gets an error. It accepts any write to the area of
+/// the tables.
 struct AppendOnly {
     below: Arc<Memory>,
     main: u64,
     section: u64,
-    /// The next block of each section; the greatest number if it may be any.
+    /// The next block of each section; `u64::MAX` if any is allowed.
     next: Mutex<Vec<u64>>,
     broken: Mutex<BTreeSet<u64>>,
 }
 
 impl AppendOnly {
-    /// What mkfs wrote it does not count.
+    /// Writes of mkfs do not count.
     fn over(below: Arc<Memory>) -> Arc<Self> {
         let sb = joulefs_f2fs::mount::read_superblock(&*below).unwrap();
         let (main, section) = (u64::from(sb.main.0), u64::from(sb.segs_per_sec) * 512);

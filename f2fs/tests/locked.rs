@@ -1,7 +1,7 @@
-//! A volume with an encrypted tree and sealed files, without the key: what is refused, and what is not. `phone.img.zst` was
-//! made by `mkfs.f2fs -g android -O casefold,compression -C utf8` and filled by Linux 6.12 as
-//! `conformance/tests/phone/fill.sh` says. That Linux answers the same, and reads with the key what we moved, is asked in
-//! `conformance/tests/phone`, of a kernel that can encrypt.
+//! A volume with an encrypted tree and sealed files, without the key: which operations are refused, and which are not.
+//! `phone.img.zst` was created by `mkfs.f2fs -g android -O casefold,compression -C utf8` and filled by Linux 6.12 with
+//! `conformance/tests/phone/fill.sh`. `conformance/tests/phone` tests with a kernel that supports encryption that Linux
+//! gives the same results, and reads blocks moved by JouleFS with the key.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn entries(vol: &Volume, dir: Ino) -> Vec<(Vec<u8>, FileKind, Ino)> {
     out
 }
 
-/// Contents of every regular file, of encrypted ones the ciphertext, as it lies on the device.
+/// Contents of every regular file as stored on the device; of encrypted files the ciphertext.
 fn contents(vol: &Volume, dev: &dyn BlockDevice, dir: Ino, out: &mut Vec<(Ino, Vec<u8>)>) {
     for (_, kind, ino) in entries(vol, dir) {
         match kind {
@@ -63,7 +63,7 @@ fn whole(vol: &Volume, dev: &dyn BlockDevice, ino: Ino) -> Vec<u8> {
     for run in vol.extents(ino, 0, usize::MAX).unwrap() {
         for k in 0..run.blocks {
             let to = (run.from + k) as usize * 4096;
-            // What sealed it lies behind its end.
+            // The hashes of a sealed file are behind its end.
             bytes.resize(bytes.len().max(to + 4096), 0);
             dev.read(Lba(run.addr + k), &mut bytes[to..to + 4096], Tag::default()).unwrap();
         }
@@ -107,7 +107,7 @@ fn without_the_key_nothing_encrypted_is_changed_and_everything_can_be_deleted() 
     for (what, out) in refused {
         assert_eq!(out, Err(Error::NoKey), "{what}");
     }
-    // Links and directories are no contents.
+    // Symlinks and directories have no contents to refuse.
     assert!(vol.refuses_opening());
     vol.readlink(of(FileKind::Symlink)[0].2).unwrap();
     vol.open(of(FileKind::Directory)[0].2, false).unwrap();
@@ -151,7 +151,7 @@ fn a_sealed_file_is_read_and_deleted_and_never_changed() {
     let vol = mount(dev.clone());
     let sealed = find(&vol, "sealed").unwrap();
     let sized = |size| SetAttr { size: Some(size), ..SetAttr::default() };
-    // A mount learns of it when the file is opened, not when it writes back.
+    // The error is returned on open, not on writeback.
     assert!(vol.refuses_opening());
     vol.open(sealed, false).unwrap();
     vol.release(sealed);
@@ -191,7 +191,7 @@ fn cleaning_moves_what_is_encrypted_and_sealed_byte_for_byte() {
     let vol = mount(dev.clone());
     let mut before = Vec::new();
     contents(&vol, &*dev, vol.root(), &mut before);
-    // Every block of every file, with its place.
+    // Every block of every file, with its address.
     let places = |vol: &Volume| -> Vec<(Ino, u64, u64)> {
         let of = |ino: Ino| vol.extents(ino, 0, usize::MAX).unwrap().into_iter().map(move |e| (ino, e));
         let each = before.iter().flat_map(|(ino, _)| of(*ino));
@@ -223,7 +223,7 @@ fn cleaning_moves_what_is_encrypted_and_sealed_byte_for_byte() {
     assert!(before == after);
 }
 
-/// Every name of a tree, as it is listed, with what it leads to.
+/// Every listed name of a tree, with the inode it points to.
 fn names(vol: &Volume, dir: Ino, out: &mut Vec<(Ino, Vec<u8>, FileKind, Ino)>) {
     for (name, kind, ino) in entries(vol, dir) {
         assert_eq!(vol.lookup(dir, &name).unwrap().attr.ino, ino, "found again by the name that is listed");
@@ -234,7 +234,7 @@ fn names(vol: &Volume, dir: Ino, out: &mut Vec<(Ino, Vec<u8>, FileKind, Ino)>) {
     }
 }
 
-/// The same volume as `mkfs.f2fs -O inode_checksum` makes it, which deltas need and Android's volumes have not.
+/// The same volume as created by `mkfs.f2fs -O inode_checksum`, which deltas need and Android's volumes lack.
 fn with_checksums(dev: &Memory) {
     let block = |at: u64| {
         let mut bytes = Box::new([0; 4096]);
@@ -247,7 +247,7 @@ fn with_checksums(dev: &Memory) {
     for at in u64::from(sb.main.0)..dev.blocks() {
         let mut bytes = block(at);
         let footer = node::footer(&bytes);
-        // What was a node once is sealed, too, and nobody looks at it.
+        // Former nodes get a checksum, too, which is not read.
         if footer.nid.0 != 0 && footer.nid == footer.ino.nid() {
             inode::seal(features, seed, &mut bytes);
             dev.write(Lba(at), &bytes[..], Tag::default()).unwrap();
@@ -273,7 +273,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     let (mut before, mut held) = (Vec::new(), Vec::new());
     names(&vol, enc, &mut before);
     contents(&vol, &*dev, enc, &mut held);
-    // Deltas beside it, in their inodes and in nodes of their own.
+    // Deltas in other files, in inodes and in delta nodes.
     let plain = new_file(&vol, vol.root(), "plain");
     let mut want = pattern(3, 60 * 4096);
     write(&vol, plain, 0, &want);
@@ -287,7 +287,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
         }
     }
     assert!(vol.counters.deltas.load(Relaxed) > 80);
-    // The tree's inodes, in which names of small directories are, and its files' contents.
+    // The tree's inodes, which hold the names of small directories, and its files' contents.
     let places = |vol: &Volume| -> Vec<u64> {
         let inodes = before.iter().map(|(.., ino)| *ino).chain([enc]);
         let files = before.iter().filter(|(.., kind, _)| *kind == FileKind::Regular);
@@ -295,7 +295,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
         inodes.map(|ino| u64::from(vol.inode_address(format::Ino(ino.0 as u32)).unwrap().0)).chain(contents).collect()
     };
     let old = places(&vol);
-    // The logs leave the segments in which the tree lies; most of what was written there after it goes.
+    // The logs leave the segments with the tree; most of the blocks written there after it are removed.
     let filler: Vec<String> = (0..1500).map(|n| format!("filler-{n}")).collect();
     for name in &filler {
         let ino = new_file(&vol, vol.root(), name);
@@ -305,7 +305,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     for n in 0..600 {
         vol.mkdir(ROOT, vol.root(), format!("directory-{n}").as_bytes(), 0o755, 0).unwrap();
     }
-    // A name by which files are cold.
+    // A name that makes the file cold.
     let film = new_file(&vol, vol.root(), "film.mp4");
     write(&vol, film, 0, &pattern(5, 600 * 4096));
     vol.sync().unwrap();
@@ -324,7 +324,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     vol.sync().unwrap();
     let new = places(&vol);
     let stayed: Vec<_> = old.iter().filter(|at| new.contains(at)).collect();
-    // A log that got nothing new still has one of them in its segment, which is not cleaned.
+    // A log without new blocks still has one of them in its segment, which is not cleaned.
     assert!(old.len() > 40 && stayed.len() <= 1, "{stayed:?} of {old:?}, {new:?}");
     let look = |vol: &Volume| {
         let (mut now, mut holds) = (Vec::new(), Vec::new());
@@ -337,7 +337,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     assert_clean(&*dev, "after cleaning, with deltas");
     let vol = mount(dev.clone());
     look(&vol);
-    // From the inside out.
+    // Bottom up.
     for (dir, name, kind, _) in before.iter().rev() {
         match kind {
             FileKind::Directory => vol.rmdir(*dir, name).unwrap(),
@@ -348,7 +348,7 @@ fn an_encrypted_tree_is_listed_moved_and_deleted_on_a_volume_with_deltas() {
     assert!(read_all(&vol, plain) == want);
     vol.unmount().unwrap();
     assert_clean(&*dev, "after everything encrypted is deleted");
-    // Plain F2FS again, as Linux reads it.
+    // Plain F2FS again, readable by Linux.
     joulefs_f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).unwrap().expect("it held deltas");
     assert_clean(&*dev, "settled");
     assert!(read_all(&mount(dev), plain) == want);

@@ -1,4 +1,4 @@
-//! A directory that claims more blocks than there are costs no more than the blocks it has.
+//! A directory that claims too many blocks costs no more than its real blocks.
 
 #[path = "../../fsck/tests/rig/mod.rs"]
 mod rig;
@@ -23,7 +23,7 @@ fn a_directory_of_claimed_exbibytes_is_listed_searched_and_removed_in_no_time() 
         let deep = vol.lookup(vol.root(), b"deep").unwrap().attr.ino;
         let er = vol.lookup(deep, b"er").unwrap().attr.ino;
         let mut names = 0;
-        // Past the largest size there can be, an error is as good an answer.
+        // Above the largest possible size, an error is fine too.
         let _ = vol.readdir(er, 0, &mut |_| {
             names += 1;
             Flow::Continue

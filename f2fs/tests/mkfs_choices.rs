@@ -1,4 +1,4 @@
-//! What `mkfs` refuses and why, what it leaves on devices with a past, and that it repeats.
+//! What `mkfs` refuses and why, its result on used devices, and that it is reproducible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -56,7 +56,7 @@ fn options_outside_their_range_are_refused_by_name() {
     let plain = Options::default;
     for (opts, name) in [
         (Options { label: "x".repeat(512), ..plain() }, "label"),
-        // A character outside the first plane counts twice.
+        // A character outside the basic plane counts twice.
         (Options { label: "🦀".repeat(256), ..plain() }, "label"),
         (Options { overprovision: Some(0.0), ..plain() }, "overprovision"),
         (Options { overprovision: Some(100.0), ..plain() }, "overprovision"),
@@ -121,10 +121,10 @@ fn a_device_beyond_16_tib_is_used_up_to_the_last_address() {
     assert!(u64::from(g.segment_count) * 512 + u64::from(g.segment0) <= MAX_BLOCKS);
 }
 
-/// A device whose discards promise nothing, that counts flushes' place and can die.
+/// A device with no guarantee after discard, which records the position of flushes and can fail.
 struct Worn {
     medium: Memory,
-    /// Operations it will still do.
+    /// Operations left before it fails.
     left: AtomicI64,
 }
 
@@ -180,7 +180,7 @@ fn garbage_on_the_device_does_not_show_in_the_volume() {
     let g = &made.geometry;
     let sb = SuperBlock::check(&block(&worn, 0)).expect("a superblock");
     let warm_nodes = u64::from(sb.seg_start(g.logs[4]).0);
-    // All before the second copies of SIT and NAT, and the warm node log.
+    // Everything before the second copies of SIT and NAT, and the warm node log.
     let read_by_mount = (0..512 + 1024 + 512).chain([2560, 3071]).chain(warm_nodes..warm_nodes + 512);
     for at in read_by_mount {
         assert_eq!(block(&worn, at), block(&clean, at), "block {at}");

@@ -1,4 +1,4 @@
-//! Linux mounts our volumes, fills them, and leaves them sound.
+//! Linux mounts volumes created by JouleFS, fills them, and leaves them valid.
 
 use device::{FileDevice, RealClock};
 use format::superblock::Features;

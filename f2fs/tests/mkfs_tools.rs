@@ -1,14 +1,14 @@
-//! Our volumes and those of `mkfs.f2fs` are the same bytes, and `fsck.f2fs` finds nothing in ours.
+//! Volumes of JouleFS and of `mkfs.f2fs` are the same bytes, and `fsck.f2fs` finds nothing in those of JouleFS.
 //!
-//! Differences on purpose, each masked where it is and nowhere else:
-//! * the two version texts of the superblock name the maker, so its checksum differs too;
-//! * lost+found stands in the node table and not only in the journal that overrides it;
+//! Intended differences, each masked only in its place:
+//! * the two version texts of the superblock name the tool, so its checksum differs too;
+//! * lost+found is in the node table and not only in the journal that overrides it;
 //! * a quota file's radix tree leads to the owner's id even if that is not 0, and the group's file
 //!   records the group;
-//! * without user quota, a project quota inode's footer still names the block after its own as next.
+//! * without user quota, the footer of a project quota inode still has the block after its own as next.
 //!
-//! Sections of several segments: `mkfs.f2fs` counts segments behind the last whole section as free
-//! and lets them inflate the reserve. The sizes here have none.
+//! Sections of several segments: `mkfs.f2fs` counts segments behind the last whole section as free and lets them
+//! inflate the reserve. The sizes here leave no such segments.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -25,7 +25,7 @@ use judges::oracle::tools::{Mkfs, assert_fsck_clean};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const UUID: [u8; 16] = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
-/// What `mkfs.f2fs -r` draws from a generator seeded with zero.
+/// The version that `mkfs.f2fs -r` draws from a generator seeded with zero.
 const VERSION: u32 = 1_804_289_383;
 
 fn ours(path: &Path, bytes: u64, opts: &Options) -> Result<Summary, MkfsError> {
@@ -35,7 +35,7 @@ fn ours(path: &Path, bytes: u64, opts: &Options) -> Result<Summary, MkfsError> {
     f2fs::mkfs::format(&dev, &clock, &fixed)
 }
 
-/// The same choices as arguments of `mkfs.f2fs`.
+/// The same options as arguments of `mkfs.f2fs`.
 fn arguments(opts: &Options) -> Mkfs {
     let mut extra: Vec<String> =
         ["-q", "-r", "-T", "1000", "-U", "00112233-4455-6677-8899-aabbccddeeff"].map(Into::into).to_vec();
@@ -43,7 +43,7 @@ fn arguments(opts: &Options) -> Mkfs {
         extra.push("-i".into());
     }
     if opts.features.contains(Features::CASEFOLD) {
-        // Without it the superblock names no encoding.
+        // Without it the superblock has no encoding.
         extra.extend(["-C".into(), "utf8".into()]);
     }
     extra.extend(["-R".into(), format!("{}:{}", opts.root_owner.0, opts.root_owner.1)]);
@@ -68,7 +68,7 @@ fn read(file: &File, at: u64) -> Block {
     block
 }
 
-/// Blocks worth comparing: all of a small volume; of a large one what a format can touch.
+/// Blocks to compare: all of a small volume; of a large volume those that a format may write.
 fn places(sb: &SuperBlock, logs: &[u32]) -> Vec<u64> {
     let end = sb.block_count.min(u64::from(sb.main.0) + u64::from(sb.main_segs) * 512);
     if end < 1 << 15 {
@@ -218,7 +218,7 @@ fn fsck_finds_nothing_in_volumes_from_48_mib_to_16_tib() {
         (64 * MIB, owned),
         (GIB, Options::modern()),
         (1024 * GIB, everything()),
-        // The largest file ext4 holds: less than the largest volume by a block.
+        // The largest file of ext4: one block less than the largest volume.
         ((16 << 40) - 4096, Options::modern()),
     ] {
         ours(&image, bytes, &opts).unwrap_or_else(|e| panic!("{bytes} bytes, {opts:?}: {e}"));

@@ -1,5 +1,5 @@
-//! Names of casefolded directories, changed and synced. The judges: a plain model that knows names by what they fold to,
-//! both checkers, and Linux, which replays what we synced there and whose own promises we replay.
+//! Names in casefolded directories, changed and synced. They are checked by a plain model that identifies names by
+//! their folded form, by both checkers, and by Linux, in both directions: each system replays fsyncs of the other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn folding() -> Options {
     Options { features: modern.features | Features::CASEFOLD, ..modern }
 }
 
-/// A new directory that folds case.
+/// A new casefolded directory.
 fn folded(vol: &Volume, parent: Ino, name: &str) -> Ino {
     let dir = vol.mkdir(ROOT, parent, name.as_bytes(), 0o755, 0).unwrap().attr.ino;
     vol.set_flags(dir, vol.flags(dir).unwrap().flags | FileFlags::CASEFOLD, None).unwrap();
@@ -62,7 +62,7 @@ fn spelling(rng: &mut Rng) -> String {
     }
 }
 
-/// What a directory holds: by the folded name, how it is spelled and who has it.
+/// Contents of a directory: by folded name, the spelling and the inode.
 type Model = BTreeMap<Vec<u8>, (String, Ino)>;
 
 #[test]
@@ -117,7 +117,7 @@ fn names_that_fold_alike_are_one_name_whatever_is_done_to_them() {
                     out.unwrap();
                     let target = models[b].get(&key(&other)).cloned();
                     if target.as_ref().is_none_or(|t| t.1 != ino) {
-                        // An entry that is there keeps its spelling.
+                        // An existing entry keeps its spelling.
                         let kept = target.map_or(other.clone(), |t| t.0);
                         models[a].remove(&key(&name));
                         models[b].insert(key(&other), (kept, ino));
@@ -218,7 +218,7 @@ fn a_directory_begins_and_ends_to_fold_only_while_it_is_empty() {
     assert!(matches!(plain.set_flags(dir, FileFlags::CASEFOLD, None), Err(vfs::Error::Unsupported(_))));
 }
 
-/// A volume with `d/Old` in its checkpoint, on which `change` was done and then `d/<name>` made and synced.
+/// A volume with `d/Old` in its checkpoint, after `change`, with `d/<name>` created and synced.
 fn synced_in(name: &str, change: impl FnOnce(&Volume, Ino)) -> (Memory, u64, u64) {
     let dev = power_cut(&formatted(64, &folding()));
     let vol = mount(dev.clone());
@@ -256,7 +256,7 @@ fn a_name_that_comes_back_in_another_spelling_takes_a_checkpoint_since_linux_wou
             let f = at(vol, dir, &name.to_uppercase()).expect("synced");
             assert_eq!(read_all(vol, f), b"synced");
         });
-        // Debian's kernel may be without Unicode: it then refuses the volume.
+        // Debian's kernel may lack Unicode support: it then refuses the volume.
         let linux = match Linux::complete() {
             Ok(linux) => linux,
             Err(why) => {
@@ -340,7 +340,7 @@ fn whenever_the_power_goes_a_folding_directory_is_whole_and_has_what_was_synced(
     }
 }
 
-/// A shell's word for what `perl` does by `ioctl`: `seal FILE`.
+/// A shell function by `ioctl` in `perl`: `seal FILE`.
 const SEAL: &str = r#"
 seal() { perl -e 'open my $f, "<", $ARGV[0] or die; my $a = pack("LLLLQLLQx88", 1, 1, 4096, 0, 0, 0, 0, 0); ioctl $f, 0x40806685, $a or die "seal: $!\n"' $1; }
 "#;
@@ -377,7 +377,7 @@ fn we_replay_what_linux_synced_of_folding_directories_and_of_sealed_files() {
             assert!(read_all(vol, at(vol, s, name).unwrap()) == want(name), "{name}");
         }
     });
-    // What we recovered, Linux verifies block by block; and what we sync of a sealed file it does not break.
+    // Linux verifies, block by block, what JouleFS recovered; and JouleFS's sync of a sealed file keeps it valid.
     let image = power_cut(&Memory::load(&path).unwrap());
     let vol = mount(image.clone());
     let s = find(&vol, "s").unwrap();

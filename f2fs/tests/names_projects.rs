@@ -1,4 +1,5 @@
-//! A directory that hands its project on takes no names of another one: every answer is Linux's own.
+//! A directory whose children inherit its project accepts no names from another project: every result is the same as in
+//! Linux.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use vfs::{Error, FileSystem, Ino, RenameFlags};
 
 use crate::log_rig::*;
 
-/// `own` hands on project 42, `free` has it too but does not hand it on, the rest is of project 0.
+/// `own` passes on project 42, `free` has it too but does not pass it on, the rest belongs to project 0.
 const TREE: &str = "
     mkdir own free other; chattr -p 42 own free; chattr +P own
     echo 1 >own/file; echo 1 >own/kept; mkdir -p own/dir own/full/x
@@ -20,7 +21,7 @@ const TREE: &str = "
     echo 5 >own/changed; chattr -p 7 own/changed
 ";
 
-/// One after another, on the tree that the ones before left.
+/// In sequence, each on the tree left by the previous ones.
 const OPERATIONS: &str = "
     link other/file own/new
     rename other/file own/new
@@ -60,7 +61,7 @@ fn operations() -> impl Iterator<Item = &'static str> {
     OPERATIONS.lines().map(str::trim).filter(|l| !l.is_empty())
 }
 
-/// Makes the tree in Linux, keeps a copy of it, and answers every operation.
+/// Creates the tree in Linux, copies it, and returns the result of every operation.
 fn ask_linux(image: &Path) -> (Memory, Vec<i32>) {
     let mut script = format!(
         "load quota_tree quota_v2
@@ -92,7 +93,7 @@ fn ask_us(vol: &Volume, op: &'static str) -> Result<(), Error> {
     }
 }
 
-/// The Linux number of an error that these operations meet.
+/// The Linux error number for the errors of these operations.
 fn number(answer: &Result<(), Error>) -> i32 {
     match answer {
         Ok(()) => 0,

@@ -1,4 +1,4 @@
-//! A name that roll-forward restores is one the file still has.
+//! A name restored by roll-forward is one that the file still has.
 
 use device::Loss;
 use joulefs_f2fs::mkfs::Options;

@@ -1,4 +1,4 @@
-//! Names changed by several threads at once.
+//! Names changed by several threads at the same time.
 
 use std::sync::Arc;
 
@@ -16,8 +16,7 @@ fn rename(vol: &Volume, from: (Ino, &str), to: (Ino, &str)) -> vfs::Result<()> {
     vol.rename(ROOT, (from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()), RenameFlags::empty())
 }
 
-/// A directory that lies in one with a larger number, where the order of numbers and the order of
-/// the tree disagree.
+/// A directory inside one with a larger number, so that number order and tree order disagree.
 #[test]
 fn moving_a_file_down_and_removing_the_directory_it_moves_to_wait_for_each_other() {
     let vol: Arc<Volume> = mount(Arc::new(formatted(64, &Options::default())));

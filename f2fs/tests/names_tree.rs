@@ -1,4 +1,4 @@
-//! Names: made, linked, moved and removed, with both checkers as judges.
+//! Names are created, linked, moved and removed; both checkers check the result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn links(vol: &Volume, ino: Ino) -> u32 {
     vol.getattr(ino).unwrap().nlink
 }
 
-/// Everything `vol` shows: path, attributes, contents, attributes' values.
+/// The whole contents of `vol`: paths, attributes, contents, extended attributes.
 fn everything(vol: &Volume) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let mut todo = vec![(String::new(), vol.root())];
@@ -199,7 +199,7 @@ fn links_are_counted_and_the_last_one_frees() {
     assert!(matches!(vol.link(f, vol.root(), b"g"), Err(Error::Exists)));
     vol.unlink(dir, b"f").unwrap();
     vol.unlink(vol.root(), b"g").unwrap();
-    // Still held by the references the calls above handed out.
+    // Still held by the references from the calls above.
     assert_eq!(read_all(&vol, f), pattern(1, 100_000));
     assert_eq!(vol.state().inodes, 3);
     vol.forget(f, 2);
@@ -235,27 +235,27 @@ fn renames_move_replace_exchange_and_leave_whiteouts() {
     rename(&vol, (a, "f"), (b, "g"), none).unwrap();
     assert_eq!(names(&vol, a), [""; 0]);
     assert_eq!(vol.lookup(b, b"g").unwrap().attr.ino, f);
-    // A directory moves: its .. and both parents' links.
+    // A directory moves: its `..` and both parents' link counts.
     let sub = mkdir(&vol, a, "sub");
     rename(&vol, (a, "sub"), (b, "sub"), none).unwrap();
     assert_eq!((links(&vol, a), links(&vol, b)), (2, 3));
     assert_eq!(vol.lookup(sub, b"..").unwrap().attr.ino, b);
-    // Into itself, over what is not empty, over the other kind.
+    // Into itself, over a non-empty directory, over the other kind.
     assert!(matches!(rename(&vol, (root, "b"), (sub, "x"), none), Err(Error::Invalid(_))));
     assert!(matches!(rename(&vol, (root, "a"), (root, "b"), none), Err(Error::NotEmpty)));
     assert!(matches!(rename(&vol, (b, "g"), (b, "sub"), none), Err(Error::IsDirectory)));
     assert!(matches!(rename(&vol, (b, "sub"), (b, "g"), none), Err(Error::NotDirectory)));
     assert!(matches!(rename(&vol, (b, "g"), (b, "sub"), RenameFlags::NO_REPLACE), Err(Error::Exists)));
-    // Over an empty one.
+    // Over an empty directory.
     rename(&vol, (b, "sub"), (root, "a"), none).unwrap();
     assert_eq!((links(&vol, root), links(&vol, b)), (4, 2));
-    // A file and a directory change places.
+    // A file and a directory exchange places.
     rename(&vol, (b, "g"), (root, "a"), RenameFlags::EXCHANGE).unwrap();
     assert_eq!(vol.lookup(root, b"a").unwrap().attr.ino, f);
     assert_eq!(vol.lookup(b, b"g").unwrap().attr.ino, sub);
     assert_eq!((links(&vol, root), links(&vol, b)), (3, 3));
     assert_eq!(vol.lookup(sub, b"..").unwrap().attr.ino, b);
-    // A whiteout stays behind, and survives its own fsync and a remount.
+    // A whiteout is left behind, and survives its own fsync and a remount.
     rename(&vol, (root, "a"), (b, "moved"), RenameFlags::WHITEOUT).unwrap();
     let white = vol.lookup(root, b"a").unwrap().attr;
     assert_eq!((white.kind, white.rdev), (FileKind::CharDevice, Default::default()));
@@ -308,7 +308,7 @@ fn attributes_go_to_a_node_and_come_back_into_the_inode() {
     assert_eq!(vol.state().nodes, nodes + 1);
     assert!(matches!(set("user.big", b"2", XattrFlags::CREATE), Err(Error::Exists)));
     assert!(matches!(set("user.none", b"2", XattrFlags::REPLACE), Err(Error::NoAttribute)));
-    // Beside the other, and by itself (Linux 6.12: E2BIG for both).
+    // In addition to the other, and alone (Linux 6.12: E2BIG for both).
     assert!(matches!(set("user.more", &[1; 2000], XattrFlags::empty()), Err(Error::AttributeTooLarge)));
     assert!(matches!(set("user.more", &[1; 5000], XattrFlags::empty()), Err(Error::AttributeTooLarge)));
     vol.sync().unwrap();
@@ -342,11 +342,11 @@ fn an_access_list_and_the_mode_agree() {
     assert_eq!(mode(), 0o651);
     vol.setattr(f, &SetAttr { perm: Some(0o770), ..SetAttr::default() }).unwrap();
     assert_eq!(vol.getxattr(f, access).unwrap(), acl(&[(1, 7), (2, 7), (4, 4), (16, 7), (32, 0)]));
-    // A list that says no more than a mode is none.
+    // A list equivalent to a mode is not stored.
     vol.setxattr(f, access, &acl(&[(1, 6), (4, 4), (32, 4)]), XattrFlags::empty()).unwrap();
     assert_eq!(mode(), 0o644);
     assert!(matches!(vol.getxattr(f, access), Err(Error::NoAttribute)));
-    // What cannot be kept changes nothing.
+    // A list that does not fit changes nothing.
     vol.setxattr(f, b"user.big", &[1; 4000], XattrFlags::empty()).unwrap();
     let entries: Vec<_> = [(1, 7)].into_iter().chain([(2, 7); 1]).chain([(4, 7), (16, 7), (32, 7)]).collect();
     let out = vol.setxattr(f, access, &acl(&entries), XattrFlags::empty());

@@ -1,5 +1,5 @@
-//! A volume that is damaged and was not unmounted can be read all the same, and can go on if its owner gives up what
-//! was synced since the last checkpoint.
+//! A damaged volume that was not unmounted can still be read, and used again if its owner discards changes fsynced
+//! since the last checkpoint.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use vfs::{Error, FileSystem};
 
 use crate::log_rig::*;
 
-/// A volume whose power was cut after an fsync of `f`, and in which `f`'s inode, as the checkpoint has it, is damaged
-/// if asked for. `g` is whole.
+/// A volume after a power cut that followed an fsync of `f`. If `damaged`, the inode of `f` in the checkpoint is
+/// damaged. `g` is intact.
 fn cut(damaged: bool) -> Memory {
     let dev = power_cut(&formatted(64, &Options::default()));
     let vol = mount(dev.clone());
@@ -73,7 +73,7 @@ fn norecovery_reads_the_volume_as_of_its_last_checkpoint_and_writes_nothing() {
         vol.unmount().unwrap();
         assert!(image.same_as(&before), "something was written");
     }
-    // What was synced is not lost by it.
+    // Synced changes are not lost by it.
     let image = Arc::new(cut(false));
     mounted(image.clone(), RollForward::Leave).unwrap().unmount().unwrap();
     recovered(&image, |vol| assert!(read_all(vol, find(vol, "f").unwrap()) == pattern(3, 80_000)));
@@ -89,7 +89,7 @@ fn a_volume_that_gave_its_synced_contents_up_goes_on_from_its_checkpoint() {
         write(&vol, new, 0, &pattern(4, 30_000));
         vol.fsync(new, false).unwrap();
         vol.unmount().unwrap();
-        // Later mounts do not find what was given up.
+        // Later mounts do not find the discarded changes.
         let vol = mount(dev.clone());
         assert!(read_all(&vol, find(&vol, "new").unwrap()) == pattern(4, 30_000));
         if !damaged {

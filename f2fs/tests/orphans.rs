@@ -1,4 +1,4 @@
-//! Inodes without a name: how many there may be, and what if one cannot be freed.
+//! Inodes without a name: their limit, and what happens if one cannot be freed.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use vfs::{Error, FileSystem, Ino, RenameFlags};
 
 use crate::log_rig::*;
 
-/// An empty volume whose checkpoint packs hold so much payload that one block is left for orphans.
+/// An empty volume whose checkpoint packs have so much payload that one block is left for orphans.
 fn with_room_for_one_block_of_orphans() -> Memory {
     let dev = formatted(64, &Options::default());
     judges::payload::give(&dev, 503);
@@ -58,8 +58,8 @@ fn no_more_inodes_lose_their_names_than_a_checkpoint_can_list() {
     assert_clean(&*dev, "after unmount");
 }
 
-/// A volume with a file `large`, of nodes of all levels and without a name if `nameless`, and how many blocks
-/// are free without it.
+/// A volume with a file `large` that has nodes of all levels, and no name if `nameless`; and the number of blocks free
+/// without it.
 fn with_large(nameless: bool) -> (Memory, u64) {
     let dev = power_cut(&formatted(256, &Options::default()));
     let vol = mount(dev.clone());
@@ -73,7 +73,7 @@ fn with_large(nameless: bool) -> (Memory, u64) {
         vol.unlink(vol.root(), b"large").unwrap();
     }
     vol.sync().unwrap();
-    // A mount reads the segments where the logs stand, whoever owns what is in them.
+    // A mount reads the segments of the logs, whoever owns their blocks.
     for _ in 0..600 {
         let passing = new_file(&vol, vol.root(), "passing");
         vol.sync().unwrap();
@@ -84,13 +84,13 @@ fn with_large(nameless: bool) -> (Memory, u64) {
     (dev.image(Loss::AllLost), free)
 }
 
-/// `kept` is as it was, and the volume takes changes.
+/// `kept` is unchanged, and the volume accepts changes.
 fn works(vol: &Volume) {
     assert_eq!(read_all(vol, find(vol, "kept").unwrap()), b"kept");
     write(vol, new_file(vol, vol.root(), "new"), 0, b"new");
 }
 
-/// After a mount with nothing wrong the orphan is gone, and what [`works`] wrote is there.
+/// After a mount without errors the orphan is gone, and the file written by [`works`] exists.
 fn freed_in_the_end(image: &Memory, free: u64) {
     recovered(image, |vol| assert_eq!(read_all(vol, find(vol, "new").unwrap()), b"new"));
     let vol = mount_copy(image);
@@ -113,7 +113,7 @@ fn an_orphan_that_cannot_be_read_does_not_keep_an_unmount_from_writing_its_check
     freed_in_the_end(&dev.inner().image(Loss::AllLost), free);
 }
 
-/// Where the direct nodes of `large` lie.
+/// Addresses of the direct nodes of `large`.
 fn nodes_of_large(image: &Memory) -> Vec<u64> {
     (0..image.blocks())
         .filter(|&at| {

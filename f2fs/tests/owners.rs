@@ -1,4 +1,4 @@
-//! An inode's number is given the name the file has, or had last, whatever the inode itself still says.
+//! An inode's number resolves to the name the file has, or had last, whatever the inode still records.
 
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ fn of_several_names_one_that_is_there_is_told() {
     rig.vol.link(file, dir, b"other").unwrap();
     rig.vol.unlink(dir, b"noted").unwrap();
     rig.is(file, Look::Everywhere, &path("/dir/other"));
-    // The only name left is in a directory that the inode does not know of.
+    // The only name left is in a directory that the inode does not record.
     rig.vol.link(file, root, b"third").unwrap();
     rig.vol.unlink(dir, b"other").unwrap();
     rig.is(file, Look::Everywhere, &Owner::Unnamed);
@@ -130,7 +130,7 @@ fn what_was_deleted_has_its_last_path_if_that_was_asked_for() {
     for look in [Look::InMemory, Look::Everywhere] {
         rig.is(a, look, &deleted("/dir/a"));
     }
-    // Open, and without a name.
+    // Open, but without a name.
     rig.vol.unlink(dir, b"b").unwrap();
     rig.is(b, Look::Everywhere, &deleted("/dir/b"));
     rig.vol.forget(b, 1);

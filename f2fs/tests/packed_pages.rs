@@ -1,4 +1,4 @@
-//! New pages of small files that lie packed in delta nodes: what an fsync of them costs, and what is there afterwards.
+//! New pages of small files packed in delta nodes: the cost of their fsync, and the state afterwards.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn with_deltas(mib: u64) -> Memory {
     formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
 }
 
-/// Text that LZ4 brings to about two fifths.
+/// Text that LZ4 compresses to about two fifths.
 fn text(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let words: Vec<String> = (0..60).map(|n| format!("{:x} ", (n * n + 7) * (40 + seed % 9))).collect();
@@ -40,7 +40,7 @@ fn settled(image: &Memory) -> Memory {
     dev.fork()
 }
 
-/// Blocks that making a file of this and syncing it writes.
+/// Blocks written by creating a file with these contents and syncing it.
 fn cost(dev: Arc<dyn BlockDevice>, options: MountOptions, contents: &[u8]) -> (u64, u64, u64) {
     let dev = Arc::new(Counting::new(dev));
     let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
@@ -99,7 +99,7 @@ fn a_packed_page_is_data_and_changes_again_where_it_lies() {
         assert_eq!((cost.blocks_written, cost.flushes), (1, 1), "round {round}");
     }
     assert!(read_all(&vol, f) == contents);
-    // What no longer compresses gets a block.
+    // A page that no longer compresses gets a block.
     contents[..BLOCK].copy_from_slice(&pattern(5, BLOCK));
     write(&vol, f, 0, &contents[..BLOCK]);
     vol.fsync(f, false).unwrap();
@@ -147,7 +147,7 @@ fn a_volume_without_room_for_nodes_takes_packed_pages_as_blocks() {
         let Ok(f) = new_file_or(&vol, &name) else { break };
         let contents = text(n, 4 * BLOCK);
         if vol.write(f, 0, &contents, vfs::WriteFlags::empty()) != Ok(contents.len()) {
-            // Full: what was taken of it does not matter here.
+            // Full: a partial write does not matter here.
             break;
         }
         vol.fsync(f, false).unwrap();
@@ -174,7 +174,7 @@ fn new_file_or(vol: &Volume, name: &str) -> vfs::Result<Ino> {
     Ok(vol.mknod(ROOT, vol.root(), name.as_bytes(), &new)?.attr.ino)
 }
 
-/// Random work on small files of text; ends at the first error, which a cut causes.
+/// Random work on small text files; ends at the first error, which a cut causes.
 fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usize) -> vfs::Result<()> {
     let mut rng = Rng::new(seed);
     for step in 0..steps as u64 {
@@ -227,7 +227,7 @@ fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usiz
             }
             20 => drop(vol.clean_in_foreground()?),
             21 => {
-                // Saved beside, synced, renamed over.
+                // Saved to a new file, synced, renamed over the old one.
                 let new = new_file_or(vol, "new")?;
                 let data = text(step, 1 + rng.below(9 * BLOCK as u64) as usize);
                 vol.write(new, 0, &data, vfs::WriteFlags::empty())?;
@@ -242,7 +242,7 @@ fn work(vol: &Volume, files: &mut BTreeMap<String, File>, seed: u64, steps: usiz
                     files.values_mut().for_each(|f| (f.durable, f.touched) = (Some(f.now.clone()), false));
                     continue;
                 }
-                // Its name is durable, and its contents were before.
+                // Its name is durable; its contents already were.
                 (f.durable, f.touched) = (Some(f.now.clone()), false);
             }
             _ => {

@@ -1,4 +1,4 @@
-//! A pinned file's blocks stay where they are: others know them by their addresses.
+//! A pinned file's blocks never move: users rely on their addresses.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use crate::log_rig::*;
 
 const BLOCKS: u64 = 2000;
 
-/// The newest copies of an inode and of its direct nodes lie in these blocks.
+/// Addresses of the newest copies of an inode and its direct nodes.
 fn nodes_of(image: &Memory, sb: &SuperBlock, ino: Ino) -> Vec<u64> {
     let main = u64::from(sb.main.0)..image.blocks();
     main.filter(|&at| u64::from(node::footer(&block(image, at)).ino.0) == ino.0).collect()
 }
 
-/// Sets the mark that Linux's `F2FS_IOC_SET_PIN_FILE` sets, in a file of an unmounted volume.
+/// Sets the mark of Linux's `F2FS_IOC_SET_PIN_FILE` for a file of an unmounted volume.
 fn pin(image: &Memory, ino: Ino) {
     let sb = SuperBlock::check(&block(image, 0)).unwrap();
     let mut marked = 0;
@@ -44,7 +44,7 @@ fn pin(image: &Memory, ino: Ino) {
     assert!(marked > 0);
 }
 
-/// Where a file's blocks lie, by what they hold.
+/// Addresses of a file's blocks, found by their contents.
 fn places(image: &Memory, seed: u64) -> Vec<Option<BlockAddr>> {
     let sb = SuperBlock::check(&block(image, 0)).unwrap();
     let data = pattern(seed, BLOCKS as usize * 4096);
@@ -55,7 +55,7 @@ fn places(image: &Memory, seed: u64) -> Vec<Option<BlockAddr>> {
     data.chunks(4096).map(|b| found.get(b).copied()).collect()
 }
 
-/// A volume whose sections hold blocks of a file, `f`, among blocks of another that is gone.
+/// A volume whose sections have blocks of a file, `f`, between blocks of a deleted file.
 fn among_holes() -> (Memory, Ino) {
     let image = Arc::new(formatted(96, &Options::default()));
     let vol = mount(image.clone());
@@ -112,7 +112,7 @@ fn a_section_is_cleaned_again_once_its_pinned_file_is_gone() {
     pin(&image, f);
     let dev = Arc::new(image);
     let vol = mount(dev.clone());
-    // Blocks that may move, beside the pinned ones.
+    // Movable blocks next to the pinned ones.
     let g = new_file(&vol, vol.root(), "g");
     write(&vol, g, 0, &pattern(3, 3 << 20));
     vol.sync().unwrap();
@@ -136,7 +136,7 @@ fn a_pinned_file_is_overwritten_in_place_by_whatever_writes_it_out() {
     let dev = Arc::new(image);
     let vol = mount(dev.clone());
     let new = pattern(7, BLOCKS as usize * 4096);
-    // A checkpoint, an fsync of many blocks, and a cache above that gives back a mebibyte at once.
+    // A checkpoint, an fsync of many blocks, and a cache above that writes back a mebibyte at once.
     write(&vol, f, 0, &new[..600 * 4096]);
     vol.sync().unwrap();
     write(&vol, f, 600 * 4096, &new[600 * 4096..1200 * 4096]);
@@ -172,8 +172,8 @@ fn extents_of_a_file_linux_pinned_are_the_same_after_we_cleaned_and_overwrote() 
     let image = dir.path().join("image");
     formatted(256, &Options::default()).save(&image).unwrap();
     let extents = "for f in swap late; do echo $f; filefrag -e $f | grep -E '^ +[0-9]+:'; done";
-    // Blocks that have sections to themselves; and, where the kernel still lets a file be pinned that is not empty
-    // (before 6.12), blocks among others that are gone.
+    // Blocks with sections of their own; and, if the kernel can pin a non-empty file (before 6.12), blocks between
+    // those of deleted files.
     let script = format!(
         "touch swap; f2fs_io pinfile set swap; fallocate -l 6M swap
          i=0
@@ -190,7 +190,7 @@ fn extents_of_a_file_linux_pinned_are_the_same_after_we_cleaned_and_overwrote() 
     let before = std::fs::read_to_string(run.out().join("extents")).unwrap();
     let both = run.out().join("both").exists();
     assert!(before.lines().count() > if both { 10 } else { 2 }, "{before}");
-    // Where `late` may move it does, and only `swap` is asked about.
+    // If `late` may move, it does, and only `swap` is checked.
     let judged = |extents: &str| match both {
         true => extents.to_owned(),
         false => extents.split_once("late").unwrap().0.to_owned(),

@@ -1,5 +1,5 @@
-//! Databases that grow together stay in few pieces if blocks are set aside for them, and nothing else changes: not what a
-//! power cut leaves, not what is free, not what other files get.
+//! With preallocation, databases that grow together have few fragments, and nothing else changes: not the state after a
+//! power cut, not the free space, not the blocks of other files.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn pieces(vol: &Volume, ino: Ino) -> usize {
     vol.extents(ino, 0, usize::MAX).unwrap().len()
 }
 
-/// Files that grow by a block in turn, each time synced; between them a plain file does the same.
+/// Files that grow alternately, a synced block at a time; a plain file grows between them.
 fn grow(vol: &Volume, names: &[&str], blocks: u64, checkpoint_every: u64) -> Vec<Ino> {
     let files: Vec<Ino> = names.iter().map(|name| new_file(vol, vol.root(), name)).collect();
     vol.sync().unwrap();
@@ -65,11 +65,11 @@ fn databases_that_grow_together_lie_in_as_many_pieces_as_windows() {
         let again = mounted(image, None);
         holds(&again, &files, 200);
     }
-    // The control: each block is a piece of its own.
+    // The control: each block is its own fragment.
     assert!(seen[0].iter().all(|n| *n > 190), "{seen:?}");
     assert!(seen[1][..4].iter().all(|n| *n <= 200 / 25 + 1), "{seen:?}");
     assert!(seen[2][..4].iter().all(|n| *n <= 200 / 100 + 2), "{seen:?}");
-    // A file for which nothing is set aside has the log between two windows to itself.
+    // A file without preallocation has the log between two windows to itself.
     assert!(seen[1][4] < 20 && seen[2][4] < 20, "{seen:?}");
 }
 
@@ -77,7 +77,8 @@ fn databases_that_grow_together_lie_in_as_many_pieces_as_windows() {
 fn what_is_left_of_a_window_is_free_after_a_checkpoint_and_the_log_goes_on_there() {
     let image = Arc::new(formatted(256, &Options::default()));
     let vol = mounted(image, Some(25));
-    // One database: with a checkpoint after every third block it stays in one piece, since the log takes the rest back.
+    // One database: with a checkpoint after every third block it stays contiguous, because the log takes unused blocks
+    // back.
     let files = grow(&vol, &["a.db"], 60, 3);
     assert_eq!(pieces(&vol, files[0]), 1);
     vol.unmount().unwrap();
@@ -117,7 +118,7 @@ fn journals_that_come_and_go_use_one_window_after_the_other() {
         vol.unlink(vol.root(), b"a.db-journal").unwrap();
         vol.forget(j, 1);
     }
-    // Two blocks each, and half of the last window: not a window for each.
+    // Two blocks each, and half of the last window: not one window per file.
     let used = next() - before;
     assert!(used <= 60 * 2 + 25, "{used} blocks of the log for 120 that were written");
     vol.unmount().unwrap();
@@ -125,8 +126,8 @@ fn journals_that_come_and_go_use_one_window_after_the_other() {
     assert_tools_clean(&image);
 }
 
-/// What is done while the power may go: databases grow, are cut, removed and made again, with checkpoints now and then.
-/// Each file's floor of synced bytes is noted.
+/// Work up to a power cut: databases grow, are truncated, removed and recreated, with occasional checkpoints. Records
+/// each file's lower bound of synced bytes.
 fn worked(vol: &Volume, floors: &mut [u64; 3]) -> vfs::Result<()> {
     let names = ["a.db", "b.db", "c-journal"];
     for n in 0..45u64 {
@@ -173,14 +174,14 @@ fn cut_at(image: &Memory, write: u64) -> (Arc<PowerCut>, [u64; 3]) {
     let dev = power_cut(image);
     let mut floors = [0; 3];
     dev.cut_after(write);
-    // The first calls may read what the cut has taken away.
+    // The first calls may read files lost in the cut.
     let vol = mounted(dev.clone(), Some(8));
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| worked(&vol, &mut floors)));
     drop(done);
     (dev, floors)
 }
 
-/// Every block of every file is what was written there, and none that was synced is missing.
+/// Every block of every file has the bytes written there, and no synced block is missing.
 fn judge(image: &Memory, floors: [u64; 3], what: &str) {
     recovered(image, |vol| {
         for (k, name) in ["a.db", "b.db", "c-journal"].iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Every read that an operation needs fails once: the volume stays sound, and a change of names is done or
-//! not done, nothing between. Of contents, those an operation is about may be changed in part: it says so.
+//! Each read that an operation needs fails once: the volume stays valid, and a change of names is either done or not.
+//! Operations on contents may be partly done: they return an error.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use vfs::{Allocate, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, Write
 
 use crate::log_rig::*;
 
-/// Directories in blocks, none of which is in memory.
+/// Directories in blocks, none of them in memory.
 fn options() -> MountOptions {
     MountOptions { inline: false, ..MountOptions::default() }
 }
@@ -53,7 +53,7 @@ fn image() -> Memory {
     dev.fork()
 }
 
-/// Every path, with what is there.
+/// Every path, with its attributes and contents.
 fn tree(vol: &Volume) -> BTreeMap<String, String> {
     let mut out = BTreeMap::new();
     let mut waiting = vec![(String::new(), vol.root())];
@@ -125,7 +125,7 @@ const OPERATIONS: &[(&str, Change)] = &[
     ("remove an attribute", |v| v.removexattr(at(v, "b/small")?, b"user.large")),
 ];
 
-/// Contents change block by block.
+/// Operations that change contents block by block.
 const IN_PARTS: &[&str] = &["truncate", "punch", "collapse", "insert", "write"];
 
 #[test]
@@ -168,8 +168,8 @@ fn an_operation_that_cannot_read_is_not_half_done() {
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The search for free numbers meets a block of the NAT that no device reads any more: one creation fails, the next
-/// ones take numbers from other blocks.
+/// The search for free numbers meets an unreadable NAT block: one creation fails, the next ones get numbers from other
+/// blocks.
 #[test]
 fn one_unreadable_block_of_the_nat_does_not_end_all_creation() {
     let image = formatted(64, &Options::modern());

@@ -1,4 +1,4 @@
-//! What a reader does while cleaning moves blocks of others.
+//! Reads while cleaning moves blocks of other files.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
@@ -11,7 +11,7 @@ use vfs::FileSystem;
 
 use crate::log_rig::*;
 
-/// A device on which a section is cleaned during every read for one inode, up to a number of times.
+/// A device on which every read for one inode triggers the cleaning of a section, up to a limit.
 struct Cleaned {
     inner: Memory,
     vol: OnceLock<Weak<Volume>>,
@@ -21,7 +21,7 @@ struct Cleaned {
 }
 
 impl Cleaned {
-    /// Reads for `ino` while it is read, with so many cleanings among them.
+    /// Number of reads for `ino` during `reading`, with `cleanings` cleanings in between.
     fn counted(&self, ino: vfs::Ino, reading: impl FnOnce(), cleanings: u64) -> u64 {
         self.cleanings.store(cleanings, Relaxed);
         self.reads.store(0, Relaxed);
@@ -62,7 +62,7 @@ impl BlockDevice for Cleaned {
 fn a_reader_reads_again_only_if_its_own_blocks_moved() {
     let image = Arc::new(formatted(128, &Options::default()));
     let (vol, read) = (mount(image.clone()), pattern(7, 200 * 4096));
-    // Six segments of files half of which go, and one that stays whole.
+    // Six segments of files, half of which are removed, and one file that stays complete.
     let f = new_file(&vol, vol.root(), "f");
     for round in 0..6 {
         for i in 0..64 {

@@ -1,5 +1,5 @@
-//! Whom does a reader wait for? Not for writers of other inodes: not for a checkpoint that writes tables or nodes, not
-//! for the table's block of another node.
+//! What does a reader wait for? Not for writers of other inodes: neither for a checkpoint that writes tables or nodes,
+//! nor for the NAT block of another node.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -15,7 +15,7 @@ use crate::log_rig::*;
 
 const FILES: usize = 1200;
 
-/// A volume with files whose nodes have entries in three blocks of the NAT, mounted anew: nothing is in memory.
+/// A newly mounted volume with empty caches and files whose nodes have entries in three NAT blocks.
 fn with_files(mib: u64) -> (Arc<Gate<Memory>>, Arc<Volume>, Vec<Ino>) {
     let inner: Memory = formatted(mib, &Options::default());
     let dev = Arc::new(Gate::new(inner));
@@ -30,7 +30,7 @@ fn touch(vol: &Volume, ino: Ino) {
     vol.setattr(ino, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
 }
 
-/// True if `reader` ends while a request of that kind, which `writer` makes, waits.
+/// True if `reader` ends while a request of that kind from `writer` is blocked.
 fn ends_meanwhile(
     dev: &Gate<Memory>,
     stop: (Op, Cause),
@@ -55,10 +55,10 @@ fn ends_meanwhile(
 #[test]
 fn a_reader_does_not_wait_for_a_checkpoint_that_writes_the_nat() {
     let (dev, vol, files) = with_files(64);
-    // More than the journal takes.
+    // More entries than the journal holds.
     files[..200].iter().for_each(|f| touch(&vol, *f));
     let read = || {
-        // Of the same block of the NAT and of another, changed and not, in memory and not.
+        // In the same NAT block and another, changed and not, in memory and not.
         for i in [0, 150, 300, 1100] {
             assert_eq!(vol.lookup(vol.root(), format!("f{i}").as_bytes()).unwrap().attr.ino, files[i]);
             assert_eq!(vol.read(files[i], 0, &mut [0; 8]).unwrap(), 0);
@@ -82,10 +82,10 @@ fn a_reader_does_not_wait_for_the_nat_block_of_another_node() {
 
 #[test]
 fn a_reader_does_not_wait_for_nodes_of_others_on_their_way_to_the_device() {
-    // Large enough that so many dirty nodes wait for the checkpoint, which writes them by the mebibyte.
+    // Large enough that this many dirty nodes wait for the checkpoint, which writes them by the mebibyte.
     let (dev, vol, files) = with_files(1024);
     files[..600].iter().for_each(|f| touch(&vol, *f));
-    // A writer of many nodes stops with some of them in its hands.
+    // A writer of many nodes is stopped while it holds some of them.
     let read = || files.iter().for_each(|f| assert_eq!(vol.getattr(*f).unwrap().ino, *f));
     assert!(ends_meanwhile(&dev, (Op::Write, Cause::Node), || vol.sync().unwrap(), read));
 }

@@ -1,4 +1,4 @@
-//! The power goes at any write, also during recovery and cleaning.
+//! Power cuts at any write, also during recovery and cleaning.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use vfs::{FileSystem, Ino, RenameFlags, WriteFlags};
 
 use crate::log_rig::*;
 
-/// What a file may hold after the power went.
+/// The allowed contents of a file after a power cut.
 #[derive(Clone, Default)]
 struct Promise {
     /// The contents when it was last made durable.
     durable: Option<Vec<u8>>,
-    /// Nothing happened to it since that returned.
+    /// Unchanged since then.
     settled: bool,
 }
 
-/// A workload that keeps a record of what it was promised; ends at the first error.
+/// A workload that records promises; ends at the first error.
 struct Workload<'v> {
     vol: &'v Volume,
     files: BTreeMap<String, (Ino, Vec<u8>)>,
@@ -48,7 +48,7 @@ impl<'v> Workload<'v> {
         have[at..at + data.len()].copy_from_slice(data);
         self.vol.write(*ino, at as u64, data, WriteFlags::empty()).map(drop)
     }
-    /// As a kernel gives whole pages back: in runs of at most a megabyte.
+    /// Like a kernel that writes back whole pages: in runs of at most a megabyte.
     fn write_from_cache(&mut self, name: &str, page: usize, runs: impl Iterator<Item = Vec<u8>>) -> vfs::Result<()> {
         self.touched(name);
         let (ino, have) = self.files.get_mut(name).unwrap();
@@ -57,7 +57,7 @@ impl<'v> Workload<'v> {
             have.resize(have.len().max(at + data.len()), 0);
             have[at..at + data.len()].copy_from_slice(&data);
             self.vol.write(*ino, at as u64, &data, WriteFlags::FROM_CACHE)?;
-            // The next run is not a neighbour.
+            // The next run is not adjacent.
             at += data.len() + 4096;
         }
         Ok(())
@@ -78,7 +78,7 @@ impl<'v> Workload<'v> {
         Ok(())
     }
     fn unlink(&mut self, name: &str) -> vfs::Result<()> {
-        // Its name may be gone or not from here on.
+        // From here on its name may or may not exist.
         self.promises.remove(name);
         let (ino, _) = self.files.remove(name).unwrap();
         self.vol.forget(ino, 1);
@@ -233,8 +233,8 @@ fn recovery_frees_what_nobody_can_reach_any_more() {
 
 #[test]
 fn nodes_of_an_earlier_mount_are_never_replayed() {
-    // A mount writes nodes, and the power goes so that only the later ones are kept. The next mount
-    // writes at the same places, and the power goes again.
+    // A mount writes nodes, and a power cut keeps only the later ones. The next mount writes at the same places,
+    // followed by another power cut.
     let base = formatted(64, &Options::default());
     for seed in 0..20 {
         let first = power_cut(&base);
@@ -282,7 +282,7 @@ fn a_cut_while_cleaning_loses_nothing() {
         let mut rng = device::Rng::new(1);
         let mut done = 0;
         for n in 0..12_000u64 {
-            // Every block keeps telling which file it is in.
+            // Every block still identifies its file.
             let k = rng.index(files.len());
             let at = rng.below(256) as usize * 4096;
             let data = &pattern(k as u64, 1 << 20)[at..at + 4096];

@@ -1,4 +1,4 @@
-//! Linux replays what we synced, and we replay what Linux synced.
+//! Linux replays fsyncs of JouleFS, and JouleFS those of Linux.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +42,7 @@ fn linux_replays_what_we_synced() {
             assert!(std::fs::read(run.out().join(name)).unwrap() == expected, "{name}");
         }
         assert_fsck_clean(&image);
-        // And what Linux made of it, we read.
+        // JouleFS reads Linux's result.
         let dev = Arc::new(Memory::load(&image).unwrap());
         assert_clean(&*dev, "after Linux");
         let vol = mount(dev);
@@ -89,7 +89,7 @@ fn we_replay_what_linux_synced() {
     }
 }
 
-/// The only directory in the root whose name begins so.
+/// The only directory in the root whose name has this prefix.
 fn beside(vol: &Volume, name: &str) -> Option<Ino> {
     let mut found = Vec::new();
     let list = |e: DirEntry<'_>| {
@@ -103,7 +103,7 @@ fn beside(vol: &Volume, name: &str) -> Option<Ino> {
     found.first().and_then(|name| find(vol, name))
 }
 
-/// Linux promises such names by nodes alone; its own recovery frees the directories and loses what they hold.
+/// Linux promises such names with nodes alone; its own recovery frees the directories and loses their contents.
 #[test]
 fn files_linux_synced_under_names_of_directories_are_there_and_so_is_what_the_directories_held() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A checkpoint fails at any of its requests, and the power goes at any write of the next attempt.
+//! A checkpoint fails at any of its requests, then a power cut at any write of the next attempt.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use vfs::{FileSystem, WriteFlags};
 
 use crate::log_rig::*;
 
-/// More than the journals of NAT and SIT hold: their blocks are written, too.
+/// More than fits in the journals of NAT and SIT: their blocks are written, too.
 const FILES: usize = 1000;
 
 type Device = Arc<Faulty<Arc<PowerCut>>>;
 
-/// A volume on which all files were made durable and changed since; and the device below it.
+/// A volume with files made durable and all changed since; and its device.
 fn changed(base: &Memory) -> (Device, Arc<Volume>) {
     let dev: Device = Arc::new(Faulty::new(Arc::new(PowerCut::new(base.fork()))));
     let vol = mount(dev.clone());
@@ -25,7 +25,7 @@ fn changed(base: &Memory) -> (Device, Arc<Volume>) {
     (dev, vol)
 }
 
-/// True if all files hold what they held second, false if all hold what they held first.
+/// True if all files have their second contents, false if all have their first.
 fn second(vol: &Volume) -> Result<bool, String> {
     let mut all = Vec::new();
     for n in 0..FILES {
@@ -58,7 +58,7 @@ fn a_failed_checkpoint_leaves_the_last_one_whole_until_another_attempt_is_durabl
     }
     vol.unmount().unwrap();
 
-    // How many requests a checkpoint makes that does not fail.
+    // Number of requests in a successful checkpoint.
     let (dev, vol) = changed(&base);
     let before = [Op::Write, Op::Flush].map(|op| dev.requests(op));
     vol.sync().unwrap();

@@ -1,4 +1,4 @@
-//! A log that cannot look at its next segment keeps what it has just placed.
+//! A log that cannot read its next segment keeps the block it has just placed.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFl
 
 const ROOT: Caller = Caller { uid: 0, gid: 0 };
 
-/// Files come, change and go on a volume so small that logs fill holes, while a few reads fail; then everything is
-/// well again and the volume is unmounted. Says what the checker finds.
+/// Files are created, changed and removed on a volume so small that logs fill holes, while a few reads fail; then the
+/// errors end and the volume is unmounted. Returns the checker's findings.
 fn after_failed_reads(seed: u64) -> Vec<String> {
     let dev = Arc::new(Faulty::new(Memory::new(64 * 256)));
     let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
@@ -23,7 +23,7 @@ fn after_failed_reads(seed: u64) -> Vec<String> {
             let first = dev.requests(Op::Read) + rng.below(300);
             dev.add(Fault::Nth { op: Op::Read, requests: first..first + 1 + rng.below(3) });
         }
-        // What fails says so, and is not tried again; whether the volume is whole is asked at the end.
+        // A failed operation returns an error and is not repeated; the volume is checked at the end.
         for _ in 0..400 {
             let name = format!("f{}", rng.below(60));
             let found = vol.lookup(root, name.as_bytes()).ok().map(|e| e.attr.ino);
@@ -46,7 +46,7 @@ fn after_failed_reads(seed: u64) -> Vec<String> {
         dev.heal();
         let _ = vol.unmount();
     }
-    // Whatever an unmount could not write is recovered.
+    // Recovers what the unmount could not write.
     Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap().unmount().unwrap();
     let report = fsck::check(dev.inner(), &fsck::Options::default()).unwrap();
     report.errors().map(|e| format!("{e:?}")).collect()

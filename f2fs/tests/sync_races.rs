@@ -1,4 +1,4 @@
-//! Whoever syncs while another thread's checkpoint or fsync is on its way finds his own changes durable.
+//! A sync during another thread's checkpoint or fsync makes its own changes durable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use vfs::{FileSystem, RenameFlags};
 
 use crate::log_rig::*;
 
-/// A device on which one request can be made to wait, and may then fail.
+/// A device on which one request can be blocked, and may then fail.
 fn gate(inner: Arc<PowerCut>) -> Arc<Gate<Faulty<Arc<PowerCut>>>> {
     Arc::new(Gate::new(Faulty::new(inner)))
 }
 
-/// Long enough for a thread to reach the lock it will wait for.
+/// Long enough for a thread to reach the lock that it waits for.
 const A_WHILE: Duration = Duration::from_millis(200);
 
 #[test]
@@ -54,7 +54,7 @@ fn a_flush_that_failed_for_one_is_not_made_good_by_the_next_for_another() {
     let files = ["one", "two"].map(|name| new_file(&vol, vol.root(), name));
     files.iter().for_each(|&f| write(&vol, f, 0, &[1; 9000]));
     vol.sync().unwrap();
-    // Both overwrite in place and ask for one flush each.
+    // Both overwrite in place and need one flush each.
     files.iter().for_each(|&f| write(&vol, f, 0, &[2; 4096]));
     dev.stop(Op::Flush, None);
     let next = dev.inner().requests(Op::Flush) + 1;
@@ -66,7 +66,7 @@ fn a_flush_that_failed_for_one_is_not_made_good_by_the_next_for_another() {
         std::thread::sleep(A_WHILE);
         dev.go_on();
         assert!(first.join().unwrap().is_err());
-        // What it wrote may be among what the failed flush lost.
+        // Its writes may be among those lost by the failed flush.
         assert!(second.join().unwrap().is_err());
     });
 }
@@ -95,7 +95,7 @@ fn an_fsync_of_a_directory_waits_for_a_name_that_another_fsync_has_on_its_way() 
 
 #[test]
 fn an_fsync_that_finds_everything_taken_up_by_another_waits_until_the_device_has_it() {
-    // Bytes that go to a new place, to the place they have, and none but the inode's own.
+    // Contents at a new address, contents in place, and contents in the inode only.
     for (before, cause) in [(0, Cause::FsyncNode), (9000, Cause::UserData), (9000, Cause::FsyncNode)] {
         let cut = power_cut(&formatted(64, &Options::default()));
         let dev = gate(cut.clone());
@@ -137,7 +137,7 @@ fn a_rename_during_an_fsync_of_the_file_comes_before_it_or_after_it() {
         vol.fsync(one, false).unwrap();
         let two = new_file(&vol, vol.root(), "two");
         write(&vol, two, 0, &[1; 9000]);
-        // The fsync has decided how to make the file durable, and not written its inode.
+        // The fsync has decided how to make the file durable, but has not written its inode.
         dev.stop(Op::Write, Some(Cause::UserData.tag().cause));
         std::thread::scope(|s| {
             let fsync = s.spawn(|| vol.fsync(two, false));

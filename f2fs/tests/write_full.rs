@@ -1,5 +1,4 @@
-//! What a write says on a volume with hardly any room, and what is there afterwards: the bytes it said, and no
-//! others.
+//! The results of writes on an almost full volume, and the contents afterwards: exactly the accepted bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
@@ -14,7 +13,7 @@ use crate::log_rig::*;
 
 const MIB: usize = 1 << 20;
 
-/// A device on which a checkpoint takes its time, so that those who wait for its end go on many at once.
+/// A device with slow flushes, so that many threads wait for a checkpoint and continue at the same time.
 struct Slow(Memory);
 
 impl Slow {
@@ -42,7 +41,7 @@ impl BlockDevice for Slow {
     }
 }
 
-/// A file, and what writes said they took of it.
+/// A file and the bytes that writes accepted.
 struct Taken {
     ino: Ino,
     bytes: Vec<u8>,
@@ -53,7 +52,7 @@ impl Taken {
         Taken { ino: new_file(vol, vol.root(), name), bytes: Vec::new() }
     }
 
-    /// Writes once; false if there was no room for anything.
+    /// Writes once; false if nothing was accepted.
     fn write(&mut self, vol: &Volume, at: usize, data: &[u8], flags: WriteFlags) -> bool {
         match vol.write(self.ino, at as u64, data, flags) {
             Ok(n) => {
@@ -81,7 +80,7 @@ fn at_once(vol: &Volume, files: &mut [Taken], work: impl Fn(&Volume, usize, &mut
     });
 }
 
-/// What was taken is there, now and after a mount, and nothing else.
+/// Exactly the accepted bytes are in the files, now and after a mount.
 fn judge(dev: &Arc<Slow>, vol: &Volume, files: &[Taken]) {
     let whole = |vol: &Volume| files.iter().all(|f| read_all(vol, f.ino) == f.bytes);
     assert!(whole(vol), "at once");
@@ -92,7 +91,7 @@ fn judge(dev: &Arc<Slow>, vol: &Volume, files: &[Taken]) {
     assert!(whole(&mount(dev.clone())), "after a mount");
 }
 
-/// Room for a file's blocks was there when they were first written.
+/// A file's blocks were reserved when they were first written.
 #[test]
 fn many_who_overwrite_at_once_on_a_full_volume_are_never_refused_nor_are_refused_bytes_kept() {
     const WRITERS: usize = 32;

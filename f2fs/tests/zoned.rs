@@ -1,4 +1,4 @@
-//! A volume on a zoned device: every write of the main area begins at the write pointer of its zone.
+//! A volume on a zoned device: every write to the main area is at the write pointer of its zone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn options(segments: u32) -> Options {
     Options { checkpoint_version: Some(7), uuid: Some([9; 16]), ..Options::modern() }.zoned(segments)
 }
 
-/// The zones of the tables.
+/// The number of zones for the tables.
 fn conventional(mib: u64, options: &Options) -> u64 {
     let geometry = Geometry::plan(mib * 256, options).unwrap();
     u64::from(geometry.main) / (u64::from(options.segs_per_sec) * 512)
@@ -116,7 +116,7 @@ fn threads_that_write_at_once_keep_to_the_pointers() {
                 let mut rng = device::Rng::new(k as u64);
                 for round in 0..150u64 {
                     let at = rng.below(1000) * 4096;
-                    // Of hot, warm and large writes, synced and not.
+                    // Hot, warm and large writes, synced or not.
                     let blocks = [1, 3, 40, 300][rng.index(4)];
                     write(vol, *ino, at, &pattern(round, blocks * 4096));
                     if rng.chance(1, 3) {
@@ -135,10 +135,10 @@ fn threads_that_write_at_once_keep_to_the_pointers() {
     assert_tools_clean(dev.inner());
 }
 
-/// What was promised of each file: its contents when it was last made durable, unless it was touched since.
+/// The promise for each file: its contents when last made durable, unless changed since.
 type Promises = BTreeMap<String, Option<Vec<u8>>>;
 
-/// Files made, written, synced and removed, until the power goes.
+/// Files are created, written, synced and removed, until the power cut.
 fn course(vol: &Volume, seed: u64, steps: usize, promised: &mut Promises) -> vfs::Result<()> {
     let mut rng = device::Rng::new(seed);
     let mut have: BTreeMap<String, (Ino, Vec<u8>)> = BTreeMap::new();
@@ -187,7 +187,7 @@ fn course(vol: &Volume, seed: u64, steps: usize, promised: &mut Promises) -> vfs
     vol.sync()
 }
 
-/// How many logs of the checkpoint do not stand at the pointers of their zones.
+/// Number of logs in the checkpoint that are not at the write pointers of their zones.
 fn astray(left: &Arc<Zoned<Memory>>) -> usize {
     let sb = joulefs_f2fs::mount::read_superblock(&**left).unwrap();
     let as_is = MountOptions { roll_forward: RollForward::Leave, ..MountOptions::default() };
@@ -199,7 +199,7 @@ fn astray(left: &Arc<Zoned<Memory>>) -> usize {
     vol.state().logs.iter().filter(|(_, seg, next, _)| stray(*seg, *next)).count()
 }
 
-/// Mounts what a cut left, looks for what was promised, and goes on: the device refuses nothing.
+/// Mounts what a cut left, checks the promises, and continues: the device refuses nothing.
 fn survives(left: Arc<Zoned<Memory>>, promised: &Promises, when: &str) {
     let vol = Volume::mount(left.clone(), clock(), MountOptions::default()).unwrap_or_else(|e| panic!("{when}: {e}"));
     for (name, bytes) in promised.iter().filter_map(|(name, bytes)| Some((name, bytes.as_ref()?))) {
@@ -271,7 +271,7 @@ fn a_power_cut_in_zones_of_two_segments_leaves_what_was_promised() {
 fn what_does_not_fit_a_device_is_refused() {
     let plain = Memory::new(64 * 256);
     mkfs::format(&plain, &*clock(), &Options::default()).unwrap();
-    // All of it conventional: nothing of this volume is out of order there, and the device is one of zones all the same.
+    // All zones are conventional: nothing of this volume is out of order, but the device still has zones.
     let dev: Arc<dyn BlockDevice> = Arc::new(Zoned::new(plain, 512, 32));
     let refused = Volume::mount(dev.clone(), clock(), MountOptions::default());
     assert!(matches!(refused, Err(MountError::Zones(_))), "{:?}", refused.err());
@@ -297,7 +297,7 @@ fn linux_reads_a_zoned_volume_and_goes_on_with_it() {
     vol.unmount().unwrap();
     let zone = dev.zone_blocks();
     let conventional = dev.conventional();
-    // Each zone is written as far as it is here: the pointers are the same there.
+    // Each zone is written up to the same point: the write pointers are the same there.
     let mut copies = format!("copy 0 {}\n", conventional * zone);
     for n in conventional..dev.blocks() / zone {
         let Lba(end) = dev.pointer(n).unwrap();

@@ -1,11 +1,11 @@
-//! The invariants, asked of a volume.
+//! Does a volume satisfy the invariants before a checkpoint?
 
 use crate::error::Result;
 use crate::invariant::Violation;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread changes anything.
+    /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread makes changes.
     pub(crate) fn check_invariants(&self) -> Result<()> {
         let seg = self.seg.lock();
         if let Some(violation) = &seg.violated {
@@ -66,17 +66,17 @@ mod tests {
             let made = vol.mknod(Caller { uid: 0, gid: 0 }, vol.root(), name.as_bytes(), &new).unwrap();
             vol.write(made.attr.ino, 0, &[7; 100_000], WriteFlags::empty()).unwrap();
         }
-        /// Breaks something after a change; says what stopped the checkpoint that followed.
+        /// Breaks something after a change; returns what stopped the checkpoint that followed.
         fn broken(&self, how: impl FnOnce(&Volume)) -> Violation {
             self.file("after");
             how(&self.vol);
             let stopped = self.vol.checkpoint(crate::pack::Reason::Running).unwrap_err();
             let Error::Violated(violation) = stopped else { panic!("{stopped}") };
-            // Nothing goes on, not even an unmount's checkpoint.
+            // All later operations fail, even the unmount checkpoint.
             let refused = self.vol.unlink(self.vol.root(), b"before").unwrap_err();
             assert!(matches!(refused, vfs::Error::Device(_)), "{refused}");
             assert!(self.vol.unmount().is_err());
-            // The last checkpoint counts.
+            // A mount reads the last checkpoint.
             let vol = Volume::mount(self.dev.clone(), self.clock.clone(), crate::MountOptions::default()).unwrap();
             assert!(vol.lookup(vol.root(), b"before").is_ok());
             assert!(matches!(vol.lookup(vol.root(), b"after"), Err(vfs::Error::NotFound)));
@@ -107,7 +107,7 @@ mod tests {
         };
         let missing = Rig::new().broken(|vol| vol.space.give(10));
         assert!(matches!(missing, Violation::Blocks { counted, valid, .. } if counted < valid), "{missing}");
-        // Fewer than there are with those reserved, though more than are valid.
+        // Fewer than valid and reserved blocks together, but more than valid blocks.
         let too_few = Rig::new().broken(|vol| {
             reserve(vol);
             vol.space.give(1);
@@ -153,7 +153,7 @@ mod tests {
         vol.sync().unwrap();
     }
 
-    /// Such a block is counted, and not valid: a mount of a damaged volume begins with that difference.
+    /// Such a block is counted but not valid: the mount of a damaged volume starts with that difference.
     #[test]
     fn a_block_that_is_not_valid_fails_the_change_that_frees_it_and_not_the_checkpoint() {
         let rig = Rig::new();

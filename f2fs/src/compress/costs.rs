@@ -1,14 +1,14 @@
-//! How much time does compression take?
+//! How long does compression take?
 //!
 //! Times per block of uncompressed contents come from a profile, so that runs are reproducible; the device's meter
-//! books their energy. Left out: the time saved when incompressible contents are given up early, and levels of
+//! counts their energy. Left out: the time saved when incompressible contents are given up early, and levels of
 //! Zstandard.
 
 use device::energy::Nanos;
 use device::energy::profile::{HostSpec, Profile};
 use format::compress::{Algorithm, Method};
 
-/// Times for a block of plain contents, by LZO or LZ4 and by Zstandard.
+/// Times for one block of uncompressed contents, by LZO or LZ4 and by Zstandard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     pack: [Nanos; 2],
@@ -16,7 +16,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// On the machine of a profile.
+    /// Costs on the machine of a profile.
     pub fn of(profile: &Profile) -> Costs {
         let HostSpec { compress, decompress, zstd_compress, zstd_decompress, .. } = &profile.host;
         Costs { pack: [compress.value, zstd_compress.value], unpack: [decompress.value, zstd_decompress.value] }
@@ -28,18 +28,18 @@ impl Costs {
         Nanos(block.0 * u64::from(method.cluster_blocks()))
     }
 
-    /// Making a stream of a cluster, whether it is kept or not.
+    /// Compressing a cluster, whether the stream is kept or not.
     pub fn pack(&self, method: Method) -> Nanos {
         Self::of_cluster(self.pack, method)
     }
 
-    /// Making a cluster of its stream.
+    /// Decompressing a cluster.
     pub fn unpack(&self, method: Method) -> Nanos {
         Self::of_cluster(self.unpack, method)
     }
 }
 
-/// Those of a profile that names none.
+/// Costs for a profile that has none.
 impl Default for Costs {
     fn default() -> Self {
         let [compress, decompress, zstd_compress, zstd_decompress] = HostSpec::COMPRESSING;

@@ -1,33 +1,32 @@
 //! How is an LZO1X stream written, in both of Linux's dialects?
 //!
 //! After "LZO stream format as understood by Linux's LZO decompressor" (kernel documentation, `staging/lzo`): literals,
-//! copies from at most 49,151 bytes back, and in version 1 runs of zeroes. A copy is looked for once at each place, in a
-//! table of the last places with the same four bytes; where nothing is found for long, places are skipped.
+//! copies from at most 49,151 bytes back, and in version 1 runs of zeroes. Each position is looked up once, in a table
+//! of the last positions of the same four bytes; after many misses, positions are skipped.
 //!
-//! No library writes the newer dialect under a licence that we may use. Left out: the two instructions for copies of two
-//! and three bytes that only a slower search finds, and levels.
+//! No library under a compatible licence writes the newer dialect. Left out: the two instructions for copies of two and
+//! three bytes that only a slower search finds, and levels.
 
-/// Bytes that a copy must repeat to be found.
+/// Shortest match that is searched.
 const FOUND: usize = 4;
-/// Places in the table, as a power of two.
+/// Table size, as a power of two.
 const TABLE: u32 = 13;
-/// Longest run of zeroes in one instruction, and shortest.
+/// Shortest and longest run of zeroes in one instruction.
 const RUN: std::ops::RangeInclusive<usize> = 4..=2051;
 /// Longest distances of the three kinds of copies.
 const NEAR: usize = 2048;
 const MIDDLE: usize = 16_384;
 const FAR: usize = 49_151;
 
-/// A stream on its way.
+/// A stream being written.
 struct Output<'o> {
     bytes: &'o mut Vec<u8>,
-    /// Where the last copy or run has two bits for the number of literals that follow it.
+    /// Position of the two bits of the last copy or run for the number of literals that follow it.
     count_at: Option<usize>,
 }
 
 impl Output<'_> {
-    /// A length that does not fit into its instruction's field: what exceeds the field, in bytes of which all but the
-    /// last stand for 255.
+    /// Writes the part of a length that exceeds the field of its instruction: each byte but the last stands for 255.
     fn rest(&mut self, mut n: usize) {
         while n > 255 {
             self.bytes.push(0);
@@ -51,7 +50,7 @@ impl Output<'_> {
         self.count_at = None;
     }
 
-    /// Three or more bytes from `distance` back.
+    /// Copies at least three bytes from `distance` back.
     fn copy(&mut self, distance: usize, length: usize) {
         let (field, most, far) = match distance {
             ..=NEAR if length <= 8 => {
@@ -73,7 +72,7 @@ impl Output<'_> {
         self.bytes.extend(((far << 2) as u16).to_le_bytes());
     }
 
-    /// Zeroes, as many as [`RUN`] allows.
+    /// A run of zeroes; [`RUN`] limits its length.
     fn run(&mut self, length: usize) {
         let n = length - RUN.start();
         self.count_at = Some(self.bytes.len() + 1);
@@ -89,14 +88,14 @@ fn place(word: u32) -> usize {
     (word.wrapping_mul(0x9E37_79B1) >> (32 - TABLE)) as usize
 }
 
-/// A length that no reader of version 1 takes for a run of zeroes: such a run begins like a copy from farthest back, and
-/// like some long ones.
+/// A length that no reader of version 1 mistakes for a run of zeroes: such a run starts like a copy from the longest
+/// distance, and like some long copies.
 fn unmistakable(distance: usize, length: usize) -> usize {
     let far = distance.checked_sub(MIDDLE).is_some_and(|d| d & 0x403F == 0x403F);
     if far && (261..=264).contains(&length) { 260 } else { length }
 }
 
-/// Appends `plain` as a stream to `out`; with `runs` one of version 1.
+/// Appends `plain` as a stream to `out`; if `runs`, as version 1.
 pub(super) fn compress(plain: &[u8], runs: bool, out: &mut Vec<u8>) {
     let mut table = vec![0u32; 1 << TABLE];
     if runs {
@@ -104,7 +103,7 @@ pub(super) fn compress(plain: &[u8], runs: bool, out: &mut Vec<u8>) {
     }
     let mut out = Output { bytes: out, count_at: None };
     let farthest = if runs { FAR - 1 } else { FAR };
-    // The first instruction must be one of literals: others would be read as such.
+    // The first instruction must be literals: any other would be read as literals.
     let (mut at, mut done) = (FOUND, 0);
     while let Some(now) = word(plain, at) {
         if runs && now == 0 {
@@ -116,7 +115,7 @@ pub(super) fn compress(plain: &[u8], runs: bool, out: &mut Vec<u8>) {
             done = at;
             continue;
         }
-        // A table entry is the place behind the one it means; 0 is none.
+        // A table entry is its position plus one; 0 is none.
         let before = std::mem::replace(&mut table[place(now)], at as u32 + 1) as usize;
         let from = before.checked_sub(1).filter(|from| at - from <= farthest && word(plain, *from) == Some(now));
         let Some(from) = from else {
@@ -144,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// Contents in which copies of every length and distance come, and runs of zeroes.
+    /// Contents with copies of every length and distance, and with runs of zeroes.
     fn contents(rng: &mut Rng, bytes: usize) -> Vec<u8> {
         let mut out: Vec<u8> = Vec::new();
         while out.len() < bytes {
@@ -185,7 +184,7 @@ mod tests {
         }
     }
 
-    /// How a stream ends: a copy of so many bytes, literals from `at` on, runs of the zeroes behind them.
+    /// The end of a stream: a copy of `copied` bytes, then literals from `at` on, with runs for the zeroes after them.
     fn end_of(plain: &[u8], at: usize, copied: usize, far: usize) -> Vec<u8> {
         let zeroes = plain.iter().rposition(|b| *b != 0).unwrap() + 1;
         let literals = &plain[at..zeroes];
@@ -213,14 +212,14 @@ mod tests {
         let noise: Vec<u8> = (0..300).map(|_| rng.below(255) as u8 + 1).collect();
         let m = Method { algorithm: Algorithm::LzoRle, log_cluster_size: 5, checksum: false, level: 0 };
         for length in (5..10).chain(255..270) {
-            // From the last of these, `FAR`, every short copy would be mistaken: there is none.
+            // With the last of these, `FAR`, every short copy would be mistaken, so there is none.
             for far in [0x403E, 0x403F, 0x4040, 0x407F, 0x7FBF, 0x7FFD, 0x7FFE, 0x3FFF, 0x003F, 0x7FFF] {
                 let at = FROM + MIDDLE + far;
-                // Zeroes between: behind a run of them no place is skipped.
+                // Zeroes between: after a run of zeroes no position is skipped.
                 let mut plain = noise.clone();
                 plain.resize(at, 0);
                 plain.extend_from_within(FROM..FROM + length);
-                // Three literals, which no earlier place has: all bits of the copy's distance that a run has are set.
+                // Three literals that do not occur earlier: the copy's distance has all bits set that a run has.
                 let other = plain[FROM + length] ^ 0x55;
                 plain.extend([if other == 0 { 1 } else { other }, 251, 252]);
                 plain.resize(m.cluster_bytes(), 0);
@@ -229,7 +228,7 @@ mod tests {
                 let mut out = vec![1; plain.len()];
                 m.decompress(m.pack(&stream).expect("smaller").as_flattened(), &mut out).expect("a stream");
                 assert!(out == plain, "{length} bytes from {} back", MIDDLE + far);
-                // The copy is one instruction, as long as it can be but where it would be mistaken.
+                // The copy is one instruction of full length unless it would be mistaken.
                 let mistaken = far & 0x403F == 0x403F && (261..=264).contains(&length);
                 let copied = if mistaken { 260 } else { length };
                 let runs = (m.cluster_bytes() - at - length - 3) % RUN.end();

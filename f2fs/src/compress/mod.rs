@@ -1,13 +1,13 @@
-//! How is a cluster compressed, and which new files are to be?
+//! How is a cluster compressed, and which new files are compressed?
 //!
-//! Linux's rule: a cluster's stream is kept if it saves at least a block; else the cluster is written as it is. Streams
-//! differ from those that Linux writes where compressors differ; both read both.
+//! Linux's rule: a cluster's stream is kept if it saves at least a block; else the cluster is written as it is.
+//! Compressors, and so streams, may differ from those of Linux; each system reads the other's streams.
 //!
-//! * [`options`]: what mount options say of new files. [`costs`]: how long it takes.
-//! * [`lzo`]: LZO in both dialects is written here; LZ4 and Zstandard are libraries.
+//! * [`options`]: mount options for new files. [`costs`]: how long it takes.
+//! * [`lzo`]: both dialects of LZO, written here; LZ4 and Zstandard are libraries.
 //!
-//! Left out: what a cluster's blocks look like and how they are read ([`format::compress`]), where they are
-//! ([`crate::file::compressed`]), and LZ4's slow compressor, which no library has in Rust.
+//! Left out: the format of a cluster's blocks and reading them ([`format::compress`]), their places
+//! ([`crate::file::compressed`]), and LZ4's slow compressor, which no Rust library has.
 
 pub mod costs;
 mod lzo;
@@ -18,7 +18,7 @@ use format::compress::{Algorithm, Method};
 
 use crate::error::{Error, Result};
 
-/// Zstandard's level where none is given (kernel `F2FS_ZSTD_DEFAULT_CLEVEL`).
+/// Default level of Zstandard (kernel `F2FS_ZSTD_DEFAULT_CLEVEL`).
 const ZSTD_LEVEL: i32 = 1;
 
 /// The compressor of one file's clusters.
@@ -41,7 +41,7 @@ impl Packer {
         Ok(Packer { method, stream: Vec::new(), zstd })
     }
 
-    /// The blocks that stand for a cluster, or `None` if they would be as many as the cluster has.
+    /// The blocks that store a cluster packed, or `None` if packing saves no block.
     pub(crate) fn pack(&mut self, plain: &[u8]) -> Option<Vec<Block>> {
         self.stream.clear();
         match self.method.algorithm {
@@ -53,7 +53,7 @@ impl Packer {
                 self.stream.truncate(n);
             }
             Algorithm::Zstd => {
-                // A stream that does not fit saves nothing, and the library stops there.
+                // A stream that does not fit saves nothing; the library stops at the end of the buffer.
                 self.stream.resize(self.method.most(), 0);
                 let n = self.zstd.as_mut()?.compress_to_buffer(plain, self.stream.as_mut_slice()).ok()?;
                 self.stream.truncate(n);
@@ -81,7 +81,7 @@ mod tests {
                 let mut packer = Packer::new(m).unwrap();
                 let bytes = m.cluster_bytes();
                 let mut kept = 0;
-                // More and more noise before zeroes: from one block to all of them.
+                // From one block of noise to all of them, the rest zeroes.
                 for noisy in (0..=8).map(|k| bytes * k / 8) {
                     let plain = [&noise[..noisy], &vec![0; bytes - noisy]].concat();
                     let Some(packed) = packer.pack(&plain) else {

@@ -1,34 +1,34 @@
-//! Which new files are to be compressed, and how: Linux's mount options `compress_*`.
+//! Which new files are compressed, and how: Linux's mount options `compress_*`.
 
 use format::compress::{Algorithm, Method};
 
-/// Longest extension (kernel `F2FS_EXTENSION_LEN`, with a byte for the end).
+/// Longest extension (kernel `F2FS_EXTENSION_LEN`, which includes a final NUL).
 const EXTENSION: usize = 7;
 /// Most extensions of each kind (kernel `COMPRESS_EXT_NUM`).
 const EXTENSIONS: usize = 16;
 /// Highest level of Zstandard.
 const ZSTD_MOST: u8 = 22;
 
-/// Who decides when a file marked as compressed is compressed?
+/// What triggers the compression of a file marked as compressed?
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// The file system, when it writes clusters.
+    /// The file system compresses clusters when it writes them.
     #[default]
     Fs,
-    /// A user, by asking for it; what is written is stored as it is.
+    /// An explicit request of a user; writes are stored uncompressed.
     User,
 }
 
-/// What mount options say of compression.
+/// Mount options for compression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How files are compressed that become compressed files under this mount.
+    /// Method for files that become compressed files under this mount.
     pub method: Method,
-    /// Who decides.
+    /// What triggers compression.
     pub mode: Mode,
-    /// New files with these extensions are compressed; `*` is all.
+    /// New files with these extensions are compressed; `*` matches all.
     pub extensions: Vec<String>,
-    /// New files with these are not.
+    /// New files with these extensions are not compressed.
     pub not: Vec<String>,
 }
 
@@ -40,7 +40,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sets a mount option by Linux's name for it. False if it is none; the error says what is wrong with its value.
+    /// Sets a mount option by its Linux name. Returns false for an unknown option; the error describes an invalid
+    /// value.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         let given = || value.filter(|v| !v.is_empty()).ok_or_else(|| format!("write {name}=VALUE"));
         match name {
@@ -68,7 +69,7 @@ impl Options {
         Ok(true)
     }
 
-    /// What a new file's name says: compressed, not compressed, or nothing.
+    /// Whether the name of a new file makes it compressed or not compressed; `None` if neither.
     pub(crate) fn by_name(&self, name: &[u8]) -> Option<bool> {
         let is = |list: &[String]| list.iter().any(|e| e == "*" || ends_in(name, e.as_bytes()));
         if is(&self.not) { Some(false) } else { is(&self.extensions).then_some(true) }
@@ -90,7 +91,7 @@ fn put(list: &mut Vec<String>, extension: &str, other: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// True if a name ends in a dot and these bytes, in any case.
+/// True if a name ends in a dot and this extension, in any case.
 fn ends_in(name: &[u8], extension: &[u8]) -> bool {
     let at = name.len().checked_sub(extension.len() + 1).filter(|at| *at > 0);
     at.is_some_and(|at| name[at] == b'.' && name[at + 1..].eq_ignore_ascii_case(extension))

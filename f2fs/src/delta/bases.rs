@@ -1,12 +1,12 @@
 //! Which bases need not be read from the device?
 //!
-//! A page that changes a little is compared with its base, which the device has. Databases change the same pages again
-//! and again, so this layer above the device keeps blocks that were read as bases, and blocks that were just written in
-//! small requests, since they are bases when they change next.
+//! A page that changes a little is compared with its base on the device. Databases change the same pages repeatedly, so
+//! this cache above the device keeps blocks that were read as bases, and blocks just written in small requests, because
+//! they are the bases of their next changes.
 //!
-//! It knows nothing of files. All that a mount writes passes through it, so what it holds is what the device holds: a
-//! block leaves when the write of other bytes there has ended. A block that is being read or written while another write
-//! of it ends is not taken in, as nobody knows which bytes it has.
+//! It does not know files. All writes of a mount pass through it, so it matches the device: when a write completes, the
+//! old copy of the block is dropped. A block that is being read or written while another write of it completes is not
+//! cached, because its bytes are unknown.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,17 +20,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::cause::Cause;
 use crate::replacement::Cache;
 
-/// Blocks kept: 8 MiB.
+/// Cached blocks: 8 MiB.
 const MOST: usize = 2048;
-/// Of larger writes nothing is kept: small changes seldom follow them.
+/// Larger writes are not cached: small changes seldom follow them.
 const SMALL: usize = 16;
 
-/// Strangers known. Of more, some are kept as others are.
+/// Limit of excluded files. Beyond it, further files are cached.
 const MOST_STRANGERS: usize = 4096;
 /// Blocks read ahead in one request: 256 KiB.
 const LONGEST_RUN: usize = 64;
 
-/// The layer.
+/// The cache.
 pub(crate) struct Bases {
     below: Arc<dyn BlockDevice>,
     held: Mutex<Held>,
@@ -39,11 +39,11 @@ pub(crate) struct Bases {
 
 struct Held {
     blocks: Cache<u64, Box<Block>>,
-    /// Blocks on their way in, each with the number of the last request for it.
+    /// Blocks being read or written, each with the number of the last request for it.
     coming: FxHashMap<u64, u64>,
-    /// Files of which nothing is kept, by their numbers.
+    /// Excluded files, by inode number.
     strangers: FxHashSet<u64>,
-    /// Room of a block that went, for the next.
+    /// Buffer of an evicted block, for reuse.
     spare: Option<Box<Block>>,
 }
 
@@ -59,12 +59,12 @@ impl Held {
         let gone = self.blocks.make_room(|_| false);
         self.spare = gone.into_iter().flatten().next();
     }
-    /// A request that announced the block has ended. True if no write of it ended meanwhile and nobody announced it
-    /// since.
+    /// Ends a request that announced the block. True if meanwhile no write of it completed and no other request
+    /// announced it.
     fn arrives(&mut self, at: u64, token: u64) -> bool {
         self.coming.get(&at) == Some(&token) && self.coming.remove(&at).is_some()
     }
-    /// The device may have other bytes there.
+    /// The device may have other bytes at `at`.
     fn changed(&mut self, at: u64) {
         self.blocks.remove(&at);
         self.coming.remove(&at);
@@ -72,7 +72,7 @@ impl Held {
 }
 
 impl Bases {
-    /// Above a device.
+    /// A cache above a device.
     pub(crate) fn new(below: Arc<dyn BlockDevice>) -> Self {
         let held = Held {
             blocks: Cache::new(MOST, MOST / 8),
@@ -83,7 +83,7 @@ impl Bases {
         Bases { below, held: Mutex::new(held), tokens: AtomicU64::new(0) }
     }
 
-    /// Whether a file is a stranger from now on.
+    /// Excludes a file from the cache, or includes it again.
     pub(crate) fn estrange(&self, ino: Ino, stranger: bool) {
         let mut held = self.held.lock();
         if !stranger {
@@ -93,7 +93,7 @@ impl Bases {
         }
     }
 
-    /// Announces blocks that are about to be read or written, to be taken in, unless their owner is a stranger.
+    /// Announces blocks about to be read or written so that they are cached, unless their owner is excluded.
     fn announce(&self, blocks: std::ops::Range<u64>, owner: u64) -> Option<u64> {
         let mut held = self.held.lock();
         if held.strangers.contains(&owner) {
@@ -104,18 +104,18 @@ impl Bases {
         Some(token)
     }
 
-    /// Of these blocks those that are not in memory.
+    /// The blocks that are not in memory.
     pub(crate) fn lacking(&self, at: impl Iterator<Item = u64>) -> Vec<u64> {
         let held = self.held.lock();
         at.filter(|at| held.blocks.peek(at).is_none()).collect()
     }
 
-    /// Reads blocks, which ascend, to be here when they are asked for: adjacent ones in one request. A request that
-    /// fails brings nothing; who asks for its blocks one by one learns why.
+    /// Reads blocks (ascending) into the cache, adjacent ones in one request. A failed request caches nothing; reading
+    /// its blocks one by one returns the error.
     pub(crate) fn bring(&self, at: &[u64], tag: Tag) {
         for run in at.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(LONGEST_RUN)).filter(|run| run.len() > 1) {
             let blocks = run[0]..run[0] + run.len() as u64;
-            // They are asked for next, whosever they are.
+            // They are needed next, whoever owns them.
             let token = self.announce(blocks.clone(), 0);
             let mut buf = vec![0; run.len() * BLOCK];
             let out = self.below.read(Lba(blocks.start), &mut buf, tag);
@@ -128,7 +128,7 @@ impl Bases {
         }
     }
 
-    /// Does a write of blocks given in parts, and takes them in if they are few and contents of a file.
+    /// Writes blocks given in parts, and caches them if they are few and file contents.
     fn writing(
         &self,
         at: Lba,
@@ -147,7 +147,7 @@ impl Bases {
             if arrives && out.is_ok() {
                 held.take_in(at, bytes);
             } else {
-                // Whether the write failed or not, the device may no longer have what is here.
+                // Even if the write failed, the device may no longer have the cached bytes.
                 held.changed(at);
             }
         }
@@ -188,7 +188,7 @@ impl BlockDevice for Bases {
         self.writing(at, parts, tag, || self.below.write_gather(at, parts, tag))
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> device::Result<()> {
-        // Blocks of several: of contents that are written so nobody is a stranger.
+        // No single owner: of contents written this way, no file is excluded.
         self.writing(at, &[data], Tag { cause, owner: 0 }, || self.below.write_for(at, data, owners, cause))
     }
     fn place(&self, at: Lba, blocks: u64, handle: u8) {
@@ -204,7 +204,7 @@ impl BlockDevice for Bases {
         out
     }
     fn zones(&self) -> Option<&dyn device::Zones> {
-        // What a reset takes away nobody asks for before it is written again.
+        // Blocks removed by a reset are not read before they are written again.
         self.below.zones()
     }
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> device::Result<()> {
@@ -272,7 +272,7 @@ mod tests {
             gate.go_on();
             reader.join().unwrap();
         });
-        // Whatever that reader got, nothing of it is here.
+        // Whatever that reader got, none of it is cached.
         assert!(dev.held.lock().blocks.peek(&6).is_none());
         assert_eq!(read(&dev, 6, Cause::DeltaBase), 2);
     }

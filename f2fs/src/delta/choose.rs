@@ -1,41 +1,41 @@
-//! Which of an inode's deltas stay when there is not room for all?
+//! Which of an inode's deltas stay if not all fit?
 //!
-//! MedFS FAST'25, section 4.1.3, case 2: a delta in the zone makes way for a smaller one if the bytes that this frees
-//! are worth more than writing its page. `alpha` bytes of a zone save one write of a page, `beta`; the page that makes
-//! way is put together from its base, found in memory or read, and written. What that costs is said by [`Costs`].
+//! MedFS FAST'25, section 4.1.3, case 2: a delta in the zone is evicted for a smaller one if the bytes that this frees
+//! are worth more than writing its page. `alpha` bytes of a zone save one page write, `beta`; the evicted page is
+//! rebuilt from its base (in memory or read) and written. [`Costs`] has the prices.
 //!
-//! Which pages are compared at all? A base that must be read costs as much as many a page that is written: what takes the
-//! fewest joules at the device's prices is done ([`compared`]).
+//! Which pages are compared at all? Reading a base can cost as much as writing the page: the choice takes the fewest
+//! joules at the device's prices ([`compared`]).
 //!
-//! And which delta node gets the deltas of a writeback? An fsync writes the nodes that it changes, so the fewer the
-//! better; and what changed together will change together again.
+//! Which delta node gets the deltas of a writeback? An fsync writes the nodes that it changes, so fewer are better; and
+//! pages that changed together will change together again.
 
 use victim::joule::Prices;
 
 use super::costs::Costs;
 
-/// Pages of one writeback that have bases.
+/// Pages in one writeback that have bases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Pages {
-    /// How many.
+    /// Number of pages.
     pub(super) count: u64,
-    /// Requests that reading or overwriting their blocks takes: adjacent ones go together.
+    /// Number of requests to read or overwrite their blocks; adjacent blocks share one.
     pub(super) runs: u64,
 }
 
 /// Which pages are compared with their bases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Compared {
-    /// All; bases that are not in memory are read.
+    /// All; missing bases are read.
     All,
-    /// Those whose bases are in memory.
+    /// Only pages whose bases are in memory.
     InMemory,
 }
 
-/// Chooses for pages whose bases are in memory, `warm`, and others, `cold`. What is not compared is written: `in_place`, or
-/// to new places, which changes the file's node. Left out: the flush more that new places need, and the nodes beyond the
-/// first that many deltas fill, which go against each other. What a delta may save later is not foreseen; but a page
-/// written now is in memory then.
+/// Chooses for pages whose bases are in memory (`warm`) and those whose bases are not (`cold`). Pages not compared are
+/// written `in_place` or to new places, which changes the file's node. Left out: the extra flush for new places, and
+/// the further nodes that many deltas fill; their effects are opposite. Later savings by a delta are not predicted, but
+/// a page written now is then in memory.
 pub(super) fn compared(prices: &Prices, warm: Pages, cold: Pages, in_place: bool) -> Compared {
     let write = |blocks: u64| if blocks == 0 { 0 } else { prices.request + blocks * prices.write_block_sequential };
     let deltas = |pages: Pages| u64::from(pages.count > 0);
@@ -47,26 +47,26 @@ pub(super) fn compared(prices: &Prices, warm: Pages, cold: Pages, in_place: bool
     if reading + write(1) <= whole { Compared::All } else { Compared::InMemory }
 }
 
-/// A delta that wants to stay, or to come.
+/// An old or new delta that competes for room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Want {
-    /// The slot it is for.
+    /// Its slot.
     pub(super) slot: u32,
-    /// Bytes that it takes.
+    /// Its size in bytes.
     pub(super) bytes: usize,
 }
 
-/// What becomes of deltas.
+/// The chosen actions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Slots whose old deltas make way.
+    /// Slots whose old deltas are evicted (folded).
     pub(super) fold: Vec<u32>,
-    /// Slots whose new contents are written whole.
+    /// Slots whose new contents are written as whole blocks.
     pub(super) whole: Vec<u32>,
 }
 
-/// Decides for `new` deltas in a zone that has `old` ones of other slots and room for so many bytes in all. Smaller new
-/// ones come first; where there is no room, the largest old one makes way if that pays.
+/// Chooses between `new` deltas and `old` ones of other slots in a zone of `room` bytes. Smaller new deltas come first;
+/// if one does not fit, the largest old delta is evicted if that pays.
 pub(super) fn choose(costs: &Costs, room: usize, old: &[Want], new: &[Want]) -> Choice {
     let mut out = Choice::default();
     let mut staying = old.to_vec();
@@ -78,7 +78,7 @@ pub(super) fn choose(costs: &Costs, room: usize, old: &[Want], new: &[Want]) -> 
         let lack = (used + w.bytes).saturating_sub(room);
         let largest = staying.last().map_or(0, |o| o.bytes);
         if lack > 0 && largest >= lack && largest >= w.bytes + costs.worth() {
-            // OK to unwrap: a delta of at least `lack` bytes is there.
+            // OK to unwrap: there is a delta of at least `lack` bytes.
             let gone = staying.pop().unwrap();
             used -= gone.bytes;
             out.fold.push(gone.slot);
@@ -95,13 +95,13 @@ pub(super) fn choose(costs: &Costs, room: usize, old: &[Want], new: &[Want]) -> 
 /// How full a delta node is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Occupancy {
-    /// Bytes of entries that count and will go on to count.
+    /// Bytes of live entries that stay live.
     pub(super) live: usize,
-    /// Bytes that there is room for.
+    /// Bytes available for entries.
     pub(super) capacity: usize,
-    /// Whether the node is to be written in any case.
+    /// Whether the node will be written anyway.
     pub(super) dirty: bool,
-    /// The higher, the later it last got deltas.
+    /// Age: higher means that it got deltas more recently.
     pub(super) age: u32,
 }
 
@@ -114,7 +114,7 @@ impl Occupancy {
 /// Where deltas go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// Into this node, as many as it has room for.
+    /// Into this node, as far as they fit.
     Node(usize),
     /// Into a new node.
     New,
@@ -122,9 +122,9 @@ pub(super) enum Target {
     None,
 }
 
-/// Chooses a node for deltas of so many bytes each: the youngest that has room for all, one to be written in any case
-/// first; else the emptiest, if it has room for all; else a new one, if there may be one, which costs a block more. If
-/// none has room for all, that with the most room, as long as the first fits.
+/// Chooses a node for deltas of these sizes. First the youngest node that fits all, preferably one that will be written
+/// anyway; else the emptiest, if it fits all; else a new node, if allowed, which costs one more block. If no node fits
+/// all: the node with the most room, provided the first delta fits.
 pub(super) fn choose_node(nodes: &[Occupancy], wanted: &[usize], most: usize) -> Target {
     let total: usize = wanted.iter().sum();
     let last = nodes.iter().map(|n| n.age).max();
@@ -172,17 +172,17 @@ mod tests {
         let pages = |count, runs| Pages { count, runs };
         let none = Pages::default();
         let phone = |warm, cold, in_place| compared(&Prices::default(), warm, cold, in_place);
-        // A read costs as much as a page in place, and the node comes on top.
+        // A read costs as much as a page in place, and the node adds to that.
         assert_eq!(phone(none, pages(1, 1), true), Compared::InMemory);
         assert_eq!(phone(none, pages(3, 3), true), Compared::InMemory);
-        // Beside others that are compared the node is there anyway, and a block read costs less than one written.
+        // If other pages are compared, the node is written anyway, and reading a block costs less than writing one.
         assert_eq!(phone(pages(2, 2), pages(3, 3), true), Compared::All);
-        // To new places many pages go in one request: bases here and there are dearer, those side by side are not.
+        // Many pages go to new places in one request: scattered bases cost more, adjacent ones do not.
         assert_eq!(phone(none, pages(9, 9), false), Compared::InMemory);
         assert_eq!(phone(none, pages(9, 1), false), Compared::All);
-        // Without any to be read there is nothing to choose.
+        // If no base must be read, there is no choice.
         assert_eq!(phone(pages(1, 1), none, true), Compared::All);
-        // A disk seeks for each.
+        // A disk seeks for each base.
         let disk = Prices { request: 1_000_000_000, ..Prices::default() };
         assert_eq!(compared(&disk, none, pages(9, 2), false), Compared::InMemory);
     }
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(choose(400, &[want(3, 60)]), Choice::default());
         assert_eq!(choose(340, &[want(3, 162)]), Choice { fold: vec![2], whole: vec![] });
         assert_eq!(choose(340, &[want(3, 163)]), Choice { fold: vec![], whole: vec![3] });
-        // The small one comes first.
+        // The smaller delta comes first.
         assert_eq!(choose(370, &[want(3, 200), want(4, 30)]), Choice { fold: vec![], whole: vec![3] });
     }
 }

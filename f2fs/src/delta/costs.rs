@@ -1,33 +1,33 @@
 //! What do deltas cost on a device, in time?
 //!
 //! MedFS FAST'25, section 4.1.3, weighs the bytes that a delta takes in a zone against the time of writing its page
-//! ([`choose`](super::choose)). Its own numbers are those of one phone; a device with a profile has others. What deltas
-//! cost in joules is what the device's meter books for the same requests and computation.
+//! ([`choose`](super::choose)). Its own numbers are those of one phone; a device with a profile has others. Their cost
+//! in joules is what the device's meter counts for the same requests and computation.
 
 use device::energy::Nanos;
 use device::energy::profile::{DeviceSpec, Profile};
 
-/// What things cost, and how much room an average delta takes.
+/// Costs, and the average size of a delta.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// Bytes of an average delta (the paper's alpha).
     pub average: f64,
     /// Writing one page (beta).
     pub write: Nanos,
-    /// How often a base is in memory, from 0 to 1 (HR).
+    /// Probability that a base is in memory, 0 to 1 (HR).
     pub hits: f64,
-    /// Taking it from there (lambda).
+    /// Copying a base from memory (lambda).
     pub hit: Nanos,
-    /// Reading it from the device (delta).
+    /// Reading a base from the device (delta).
     pub miss: Nanos,
-    /// Putting a page together from base and delta (epsilon).
+    /// Rebuilding a page from base and delta (epsilon).
     pub decode: Nanos,
-    /// Comparing a page with its base and making a delta of it.
+    /// Comparing a page with its base and encoding the delta.
     pub encode: Nanos,
 }
 
 impl Costs {
-    /// As the paper measured them on its phone (section 4.1.3; making a delta: section 6.4).
+    /// As the paper measured on its phone (section 4.1.3; encoding: section 6.4).
     pub const PAPER: Costs = Costs {
         average: 72.0,
         write: Nanos(954_000),
@@ -38,8 +38,7 @@ impl Costs {
         encode: Nanos(7_400),
     };
 
-    /// On the device of a profile. How large deltas are and how often a base is in memory depends on the work; these
-    /// stay the paper's.
+    /// Costs on the device of a profile. Delta size and hit rate depend on the workload; they stay the paper's.
     pub fn of(profile: &Profile) -> Costs {
         let (write, miss) = match &profile.device {
             DeviceSpec::Flash(d) => {
@@ -60,13 +59,13 @@ impl Costs {
         Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, ..Costs::PAPER }
     }
 
-    /// The same where pages are compressed by themselves in place of their differences: the paper's times for that, by LZO
-    /// (section 6.4).
+    /// The same if pages are compressed on their own instead of as differences: the paper's times for LZO (section
+    /// 6.4).
     pub fn of_pages_alone(self) -> Costs {
         Costs { encode: Nanos(48_800), decode: Nanos(45_200), ..self }
     }
 
-    /// How many bytes must become free for an exchange of deltas to pay.
+    /// Bytes that must become free for an exchange of deltas to pay.
     pub(super) fn worth(&self) -> usize {
         let us = |time: Nanos| time.0 as f64 / 1e3;
         let base = self.hits * us(self.hit) + (1.0 - self.hits) * us(self.miss);
@@ -88,7 +87,8 @@ mod tests {
         let phone = Costs::of(&Profile::find("oneplus8t-ufs31").unwrap());
         let near = |ours: Nanos, paper: Nanos| (ours.0 as f64 / paper.0 as f64 - 1.0).abs() < 0.02;
         assert!(near(phone.write, Costs::PAPER.write) && near(phone.miss, Costs::PAPER.miss), "{phone:?}");
-        // Applying a delta takes 8.3 us in section 6.4 and 6.9 us in section 4.1.3, which is a tenth of a byte.
+        // Applying a delta takes 8.3 us in section 6.4 and 6.9 us in section 4.1.3; the difference is a tenth of a
+        // byte.
         assert_eq!(phone.worth(), 79);
     }
 

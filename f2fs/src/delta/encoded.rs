@@ -1,4 +1,4 @@
-//! A delta on its way between a page and the place where it is kept.
+//! What is a delta between its page and its storage?
 
 use format::delta::{Codec, Entry};
 use format::node::delta::Entry as NodeEntry;
@@ -24,7 +24,7 @@ impl Encoded {
     }
 }
 
-/// A delta taken out of its place.
+/// A delta read from storage.
 pub(crate) struct Delta {
     pub(crate) block: u32,
     pub(crate) codec: Codec,
@@ -33,7 +33,7 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// To be put into another place.
+    /// Encodes the delta again for another place.
     pub(crate) fn again(self) -> Encoded {
         Encoded::new(self.codec, self.check, self.payload)
     }

@@ -1,17 +1,17 @@
 //! Which files are read often, and which are written often?
 //!
-//! As MedFS FAST'25 does it (section 4.2, Hcluster): the reads and writes of each file in a window of 60 seconds are a
-//! point, and K-means divides the points into four classes. The centres of one window are where the next one begins.
-//! Two things differ. Points are logarithms, since files differ by factors. And the classes are named by where their
-//! centres lie, not by their numbers, since centres wander.
+//! Like Hcluster in MedFS FAST'25 (section 4.2): the reads and writes of each file in a window of 60 seconds are a
+//! point, and K-means divides the points into four classes. Each window starts from the centres of the window before.
+//! Two things differ. Points are logarithms, because files differ by factors. Classes are named by the position of
+//! their centres, not by number, because centres move.
 //!
-//! What a class means for deltas is said in `volume::restore` and [`super::plan`].
+//! `volume::restore` and [`super::plan`] define what a class means for deltas.
 
 use std::time::Duration;
 
 use format::Ino;
 
-/// How long reads and writes are counted (the paper's T).
+/// Length of a window (the paper's T).
 pub(crate) const WINDOW: Duration = Duration::from_secs(60);
 
 /// Reads and writes of a file in one window, as logarithms.
@@ -21,26 +21,26 @@ pub(crate) struct Point {
     writes: f64,
 }
 
-/// What kind of file it is, compared with the others.
+/// The class of a file, relative to other files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Neither read nor written often.
     Quiet,
     /// Read often, written seldom.
     Read,
-    /// Written often, read seldom.
+    /// Written often, seldom read.
     Written,
     /// Read and written often.
     Both,
 }
 
-/// Rounds of moving centres at most. Files move little from window to window.
+/// Most rounds of moving centres. Files move little from window to window.
 const ROUNDS: usize = 16;
-/// Where centres begin: nothing, and some hundred requests a minute.
+/// Initial coordinates of centres: 0, and this value (a few hundred requests a minute, as a logarithm).
 const FAR: f64 = 5.0;
 
 impl Point {
-    /// Of counts.
+    /// The point for these counts.
     pub(crate) fn of(reads: u32, writes: u32) -> Point {
         Point { reads: f64::from(reads).ln_1p(), writes: f64::from(writes).ln_1p() }
     }
@@ -63,11 +63,11 @@ impl Default for Clusters {
 impl Clusters {
     fn nearest(&self, point: Point) -> usize {
         let by_distance = |a: &usize, b: &usize| point.distance(self.0[*a]).total_cmp(&point.distance(self.0[*b]));
-        // OK to unwrap: there are four.
+        // OK to unwrap: there are four centres.
         (0..self.0.len()).min_by(by_distance).unwrap()
     }
 
-    /// Moves the centres to the middles of their points until that changes nothing. A centre without points stays.
+    /// Moves the centres to the middles of their points until nothing changes. A centre without points stays.
     pub(crate) fn update(&mut self, points: &[Point]) {
         for _ in 0..ROUNDS {
             let mut sums = [(0.0, 0.0, 0_usize); 4];
@@ -103,28 +103,28 @@ impl Clusters {
     }
 }
 
-/// What a file was in the last window.
+/// A file's activity in the last window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileHeat {
     /// The file.
     pub ino: Ino,
-    /// How often it was read.
+    /// Number of reads.
     pub reads: u32,
-    /// How often it was written.
+    /// Number of writes.
     pub writes: u32,
-    /// What that makes it beside the others.
+    /// Its class, relative to other files.
     pub class: Class,
 }
 
-/// What is known of all files.
+/// Activity of all files.
 #[derive(Default)]
 pub(crate) struct Hotness {
     pub(crate) clusters: Clusters,
     /// When the window began.
     pub(crate) since: Duration,
-    /// The files that were read or written in the window before, if classes are told.
+    /// Files that were read or written in the window before, if classes are enabled.
     pub(crate) last: Vec<FileHeat>,
-    /// Files whose delta nodes are to be emptied.
+    /// Files whose delta nodes must be emptied.
     pub(crate) waiting: Vec<Ino>,
 }
 
@@ -152,7 +152,7 @@ mod tests {
         let mut clusters = Clusters::default();
         let point = Point::of(40, 0);
         assert_eq!(clusters.class_of(point), Class::Read);
-        // On a busy machine that is little.
+        // On a busy machine that is little activity.
         let busy: Vec<Point> = (0..50).flat_map(|i| [Point::of(40 + i, 1), Point::of(60_000 + i, 2)]).collect();
         (0..4).for_each(|_| clusters.update(&busy));
         assert_eq!(clusters.class_of(point), Class::Quiet);

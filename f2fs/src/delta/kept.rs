@@ -1,15 +1,16 @@
-//! How do blocks of a journal or log become deltas, though they resemble no block of their file?
+//! How do blocks of a journal or log become deltas although they resemble no block of their file?
 //!
-//! By the pages that they are made of ([`frames`](crate::inode::frames)). Each version of a page that an fsync finds there
-//! is kept in a delta node ([`format::node::kept`]): as the difference to the version before it, to one long before it, or
-//! alone. The blocks then only name them. So a page that comes back costs as many bytes as changed in it, wherever in the file it lands; and
-//! the blocks that held its earlier versions may be written anew, since kept pages are no blocks of the file.
+//! Through the pages that they contain ([`frames`](crate::inode::frames)). An fsync stores each version of such a page
+//! in a delta node ([`format::node::kept`]): as the difference to the previous version, to a much older one, or alone.
+//! The blocks then only refer to these *kept pages*. So a page that is logged again costs only its changed bytes,
+//! wherever in the file it lands. Blocks with its earlier versions may be overwritten, because kept pages are not
+//! blocks of the file.
 //!
-//! A kept page lives as long as a block of the file is made of it, or another kept page. The newest versions of the
-//! pages seen last live on (`PINNED`): the next ones will resemble them.
+//! A kept page lives as long as a block of the file or another kept page depends on it. The newest versions of the most
+//! recent pages stay (`PINNED`): the next versions will resemble them.
 //!
-//! What is remembered ([`crate::inode::known`]) is a hint. That a kept page is there, with all that it is made of, is looked up in the nodes
-//! before anything refers to it.
+//! The memory of kept pages ([`crate::inode::known`]) is a hint. Before anything refers to a kept page, a lookup in the
+//! nodes confirms that it exists with all pages that it depends on.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,22 +31,22 @@ use crate::node::cache::Node;
 use crate::node::index::Index;
 use crate::volume::Volume;
 
-/// Pages of all files that are in memory: 4 MiB.
+/// Kept pages in memory, over all files: 4 MiB.
 pub(crate) const IN_MEMORY: usize = 1024;
-/// A page whose difference is longer stands alone, if that is shorter still: a chain of long differences costs more.
+/// A page with a longer difference is stored alone if that is shorter still: a chain of long differences costs more.
 const SHORT: usize = 600;
-/// Longest part of a block's entry that no kept page accounts for: heads of records, and what lies between.
+/// Longest part of a block's entry that no kept page covers: record headers and the bytes between.
 const MOST_LITERAL: usize = 819;
 
-/// What an fsync finds.
+/// The state of an fsync that looks for kept pages.
 struct Finding<'f> {
     vol: &'f Volume,
     inode: &'f Arc<Node>,
     index: &'f Index,
     frames: &'f mut Frames,
-    /// Pages kept now, not yet in a node.
+    /// Newly kept pages that are not yet in a node.
     new: Vec<(u64, Encoded)>,
-    /// Kept pages that were looked at, new ones among them.
+    /// Kept pages that were examined, including new ones.
     pages: FxHashMap<u32, Box<Block>>,
 }
 
@@ -56,10 +57,10 @@ impl Finding<'_> {
         self.vol.compute(time, cause.of(self.inode.ino));
     }
 
-    /// The newest version of a page, if it is there.
+    /// The newest version of a page, if it exists.
     fn latest(&mut self, key: u32) -> Option<(Latest, Box<Block>)> {
         let l = *self.frames.latest.get(&key)?;
-        // Its bytes may be in memory, and it no longer in a node: `page` below would not notice.
+        // Its bytes may be in memory although it is no longer in a node: `page` below would not notice.
         let there = self.pages.contains_key(&l.id) || self.index.root(l.id) == Some((l.root, l.depth));
         let page = if there { self.page(l.id) } else { None };
         if page.is_none() {
@@ -78,17 +79,17 @@ impl Finding<'_> {
         Some(page)
     }
 
-    /// The id under which a page is kept from now on. `None` if that takes too much room.
+    /// The id under which the page is kept from now on. `None` if that takes too much room.
     fn keep(&mut self, key: u32, page: &Block) -> Option<u32> {
         let next = self.frames.next;
-        // Codec and payload of the new version; its root, and how far away that is.
+        // Codec and payload of the new version, its root and its distance from the root.
         let mut best: Option<(Codec, Vec<u8>, u32, usize)> = None;
         if let Some((l, old)) = self.latest(key) {
             let (id, top, depth) = (l.id, l.root, l.depth);
             if *old == *page {
                 return Some(id);
             }
-            // Too deep to go on: what changed since the page stood alone is often short, too.
+            // Too deep to continue the chain: the difference to the root page is often short, too.
             let base = if depth < DEEPEST { Some((id, old, depth + 1)) } else { self.page(top).map(|p| (top, p, 1)) };
             self.compute(Cause::DeltaEncode);
             let mut data = Vec::new();
@@ -118,9 +119,9 @@ impl Finding<'_> {
         Some(next)
     }
 
-    /// A kept page that may hold a stretch of a record that this fsync writes no more than that stretch of.
+    /// A kept page that may contain a part of a record, if this fsync writes only that part of the record.
     fn guess(&self, block: u64, piece: &Piece) -> Option<u32> {
-        // With one that is gone the whole block would have no entry.
+        // Without this check, a kept page that is gone would cost the whole block its entry.
         let there = |id: &u32| self.index.root(*id).is_some();
         self.frames.records.get(&piece.record).copied().filter(there).or_else(|| {
             let d = self.vol.noted(self.inode, self.index, block).ok()?.filter(|d| d.codec == Codec::Parts)?;
@@ -135,7 +136,7 @@ impl Finding<'_> {
         })
     }
 
-    /// The entry of a block of these pieces. `None` if no kept page says enough of it.
+    /// The entry of a block with these pieces. `None` if kept pages cover too little of it.
     fn entry(&mut self, index: u64, block: &Block, pieces: &[(Piece, Option<u32>)]) -> Option<Encoded> {
         let mut parts: Vec<Part> = Vec::new();
         let mut at = 0;
@@ -164,7 +165,7 @@ impl Finding<'_> {
 }
 
 impl Volume {
-    /// A kept page. `None` if it is not there, or something that it is made of.
+    /// A kept page. `None` if it or a page that it depends on does not exist.
     pub(super) fn kept_page(&self, inode: &Arc<Node>, index: &Index, id: u32) -> Result<Option<Box<Block>>> {
         if index.root(id).is_none() {
             return Ok(None);
@@ -200,8 +201,8 @@ impl Volume {
         pages.make_room(|_| false);
     }
 
-    /// Entries for dirty blocks of a journal or log, kept pages first, if they save writing more blocks than they take
-    /// nodes. The caller holds the inode's lock exclusively.
+    /// Entries for dirty blocks of a journal or log (kept pages first) if they save more blocks than they take nodes.
+    /// The caller holds the inode's lock exclusively.
     pub(super) fn plan_frames(
         &self,
         inode: &Inode,
@@ -254,7 +255,7 @@ impl Volume {
         Ok(new)
     }
 
-    /// How records lie in a file.
+    /// The layout of records in a file.
     fn layout(&self, inode: &Inode, frames: &mut Frames, dirty: &[(u64, &Block)]) -> Result<Option<Layout>> {
         let name = inode.node.inode(|r| may_have_records(r.name()).then(|| r.name().to_vec()));
         let Some(name) = name else { return Ok(None) };
@@ -268,13 +269,13 @@ impl Volume {
             }
         };
         frames.looked = true;
-        // A journal that does not count has a header of zeroes: its records lie where they lay.
+        // An invalidated journal has a header of zeroes: its records keep their layout.
         frames.layout = first.and_then(|block| Layout::of(&name, block)).or(frames.layout);
         Ok(frames.layout)
     }
 }
 
-/// The kept pages that blocks are made of, and those that these are made of.
+/// The kept pages that the blocks depend on, and those that these pages depend on.
 fn needed(blocks: &[(u64, Encoded)], new: &[(u64, Encoded)]) -> FxHashSet<u32> {
     let by_id: FxHashMap<u32, &Encoded> = new.iter().map(|(id, e)| (*id as u32 & !KEPT, e)).collect();
     let mut open: Vec<u32> =

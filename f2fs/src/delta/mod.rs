@@ -1,30 +1,30 @@
-//! Small updates: how does a changed page live in its inode instead of in a block of its own?
+//! How is a small update of a page stored in its inode instead of its own block?
 //!
 //! After MedFS (FAST'25), made durable. On a volume with [`format::superblock::Features::DELTA`] a dirty page that
-//! differs in few bytes from the block that the device has of it, its *base*, is not written: the difference goes into
-//! the *zone* of the inode ([`format::delta`]), which an fsync or a checkpoint writes anyway, or into a node of the file
-//! made for that ([`format::node::delta`]). So an fsync of small changes writes one block, and its flush is the only one.
+//! differs in few bytes from its block on the device, its *base*, is not written: the difference goes into the *zone*
+//! of the inode ([`format::delta`]), which an fsync or a checkpoint writes anyway, or into a delta node of the file
+//! ([`format::node::delta`]). So an fsync of small changes writes one block, and its flush is the only one.
 //!
-//! A page is a hole, reserved, plain (its block holds its contents) or a delta (its block is the base). Of each, memory
-//! may have newer contents.
-//! * [`Costs`]: what that costs on a device.
+//! A page is a hole, reserved, plain (its block holds its contents) or a delta (its block is the base). Memory may have
+//! newer contents of any of these.
+//! * [`Costs`]: what deltas cost on a device.
 //! * [`plan`]: which dirty pages become deltas, and which older deltas make room.
 //! * [`bases`]: which bases need not be read.
-//! * [`nodes`]: where deltas go that the inode has no room for.
-//! * [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
-//! * [`packed`]: which new pages, that have no base, lie there too.
-//! * [`hotness`]: which files are read and which are written often; pages leave delta nodes because they are read
+//! * [`nodes`]: where deltas go that do not fit in the inode.
+//! * [`kept`]: how blocks of journals and logs become deltas of the pages that they contain.
+//! * [`packed`]: which new pages (without a base) are stored in delta nodes too.
+//! * [`hotness`]: which files are often read or written; pages that are read move out of delta nodes
 //!   (`volume::restore`).
-//! * [`read`]: what a page with a delta holds.
-//! * [`study`]: other ways to use delta nodes, to be compared with.
-//! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
+//! * [`read`]: the contents of a page with a delta.
+//! * [`study`]: other uses of delta nodes, for comparison.
+//! * [`settle`](fn@settle): how a volume gets deltas, and becomes plain F2FS again.
 //!
-//! Three rules keep base and delta together. A slot that gets another address loses its delta in the zone in the same
-//! change of the node, and those in delta nodes before the inode's lock is released, except when cleaning moves the base.
-//! (An fsync writes all nodes of the file that changed, a checkpoint those of all files, and roll-forward replays up to
-//! an fsync's last: so both or neither become durable.) A page with a delta is never overwritten in place: the nodes on
-//! the device may still need the base. A delta is dropped only in exchange for the whole page or for nothing (the page is
-//! gone), so no version of the file that could become durable has lost it.
+//! Three rules keep base and delta together. When a slot gets another address, it loses its delta in the zone in the
+//! same change of the node, and its deltas in delta nodes before the inode's lock is released (except when cleaning
+//! moves the base). (An fsync writes all changed nodes of the file, a checkpoint those of all files, and roll-forward
+//! replays up to the last node of an fsync: so both or neither become durable.) A page with a delta is never
+//! overwritten in place: the nodes on the device may still need the base. A delta is dropped only in exchange for the
+//! whole page or for nothing (the page is gone), so no version of the file that could become durable has lost it.
 //!
 //! Left out: the format of a zone, and how pages are compared (`format::delta`).
 

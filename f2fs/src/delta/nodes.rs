@@ -1,15 +1,15 @@
-//! Where are the deltas of a file that its inode has no room for?
+//! Where are the deltas of a file that do not fit in its inode?
 //!
-//! In its *delta nodes* ([`format::node::delta`]): a root that the inode names, and others that the root names. An fsync
-//! puts the deltas of all pages that changed into one of them and writes that one alone. So it leaves the deltas that
-//! these pages had in other nodes where they are: of two entries for one page that in the node of the higher age counts.
-//! A node that is written anew loses the entries that no longer count. A page that is written whole loses all.
+//! In its *delta nodes* ([`format::node::delta`]): the inode points to a root, and the root to the others. An fsync
+//! puts the deltas of all changed pages into one node and writes only that node. Older deltas of these pages stay in
+//! other nodes: of two entries for one page, the one in the node with the higher age is live. Rewriting a node drops
+//! its dead entries. Writing a page as a whole block drops all its entries.
 //!
-//! Some entries are no pages of the file but *kept pages*, of which others are made ([`super::kept`]). They have numbers
-//! from [`KEPT`] on in the place of a file block.
+//! Some entries are not pages of the file but *kept pages*, on which other entries depend ([`super::kept`]). Their
+//! numbers start at [`KEPT`] and stand in place of a file block.
 //!
-//! Delta nodes change only under the inode's lock, held exclusively, with `cp` shared. Which nodes get the deltas of a
-//! writeback is chosen by [`super::choose::choose_node`].
+//! Delta nodes change only under the inode's lock, held exclusively, with `cp` shared. [`super::choose::choose_node`]
+//! chooses which nodes get the deltas of a writeback.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,11 +29,11 @@ use crate::node::cache::Node;
 use crate::node::index::Index;
 use crate::volume::Volume;
 
-/// An age at which a file's nodes get no more deltas; one more would be no age ([`in_node::verify`]). No file gets there
-/// by itself.
+/// At this age a file's nodes get no more deltas; the next age would be invalid ([`in_node::verify`]). In normal use no
+/// file reaches it.
 const OLDEST: u32 = u32::MAX - 1;
 
-/// The delta nodes of one file, with their numbers, to be changed. The first is the root.
+/// The delta nodes of one file, with their numbers, for a change. The first is the root.
 pub(crate) struct DeltaNodes {
     inode: Arc<Node>,
     nodes: Vec<(usize, Arc<Node>)>,
@@ -41,20 +41,20 @@ pub(crate) struct DeltaNodes {
     bare_root: bool,
 }
 
-/// An entry that counts.
+/// A live entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) block: u64,
-    /// Where in the list its node is.
+    /// Index of its node in the list.
     at: usize,
     pub(crate) bytes: usize,
 }
 
 impl DeltaNodes {
-    /// The entries that count, one for each page: those of the file's pages, the kept pages that these are made of, those
-    /// in `also`, and those that the next pages may resemble.
+    /// The live entries, one for each page: the file's pages, the kept pages that these depend on, those in `also`, and
+    /// those that the next pages may resemble.
     pub(super) fn live(&self, also: &[u32]) -> Vec<Live> {
-        /// The age of its node, the entry, what it is made of, and the key of a kept page.
+        /// The age of its node, the entry, the entries it depends on, and the key of a kept page.
         type Found = (u32, Live, Vec<u32>, Option<u32>);
         let mut best: FxHashMap<u32, Found> = FxHashMap::default();
         let mut open: Vec<u32> = Vec::new();
@@ -101,18 +101,18 @@ impl DeltaNodes {
         all
     }
 
-    /// The highest age of a node.
+    /// The highest age of the nodes.
     fn age(&self) -> u32 {
         self.nodes.iter().map(|(_, node)| in_node::age(&node.read())).max().unwrap_or(0)
     }
 
-    /// How many of these deltas a node has room for, if what it has of the same pages goes and all else stays.
+    /// How many of these deltas fit in a node if they replace its entries for the same pages and all else stays.
     fn fitting(&self, live: &[Live], at: usize, wanted: &[usize], deltas: &[(u64, Encoded)]) -> usize {
         let here: FxHashMap<u64, usize> = live.iter().filter(|l| l.at == at).map(|l| (l.block, l.bytes)).collect();
         let old = |block: &u64| here.get(block).copied().unwrap_or(0);
         let mut used: usize = here.values().sum();
         let capacity = self.capacity(at);
-        // All of them come at once: so do the places of those that they replace.
+        // All of them are added together, so the space of all entries that they replace is free.
         let after = used + wanted.iter().sum::<usize>() - deltas.iter().map(|(block, _)| old(block)).sum::<usize>();
         if after <= capacity {
             return deltas.len();
@@ -124,8 +124,7 @@ impl DeltaNodes {
         fits.count()
     }
 
-    /// Whether the nodes have as much room as all of these deltas take, if new nodes can be made. What is lost at the
-    /// ends of nodes is not looked at.
+    /// Whether all of these deltas fit if new nodes may be created. Ignores unused space at the ends of nodes.
     fn have_room(&self, live: &[Live], leaving: &FxHashSet<u64>, deltas: &[(u64, Encoded)]) -> bool {
         let wanted: usize = deltas.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).sum();
         let old: usize = self.occupied(live, leaving).iter().map(|o| o.capacity.saturating_sub(o.live)).sum();
@@ -141,7 +140,7 @@ impl DeltaNodes {
         }
     }
 
-    /// Bytes of each node that its entries which count take, those of `leaving` pages left out.
+    /// Bytes of live entries in each node, without those of `leaving` pages.
     fn occupied(&self, live: &[Live], leaving: &FxHashSet<u64>) -> Vec<Occupancy> {
         let one = |at: usize| {
             let node = &self.nodes[at].1;
@@ -182,7 +181,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// What counts in a file's delta nodes. The caller holds the inode's lock.
+    /// The live entries in a file's delta nodes. The caller holds the inode's lock.
     pub(crate) fn deltas(&self, inode: &Arc<Node>) -> Result<Arc<Index>> {
         if self.delta_root(inode).is_none() {
             return Ok(Arc::default());
@@ -205,7 +204,7 @@ impl Volume {
         Ok(found.map(|e| Delta { block, codec: e.codec, check: e.check, payload: e.payload.to_vec() }))
     }
 
-    /// The delta that delta nodes have of a page.
+    /// The delta of a page in the delta nodes.
     pub(super) fn noted(&self, inode: &Node, index: &Index, block: u64) -> Result<Option<Delta>> {
         match u32::try_from(block) {
             Ok(block) if block < KEPT => self.noted_entry(inode, index, block),
@@ -213,7 +212,7 @@ impl Volume {
         }
     }
 
-    /// A new, empty delta node of this number.
+    /// Creates an empty delta node with this number.
     fn new_delta_node(&self, inode: &Arc<Node>, nodes: &mut DeltaNodes, number: usize) -> Result<usize> {
         let node = self.new_node(inode, FIRST_OFFSET + number as u32)?;
         inode.set_known_deltas(None);
@@ -229,7 +228,7 @@ impl Volume {
         Ok(nodes.nodes.len() - 1)
     }
 
-    /// Puts deltas of the zone into delta nodes; how many there was room for. They are not counted as made.
+    /// Moves deltas from the zone into delta nodes; returns how many fitted. They are not counted as new deltas.
     pub(crate) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
         let moved = self.note_deltas(inode, deltas)?;
         let of = |sum: u64, (block, e): &(u64, Encoded)| match moved.contains(block) {
@@ -241,8 +240,8 @@ impl Volume {
         Ok(moved.len())
     }
 
-    /// Puts deltas into delta nodes, as few as possible. Returns the pages whose deltas are there; for the others there
-    /// is no room. A delta that such a page has in the zone goes.
+    /// Puts deltas into as few delta nodes as possible. Returns the pages whose deltas were stored; the others did not
+    /// fit. A stored delta replaces the page's delta in the zone.
     pub(crate) fn note_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<FxHashSet<u64>> {
         let mut done = FxHashSet::default();
         if deltas.is_empty() {
@@ -258,7 +257,7 @@ impl Volume {
             deltas.iter().flat_map(|(block, e)| kept::pages_used(&e.node_entry(*block as u32))).collect();
         let mut live = nodes.live(&made_of);
         if !made_of.is_empty() && !nodes.have_room(&live, &leaving, deltas) {
-            // A kept page without the blocks that are made of it would be kept for nothing.
+            // A kept page is useless without the blocks that depend on it.
             return Ok(done);
         }
         if nodes.bare_root && nodes.nodes.is_empty() {
@@ -271,7 +270,7 @@ impl Volume {
             let wanted: Vec<usize> = rest.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).collect();
             let at = match choose_node(&nodes.occupied(&live, &leaving), &wanted, most) {
                 Target::Node(at) => at,
-                // A root that leaves no room for the list of the others, which nobody lawful writes.
+                // A root without room for the list of other nodes; no valid writer creates one.
                 Target::New
                     if !nodes.nodes.is_empty() && in_node::used(&nodes.nodes[0].1.read()) > in_node::ROOT_CAPACITY =>
                 {
@@ -279,7 +278,7 @@ impl Volume {
                     continue;
                 }
                 Target::New => {
-                    // OK to unwrap: `choose_node` asks for a new node only if there are fewer than all.
+                    // OK to unwrap: `choose_node` requests a new node only below the limit.
                     let number = (0..MOST_NODES).find(|n| nodes.nodes.iter().all(|(known, _)| known != n)).unwrap();
                     match self.new_delta_node(inode, &mut nodes, number) {
                         Ok(at) => at,
@@ -311,7 +310,7 @@ impl Volume {
             Beside::Nothing => {}
             Beside::Inode => self.edit_inode(inode, |_| ()),
             Beside::MetaAndInode => {
-                // A compact page has another address, so its meta page has, too.
+                // A compact page gets another address, so its meta page changes, too.
                 self.edit(&nodes.nodes[0].1, |_| ());
                 self.edit_inode(inode, |_| ());
             }
@@ -332,8 +331,8 @@ impl Volume {
         Ok(done)
     }
 
-    /// Puts deltas into one node, and drops what no longer counts there. The deltas of other pages stay, also of such
-    /// whose new ones are still to come: these may find no room.
+    /// Puts deltas into one node and drops its dead entries. The deltas of other pages stay, even if new ones for them
+    /// follow: these may not fit.
     fn put_into(&self, nodes: &DeltaNodes, live: &[Live], at: usize, deltas: &[(u64, Encoded)]) -> Result<()> {
         let gone: FxHashSet<u64> = deltas.iter().map(|(block, _)| *block).collect();
         let keep: FxHashSet<u64> =
@@ -366,23 +365,23 @@ impl Volume {
         Ok(())
     }
 
-    /// Drops the entries of pages that `gone` names: they are written whole, or no longer there. Kept pages stay.
+    /// Drops the entries of pages selected by `gone`: written as whole blocks, or removed. Kept pages stay.
     pub(crate) fn drop_noted(&self, nodes: &DeltaNodes, gone: impl Fn(u64) -> bool) {
         for (_, node) in &nodes.nodes {
             let stays = |e: &Entry<'_>| e.block >= KEPT || !gone(e.block.into());
             if in_node::entries(&node.read()).any(|e| !stays(&e)) {
                 nodes.inode.set_known_deltas(None);
-                // OK to ignore: fewer entries than there were have room.
+                // OK to ignore: fewer entries than before always fit.
                 let _ = self.edit(node, |b| in_node::rewrite(b, stays, &[]));
             }
         }
     }
 
-    /// Frees an inode's delta nodes, and the deltas in them. Returns how many there were.
+    /// Frees an inode's delta nodes with their deltas. Returns the number of nodes.
     pub(crate) fn free_delta_nodes(&self, inode: &Arc<Node>) -> Result<u64> {
         let nodes = self.delta_nodes(inode)?;
         inode.set_known_deltas(None);
-        // The root last: while it is there, the others are found.
+        // The root last: it leads to the others.
         for (number, node) in nodes.nodes.iter().rev() {
             self.free_node(node, false)?;
             if *number > 0 {
@@ -396,7 +395,7 @@ impl Volume {
         Ok(nodes.nodes.len() as u64)
     }
 
-    /// Brings one delta node of a file to what the chain records.
+    /// Brings one delta node of a file to the state recorded in the chain.
     pub(crate) fn replay_delta_node(&self, inode: &Arc<Node>, src: &Block) -> Result<()> {
         let Some((_, number)) = in_node::owner(src) else { return Ok(()) };
         let mut nodes = self.delta_nodes(inode)?;

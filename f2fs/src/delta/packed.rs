@@ -1,11 +1,12 @@
-//! Which new pages of a small file lie packed in its delta nodes?
+//! Which new pages of a small file are packed into its delta nodes?
 //!
-//! A page that has no block yet has no base either: what is stored of it is all of it, compressed by itself. Several of them
-//! share a block, the delta node, which lies beside the inode that an fsync of a new file writes anyway; so the file takes
-//! fewer blocks and one request fewer. Such a page has no block on the device, only room for one.
+//! A page without a block has no base either, so it is stored completely, compressed on its own. Several such pages
+//! share one delta node next to the inode, which an fsync of a new file writes anyway; so the file takes fewer blocks
+//! and one request less. A packed page has no block on the device, only a reservation.
 //!
-//! Pages that change again stay packed while they are short or share one node; else they get blocks, which are then their
-//! bases. Large files are left alone: their nodes would be read one by one where their blocks are read in one request.
+//! Pages that change again stay packed while they are short or share one node; otherwise they get blocks, which become
+//! their bases. Large files are not packed: their nodes would be read one by one, while their blocks are read in one
+//! request.
 
 use format::delta::codec::{self, Codec};
 use format::node::delta::{self as in_node, LONGEST_WHOLE};
@@ -19,10 +20,10 @@ use crate::node::index::Index;
 use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 
-/// A file of more blocks has no page packed.
+/// Files with more blocks have no packed pages.
 const MOST_BLOCKS: u64 = 16;
 
-/// Nodes that entries of so many bytes take, the first of them a root. An entry is not divided.
+/// Number of nodes for entries of these sizes, including the root. An entry is not split.
 fn nodes_for(entries: impl Iterator<Item = usize>) -> usize {
     let (mut nodes, mut left) = (0, 0);
     for bytes in entries {
@@ -35,16 +36,16 @@ fn nodes_for(entries: impl Iterator<Item = usize>) -> usize {
     nodes
 }
 
-/// Whether packing pages into entries of so many bytes takes at least a quarter fewer blocks than writing them: less is lost
-/// again with the root, which is written with each new node. `again`: all of them lie in the file's nodes by now, so that no
-/// new node and no inode is written for them.
+/// Whether packing pages into entries of these sizes takes at least a quarter fewer blocks than writing them: a smaller
+/// gain is lost by the root, which is written with each new node. `again`: all of them are already in the file's nodes,
+/// so no new node and no inode are written for them.
 fn pays(entries: &[usize], again: bool) -> bool {
     let nodes = nodes_for(entries.iter().copied());
     4 * nodes <= 3 * entries.len() || (again && nodes == entries.len())
 }
 
 impl Volume {
-    /// Entries for dirty pages that have no block, if they take fewer blocks than the pages. The caller holds the inode's
+    /// Entries for dirty pages without a block, if they take fewer blocks than the pages. The caller holds the inode's
     /// lock exclusively.
     pub(super) fn plan_packed(&self, inode: &Inode, known: &Index, dirty: &[(u64, &Block)]) -> Vec<(u64, Encoded)> {
         let node = &inode.node;
@@ -73,7 +74,7 @@ impl Volume {
             out.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).collect()
         };
         if bytes(&out).iter().sum::<usize>() > in_node::ROOT_CAPACITY {
-            // With blocks as bases these pages' next changes share a node.
+            // If these pages get blocks as bases, their next changes share a node.
             out.retain(|page| !again(page) || page.1.payload.len() <= LONGEST);
         }
         if !pays(&bytes(&out), out.iter().all(again)) {

@@ -1,4 +1,4 @@
-//! Which places for deltas does a mount use, and which bases does it read?
+//! Where does a mount put deltas, and which bases does it read?
 
 /// Where deltas may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -8,17 +8,17 @@ pub enum Places {
     Both,
     /// Into the inode only (the paper's DCI alone).
     Inode,
-    /// Into delta nodes only (in the place of the paper's DCM alone).
+    /// Into delta nodes only (corresponds to the paper's DCM alone).
     Nodes,
 }
 
-/// Which bases are read, where they are not in memory, to compare pages with.
+/// Which bases outside memory are read for comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reads {
     /// All.
     All,
-    /// Those of an fsync of up to eight pages, which then writes one block; of others if that takes fewer joules than writing
-    /// the pages.
+    /// Those of an fsync of up to eight pages, which then writes one block; other bases if that takes fewer joules than
+    /// writing the pages.
     #[default]
     Few,
     /// Only if that takes fewer joules.

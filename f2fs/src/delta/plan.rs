@@ -1,7 +1,7 @@
 //! Which dirty pages become deltas, and which older deltas make room for them?
 //!
-//! Bases are read and compared before any lock of nodes or segments is taken. Cleaning may move a base meanwhile, which
-//! changes its address and not its bytes.
+//! Bases are read and compared before any lock of nodes or segments is taken. Cleaning may move a base meanwhile; that
+//! changes its address but not its bytes.
 
 use std::sync::atomic::Ordering;
 
@@ -27,10 +27,10 @@ use crate::node::map::{Lookup, Place, addr_in};
 use crate::segment::temperature::{Writeback, in_place};
 use crate::volume::Volume;
 
-/// A zone with less room holds nothing.
+/// A smaller zone holds no deltas.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
 
-/// An fsync of at most this many pages reads all bases that it lacks, if nobody says otherwise.
+/// By default, an fsync of at most this many pages reads all missing bases.
 const FEW: usize = 8;
 
 /// A dirty page that may become a delta.
@@ -38,33 +38,33 @@ struct Candidate<'p> {
     index: u64,
     page: &'p Block,
     place: Place,
-    /// Where its base lies.
+    /// Address of its base.
     addr: BlockAddr,
-    /// Whether the page has a delta: then its base is not overwritten.
+    /// Whether the page has a delta: if so, its base is not overwritten.
     has: bool,
 }
 
-/// What is to be done with dirty pages.
+/// The plan for dirty pages.
 #[derive(Default)]
 pub(crate) struct Plan {
     /// Deltas to put into the zone, by file block.
     pub(crate) deltas: FxHashMap<u64, Encoded>,
-    /// Slots whose old deltas make room first.
+    /// Slots whose old deltas must first be folded to make room.
     pub(crate) fold: Vec<u64>,
     /// Deltas to put into delta nodes.
     pub(crate) noted: Vec<(u64, Encoded)>,
-    /// Pages that go there whole.
+    /// Pages that are packed whole into delta nodes.
     pub(crate) packed: Vec<(u64, Encoded)>,
 }
 
 impl Volume {
-    /// Plans for an inode's dirty pages. A base that cannot be read makes no delta: the page is written whole, which
-    /// may even heal it.
+    /// Plans for an inode's dirty pages. If a base cannot be read, the page is written as a whole block, which may even
+    /// repair it.
     ///
     /// Deltas go into the zone if all of them have room there and the file has no delta nodes. Otherwise they go into
-    /// delta nodes, which a file gets when an fsync follows another: it will hardly be the last. A writeback in the
-    /// background gives no file its first, and a file that is only read gets none. New pages of a small file are packed there
-    /// by its first fsync ([`super::packed`]).
+    /// delta nodes, which a file gets at its second fsync, because more will probably follow. A background writeback
+    /// creates no first delta node, and a file that is only read gets none. The first fsync of a small file packs its
+    /// new pages into delta nodes ([`super::packed`]).
     pub(crate) fn plan_deltas(
         &self,
         inode: &Inode,
@@ -101,7 +101,7 @@ impl Volume {
         if !packs && !compares {
             return Ok(plan);
         }
-        // Overwriting one block in place costs as much as writing the inode, if that is not written anyway.
+        // Overwriting one block in place costs as much as writing the inode, unless the inode is written anyway.
         let alone = why == Writeback::FsyncContents && dirty.len() == 1;
         let limit = if to_nodes { study.longest } else { delta::LONGEST };
         if to_nodes
@@ -122,7 +122,7 @@ impl Volume {
         }
         let mut candidates = Vec::new();
         if study.is_of_others() {
-            // They do not look away.
+            // Published systems do not skip pages.
             luck.stays_found();
         }
         let lost = luck.is_lost();
@@ -136,7 +136,7 @@ impl Volume {
                 let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
                 (addr_in(self, &place.node, &bytes, place.slot), has)
             };
-            // What lies at the address of a page that is made of kept pages is of another time.
+            // If a page consists of kept pages, the block at its address is stale.
             let based = || self.noted(node, &known, index).is_ok_and(|d| d.is_none_or(|d| d.codec.has_base()));
             let can = match study.alone {
                 true => addr != BlockAddr::NULL,
@@ -148,7 +148,7 @@ impl Volume {
         }
         let cold = match luck.hopes() && !study.is_of_others() {
             true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
-            // Each base is read when its turn comes: of those that are probed now and then, and as others do it.
+            // Each base is read when its page is compared: for probed pages, and because published systems do so.
             false => FxHashSet::default(),
         };
         let mut wanted = 0;
@@ -157,7 +157,7 @@ impl Volume {
                 continue;
             }
             if wanted > room && !to_nodes {
-                // More than there is room for: what follows is not even compared.
+                // More deltas than fit: the rest is not even compared.
                 break;
             }
             let at = Page { inode: node, block: index, place: &place, index: &known };
@@ -201,8 +201,8 @@ impl Volume {
         Ok(plan)
     }
 
-    /// Reads the bases that are worth being read, adjacent ones together. Returns those that are not: their pages are
-    /// written whole. `synced`: by an fsync, which could overwrite the pages if `in_place`.
+    /// Reads the bases worth reading, adjacent ones together. Returns the others: their pages are written as whole
+    /// blocks. `synced`: by an fsync, which could overwrite the pages if `in_place`.
     fn bases_to_read(
         &self,
         inode: &Node,
@@ -233,7 +233,7 @@ impl Volume {
     }
 
     /// Puts a delta into the zone of an inode whose bytes the caller has locked; the caller marks the node dirty. False
-    /// if there is no room.
+    /// if it does not fit.
     pub(crate) fn put_delta(&self, node: &Node, bytes: &mut Block, entry: &Entry<'_>) -> bool {
         let raw = RawInode::of_mut(bytes);
         let Ok(d) = raw.divide(self.sb.features) else { return false };
@@ -246,7 +246,8 @@ impl Volume {
     }
 }
 
-/// Chooses what has room. `leaving` says which slots' old deltas go in any case, since their pages are dirty.
+/// Chooses what fits. `leaving` selects the slots whose old deltas are dropped in any case, because their pages are
+/// dirty.
 fn make_room_in_zone(costs: &Costs, raw: &RawInode, d: Division, leaving: &dyn Fn(u32) -> bool, plan: &mut Plan) {
     let room = delta::room(raw, d).saturating_sub(delta::TRAILER);
     let want = |slot: u32, payload: usize| Want { slot, bytes: delta::HEADER + payload };

@@ -1,4 +1,4 @@
-//! What does the device have of a page, one with a delta among them?
+//! What does the device have of a page, including pages with deltas?
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::volume::Volume;
 /// A page's base and its delta.
 type Stored = (Option<Box<Block>>, Option<Delta>);
 
-/// A page of a file: its number, the file's inode, and where its address is.
+/// A page of a file: its number, the file's inode, and the place of its address.
 #[derive(Clone, Copy)]
 pub(crate) struct Page<'p> {
     pub(crate) inode: &'p Arc<Node>,
     pub(crate) block: u64,
     pub(crate) place: &'p Place,
-    /// What counts in the file's delta nodes. They change only under the inode's lock.
+    /// The live entries in the file's delta nodes. They change only under the inode's lock.
     pub(crate) index: &'p Index,
 }
 
 impl Volume {
-    /// The inode in a node's bytes and where its zone is, if this is an inode that may have one.
+    /// The inode in a node's bytes and the position of its zone, if this inode may have one.
     fn with_zone<'b>(&self, node: &Node, bytes: &'b Block) -> Option<(&'b RawInode, Division)> {
         if !self.may_hold_deltas() || node.nid != node.ino.nid() {
             return None;
@@ -40,14 +40,14 @@ impl Volume {
         Some((raw, raw.divide(self.sb.features).ok().filter(|d| d.zone > 0)?))
     }
 
-    /// The delta of a slot in the zone of a node's bytes.
+    /// The delta of a slot in the zone, from a node's bytes.
     fn delta_in_zone(&self, node: &Node, bytes: &Block, slot: u32) -> Option<Delta> {
         let (raw, d) = self.with_zone(node, bytes)?;
         let e = delta::find(raw, d, slot)?;
         Some(Delta { block: slot, codec: e.codec, check: e.check, payload: e.payload.to_vec() })
     }
 
-    /// Whether a slot of a node's bytes has a delta in the zone there.
+    /// Whether a slot has a delta in the zone, from a node's bytes.
     pub(crate) fn is_in_zone(&self, node: &Node, bytes: &Block, slot: u32) -> bool {
         self.with_zone(node, bytes).is_some_and(|(raw, d)| delta::find(raw, d, slot).is_some())
     }
@@ -58,7 +58,7 @@ impl Volume {
         delta::entries(raw, d).map(|e| e.slot).filter(|s| *s >= slot).min()
     }
 
-    /// What a delta makes of its base.
+    /// Applies a delta to its base.
     fn apply_delta(&self, inode: &Arc<Node>, index: &Index, delta: &Delta, base: Option<&Block>) -> Result<Box<Block>> {
         self.compute(self.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
         let row = match kept::parts(&delta.payload).filter(|_| delta.codec == Codec::Parts) {
@@ -79,13 +79,14 @@ impl Volume {
         })
     }
 
-    /// What an entry for a page must carry.
+    /// The checksum that an entry for a page must have.
     pub(super) fn page_check(&self, inode: &Node, block: u32, page: &Block) -> u32 {
         let generation = inode.inode(|r| r.i_generation.get());
         delta::check(self.checksum_seed, inode.ino, generation, block, page)
     }
 
-    /// The block at a page's address, unless the page's delta needs none; and the delta. `None` if the page has neither.
+    /// The block at a page's address (unless the page's delta needs none) and the delta. `None` if the page has
+    /// neither.
     fn base_and_delta(&self, page: Page<'_>, cause: Cause) -> Result<Option<Stored>> {
         let Page { inode, block, place, index } = page;
         let noted = self.noted(inode, index, block)?;
@@ -104,14 +105,14 @@ impl Volume {
         Ok(Some((Some(self.read_block(addr, cause.of(inode.ino))?), delta)))
     }
 
-    /// The base that a page has or would have: the block at its address. `None` if it has no block, or its delta needs
-    /// none: then the block is of another time.
+    /// The actual or possible base of a page: the block at its address. `None` if it has no block, or its delta needs
+    /// none: then the block is stale.
     pub(super) fn base_of(&self, page: Page<'_>) -> Result<Option<Box<Block>>> {
         let read = page.place.node.steady(|| self.base_and_delta(page, Cause::DeltaBase))?;
         Ok(read.and_then(|(base, _)| base))
     }
 
-    /// What the device has of a page, a delta applied. `None` if it has nothing.
+    /// A page as the device has it, with its delta applied. `None` if the device has nothing.
     pub(crate) fn stored_page(&self, page: Page<'_>, why: Cause) -> Result<Option<Box<Block>>> {
         match self.base_and_delta(page, why)? {
             Some((base, Some(delta))) => self.apply_delta(page.inode, page.index, &delta, base.as_deref()).map(Some),
@@ -119,7 +120,7 @@ impl Volume {
         }
     }
 
-    /// One block's contents as the device has them. `None` for a hole.
+    /// One block's contents as stored on the device. `None` for a hole.
     pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
         let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
         let known = self.deltas(&inode.node)?;
@@ -127,7 +128,7 @@ impl Volume {
         place.node.steady(|| match place.addr(self, place.slot) {
             BlockAddr::NULL => Ok(None),
             a if a.is_real() => self.stored_page(page, Cause::UserData),
-            // A block that is only reserved reads as zeroes, unless its delta says what it holds.
+            // A reserved block reads as zeroes, unless it has a delta.
             _ => Ok(Some(self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096])))),
         })
     }
@@ -140,12 +141,12 @@ impl Volume {
         Ok(self.deltas_of(&self.inode(ino)?.node)?.0)
     }
 
-    /// How many nodes are in memory, and how many of these hold deltas.
+    /// The number of nodes in memory, and how many of them hold deltas.
     pub fn nodes_in_memory(&self) -> (usize, usize) {
         self.nodes.count()
     }
 
-    /// How many deltas an inode has, and how many bytes they take.
+    /// The number of deltas of an inode, and their total bytes.
     pub(crate) fn deltas_of(&self, inode: &Arc<Node>) -> Result<(usize, usize)> {
         let add = |(n, bytes), more| (n + 1, bytes + more);
         let in_zone = {
@@ -164,7 +165,7 @@ impl Volume {
         entries.into_iter().flatten().map(|e| e.slot.into()).collect()
     }
 
-    /// True if an inode has any place for deltas, empty or not.
+    /// True if an inode has a place for deltas, even an empty one.
     pub(crate) fn holds_deltas(&self, inode: &Node) -> bool {
         self.delta_root(inode).is_some() || self.with_zone(inode, &inode.read()).is_some()
     }

@@ -1,4 +1,4 @@
-//! Which blocks of a directory are in memory, and how do they come and go?
+//! Which blocks of a directory are in memory, and how are they loaded and dropped?
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ impl Volume {
         dir.node.inode(|r| r.inline().contains(Inline::DENTRY))
     }
 
-    /// Where an inline directory lies in its inode block.
+    /// The position of an inline directory in its inode block.
     pub(crate) fn inline_dir_area(&self, raw: &RawInode) -> Result<std::ops::Range<usize>> {
         Ok(self.division(raw)?.inline_area())
     }
 
-    /// The first block from `index` on for whose address there is a node, since a directory's size may claim far more
-    /// blocks than it has. `u64::MAX` if there is none.
+    /// The first block from `index` on whose address has a node, because a directory's size may claim far more blocks
+    /// than exist. `u64::MAX` if there is none.
     pub(crate) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
         let mut at = index;
         loop {
@@ -39,7 +39,7 @@ impl Volume {
         }
     }
 
-    /// Brings a directory block into memory; `None` for a hole.
+    /// Loads a directory block; `None` for a hole.
     pub(crate) fn dir_block<'c>(
         &self,
         dir: &Inode,
@@ -64,7 +64,7 @@ impl Volume {
         Ok(content.dir.get_mut(&index))
     }
 
-    /// Gives a new, empty block to a directory, reserved and dirty.
+    /// Adds a new, empty block to a directory, reserved and dirty.
     pub(crate) fn new_dir_block<'c>(
         &self,
         dir: &Arc<Inode>,
@@ -89,7 +89,7 @@ impl Volume {
         }
     }
 
-    /// Notes that a block in memory changed.
+    /// Marks a block in memory as changed.
     pub(crate) fn dirty_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
         if let Some(b) = content.dir.get_mut(&index)
             && !b.dirty
@@ -99,8 +99,8 @@ impl Volume {
         }
     }
 
-    /// Turns a directory's block without entries into a hole; size and nodes stay. If that fails, the block stays: its
-    /// last entry is gone either way.
+    /// Turns a directory block without entries into a hole; size and nodes stay. On failure the block stays: its last
+    /// entry is removed either way.
     pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
         if let Err(e) = self.free_range(&dir.node, index, index + 1) {
             log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
@@ -112,8 +112,8 @@ impl Volume {
         }
     }
 
-    /// Drops clean blocks if directories hold too many: first those of other directories that are not locked, then this
-    /// one's. It looks only after every eighth of the limit that came in, because dirty blocks stay.
+    /// Drops clean blocks if directories hold too many: first those of other unlocked directories, then of this one. It
+    /// checks only after a further eighth of the limit was loaded, because dirty blocks stay.
     fn make_room(&self, content: &mut Content) {
         let limit = self.options.dir_cache as u64;
         let held = || self.inodes.dir_blocks.load(Ordering::Relaxed);
@@ -162,7 +162,7 @@ mod tests {
         let bring = |d: &vfs::Ino| assert!(vol.lookup(*d, b"none").is_err());
         let mut dirs = dirs.iter();
         dirs.by_ref().take(limit - 1).for_each(bring);
-        // As two threads leave it that both looked before either had counted its block, and again an eighth later.
+        // As after two threads that both checked before either had counted its block, and again an eighth later.
         for _ in 0..2 {
             vol.inodes.dir_blocks.fetch_add(2, Ordering::Relaxed);
             dirs.by_ref().take(limit / 8 - 2).for_each(bring);

@@ -24,7 +24,7 @@ struct Levels {
     depth: u32,
     /// `i_dir_level`.
     dir_level: u8,
-    /// Blocks, holes among them.
+    /// Number of blocks, including holes.
     blocks: u64,
 }
 
@@ -40,18 +40,18 @@ impl Levels {
     }
 }
 
-/// Where a search goes on once an entry is not where its hash leads. Linux does so in casefolded directories, since
+/// Where a search continues when an entry is not where its hash leads. Linux does so in casefolded directories, because
 /// kernels have folded in more than one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nowhere,
-    /// In blocks with entries under another hash than that of their folded name.
+    /// In blocks that have entries under another hash than that of their folded name.
     WhereMisfiled,
-    /// In all blocks: which hash an entry should have cannot be told.
+    /// In all blocks: the correct hash of an entry is unknown.
     Everywhere,
 }
 
-/// The result of a look at one place.
+/// The result of a search in one block.
 enum Look {
     Here(Found),
     NotHere,
@@ -70,13 +70,13 @@ impl Volume {
         Found { ino: Ino(d.ino), kind: kind_of(d.kind), spot }
     }
 
-    /// The levels of a directory, checked.
+    /// The hash levels of a directory, checked.
     fn levels(&self, dir: &Inode) -> Result<Levels> {
         dir.node.inode(Levels::of).checked(dir)
     }
 
-    /// Calls `look` for the places where a name can be, in order, until it says stop. `look` gets a block's index and a
-    /// function that searches the block.
+    /// Calls `look` for the blocks where a name can be, in order, until it stops the search. `look` gets a block's
+    /// index and a function that searches the block.
     fn search(
         &self,
         dir: &Inode,
@@ -118,7 +118,7 @@ impl Volume {
         self.search_for(dir, hash, |entry| entry == name, beside, &mut look)
     }
 
-    /// Searches where a hash leads, and then beside that.
+    /// Searches where a hash leads, then elsewhere.
     fn search_for(
         &self,
         dir: &Inode,
@@ -200,8 +200,8 @@ impl Volume {
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
-    /// Finds the entry of exactly these bytes under this hash, however the directory compares names: so roll-forward
-    /// does it, in Linux too.
+    /// Finds the entry with exactly these bytes under this hash, however the directory compares names: roll-forward
+    /// does so, in Linux too.
     pub(crate) fn find_exact(&self, dir: &Inode, content: &mut Content, name: (&[u8], u32)) -> Result<Option<Found>> {
         let out = self.search_exact(dir, name, |index, find| {
             Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into())
@@ -209,7 +209,7 @@ impl Volume {
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
-    /// Finds a name by what is in memory alone; `None` if that is not enough.
+    /// Finds a name only in memory; `None` if that is not enough.
     pub(crate) fn find_in_memory(&self, dir: &Inode, content: &Content, name: &[u8]) -> Result<Option<Option<Found>>> {
         let out = self.search(dir, name, |index, find| {
             Ok(match content.dir.get(&index) {
@@ -225,7 +225,7 @@ impl Volume {
         })
     }
 
-    /// Finds a name, or a place on the way where it fits: the first block in memory with room.
+    /// Finds a name, or a place that fits it: the first block in memory on the search path with room.
     pub(crate) fn find_or_room(
         &self,
         dir: &Inode,
@@ -241,19 +241,18 @@ impl Volume {
                 return Ok(Look::NotHere);
             };
             let found = find(b);
-            // A hole on the way has room, but only [`Self::insert_entry`] can give it a block.
+            // A hole on the search path has room, but only [`Self::insert_entry`] can give it a block.
             if found.is_none() && room.is_none() && !hole {
                 room = area::free_run(&Layout::BLOCK, b.bytes(), slots).map(|slot| Spot::Block { index, slot });
             }
             Ok(found.into())
         })?;
-        // Where names fold the search also looks at blocks to which the hash does not lead.
+        // In casefolded directories the search also visits blocks to which the hash does not lead.
         let room = room.filter(|_| self.naming(dir) == Naming::Plain);
         Ok((if let Look::Here(found) = out { Some(found) } else { None }, room))
     }
 
-    /// Adds an entry. The name is not there yet; `room` is where [`Self::find_or_room`] said it fits,
-    /// under the same lock.
+    /// Adds an entry whose name does not exist yet; `room` is the result of [`Self::find_or_room`] under the same lock.
     pub(crate) fn insert_entry(
         &self,
         dir: &Arc<Inode>,
@@ -291,7 +290,7 @@ impl Volume {
         kind: FileKind,
         room: Option<Spot>,
     ) -> Result<()> {
-        // The block may have left memory since.
+        // The block may have been dropped from memory since.
         if let Some(Spot::Block { index, slot }) = room
             && let Some(b) = content.dir.get_mut(&index)
         {
@@ -367,8 +366,8 @@ impl Volume {
             r.i_size = 4096.into();
         });
         let out = if RawInode::of(&before).i_dir_level == 0 {
-            // The first bucket takes every hash: entries keep their slots, so a listing under way
-            // misses none (kernel `f2fs_move_inline_dirents`).
+            // The first bucket takes every hash: entries keep their slots, so a listing in progress misses none (kernel
+            // `f2fs_move_inline_dirents`).
             self.new_dir_block(dir, content, 0).map(|b| {
                 for d in area::entries(&l, &old, 0) {
                     b.insert(d.slot, d.name, d.hash, d.ino, d.kind);
@@ -379,7 +378,7 @@ impl Volume {
                 .try_for_each(|d| self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind))
         };
         if out.is_err() {
-            // No room: restores the directory, so that nothing is half done.
+            // No space: restores the directory, so that nothing is half done.
             self.drop_contents(dir, content);
             self.free_from(&dir.node, 0, KeptPages::Go)?;
             let blocks = RawInode::of(&before).i_blocks;
@@ -391,7 +390,7 @@ impl Volume {
         out
     }
 
-    /// Changes the bytes an entry lies in.
+    /// Changes the bytes of an entry's block or inline area.
     fn edit_area<T>(
         &self,
         dir: &Arc<Inode>,
@@ -437,7 +436,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes an entry just found lead to another inode.
+    /// Points an entry just found at another inode.
     pub(crate) fn redirect_entry(
         &self,
         dir: &Arc<Inode>,
@@ -452,7 +451,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a directory's `..` lead to another parent.
+    /// Points a directory's `..` at another parent.
     pub(crate) fn redirect_up(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot, parent: Ino) -> Result<()> {
         self.redirect_spot(dir, content, at, parent, FileKind::Directory)
     }
@@ -461,7 +460,7 @@ impl Volume {
         self.edit_area(dir, content, at, |l, a, slot| area::redirect(l, a, slot, ino.0, type_number(kind)))
     }
 
-    /// True if a directory holds nothing but `.` and `..`.
+    /// True if a directory contains only `.` and `..`.
     pub(crate) fn is_empty_dir(&self, dir: &Inode, content: &mut Content) -> Result<bool> {
         let only_dots = |l: &Layout, a: &[u8]| area::entries(l, a, 0).all(|d| d.name == b"." || d.name == b"..");
         if self.is_inline_dir(dir) {

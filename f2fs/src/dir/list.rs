@@ -1,7 +1,7 @@
 //! How are all entries listed in a stable order?
 //!
-//! A cookie is one more than the slot's number, counted over the blocks; an inline directory counts
-//! as its first block would. Entries move only when an inline directory leaves its inode.
+//! A cookie is the slot number plus one, counted over all blocks; an inline directory counts as the first block.
+//! Entries move only when an inline directory moves to blocks.
 
 use format::dentry::{self as area, Layout, SLOTS_PER_BLOCK};
 use format::inode::{Advise, RawInode};
@@ -15,7 +15,7 @@ use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Hands out entries after `cookie`.
+    /// Passes on the entries after `cookie`.
     pub(crate) fn list(&self, dir: &Inode, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
         let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));
         let per = SLOTS_PER_BLOCK as u64;
@@ -33,7 +33,7 @@ impl Volume {
         let most = dir.node.inode(|r| self.shape(r))?.max_blocks();
         let blocks = dir.size().div_ceil(4096).min(most);
         while index < blocks {
-            // A copy, so that the receiver may call back into the directory.
+            // A copy, so that the callback may use the directory.
             let in_memory = dir.content.read().dir.get(&index).map(|b| Box::new(*b.bytes()));
             let block = match in_memory {
                 Some(b) => Some(b),

@@ -1,11 +1,11 @@
 //! Directories: from a name to an inode number.
 //!
 //! * [`blocks`]: a directory's blocks in memory.
-//! * [`change`]: finding, adding, removing and redirecting entries. [`spot`]: where one is.
+//! * [`change`]: finding, adding, removing and redirecting entries. [`spot`]: the place of an entry.
 //! * [`list`]: walking all entries in a stable order.
 //! * [`naming`]: how names are compared, hashed and spelled.
 //!
-//! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
+//! The caller holds the directory's lock exclusively: even a lookup may load blocks.
 
 pub mod blocks;
 pub mod change;
@@ -15,7 +15,7 @@ pub mod spot;
 
 use vfs::FileKind;
 
-/// The type number a dentry records.
+/// The type number in a dentry.
 pub fn type_number(kind: FileKind) -> u8 {
     match kind {
         FileKind::Regular => 1,
@@ -28,7 +28,7 @@ pub fn type_number(kind: FileKind) -> u8 {
     }
 }
 
-/// The kind a dentry's type number names.
+/// The kind for a dentry's type number.
 pub fn kind_of(number: u8) -> Option<FileKind> {
     Some(match number {
         1 => FileKind::Regular,

@@ -1,11 +1,11 @@
-//! How does a directory compare and hash names, and how is a name spelled there?
+//! How does a directory compare and hash names, and which spelling does it store?
 //!
-//! Most directories know a name by its bytes. In a casefolded one names that fold to the same bytes are one name, and
-//! the entry keeps the spelling it was made with, also when a rename lets it lead to another inode. In an encrypted one
-//! an entry's bytes are ciphertext, and callers say [`crate::no_key`]'s encoded form.
+//! Most directories identify a name by its bytes. In a casefolded directory, names that fold to the same bytes are one
+//! name, and the entry keeps the spelling it was created with, even when a rename points it at another inode. In an
+//! encrypted directory an entry's bytes are ciphertext, and callers pass [`crate::no_key`]'s encoded form.
 //!
-//! What roll-forward and the account of names ([`crate::fsync`]) compare is the spelling: they know names by what an
-//! inode records, which is that.
+//! Roll-forward and the account of names ([`crate::fsync`]) compare the spelling, because that is what an inode
+//! records.
 
 use std::borrow::Cow;
 
@@ -30,14 +30,14 @@ pub(crate) enum Naming {
     Plain,
     /// Folded.
     Folded,
-    /// As they are; they are ciphertext.
+    /// As they are (ciphertext).
     Encrypted,
-    /// Ciphertext, hashed under a key that the volume does not hold.
+    /// Ciphertext, hashed with a key that is not on the volume.
     Keyed,
 }
 
 impl Naming {
-    /// How a directory does it.
+    /// The naming of a directory.
     pub(crate) fn of(dir: &RawInode, features: Features) -> Self {
         let folded = features.contains(Features::CASEFOLD) && dir.flags().contains(InodeFlags::CASEFOLD);
         match (folded, dir.advise().contains(Advise::ENCRYPT)) {
@@ -53,8 +53,8 @@ impl Naming {
         matches!(self, Naming::Encrypted | Naming::Keyed)
     }
 
-    /// The hash of a name spelled like this. For a keyed directory it is only where an entry can be found by looking at
-    /// all of them.
+    /// The hash of a name with this spelling. For a keyed directory the entry can only be found by a search of all
+    /// entries.
     pub(crate) fn hash(self, name: &[u8]) -> u32 {
         match self {
             Naming::Folded => Sought::new(name).hash,
@@ -96,8 +96,8 @@ impl Volume {
             .ok_or_else(|| Error::corrupt(format_args!("directory {}: an entry vanished while in use", dir.ino)))
     }
 
-    /// Tells the account of names that a name, spelled like this, leads to another inode, or to none. The caller holds
-    /// the directory's lock.
+    /// Records in the account of names that a name with this spelling now leads to another inode, or to none. The
+    /// caller holds the directory's lock.
     pub(super) fn note_bound(&self, dir: &Inode, name: &[u8], was: Option<Ino>, now: Option<Ino>) {
         let folded = if self.naming(dir) == Naming::Folded { casefold::fold(name) } else { None };
         let mut names = self.promises.names.lock();
@@ -107,11 +107,11 @@ impl Volume {
         names.bound(dir.ino, name, was, now);
     }
 
-    /// A file was found under a name. The caller holds the directory's lock.
+    /// Records that a file was found under a name. The caller holds the directory's lock.
     pub(crate) fn note_sighting(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
         let is_news = |r: &RawInode| is_unsure(r) && (r.i_pino.get(), r.name()) != (dir.ino.0, name);
         if self.naming(dir) != Naming::Plain {
-            return; // the entry may be spelled otherwise
+            return; // the entry may have another spelling
         }
         if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
             self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });

@@ -1,4 +1,4 @@
-//! Where is an entry of a directory, and what does it lead to?
+//! Where is an entry of a directory, and which inode does it point to?
 
 use format::Ino;
 use vfs::FileKind;
@@ -23,7 +23,7 @@ pub enum Spot {
 /// An entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The inode it leads to.
+    /// The inode it points to.
     pub ino: Ino,
     /// The type that the entry records.
     pub kind: Option<FileKind>,

@@ -1,8 +1,8 @@
-//! Holes and reservations: `fallocate`.
+//! How does `fallocate` reserve blocks and make holes?
 //!
-//! A range may be as long as a file can be. So the work is done in steps, each with its own guard: others get on between
-//! two of them, and the volume writes nodes and cleans as before every other change. A range of few nodes takes one
-//! step, so a power cut leaves it as it was or as it should become; of a longer one it leaves a part done.
+//! A range may be as long as the longest file. So the work is done in steps, each with its own guard: between two steps
+//! other operations run, and the volume writes nodes and cleans as before every other change. A range of few nodes
+//! takes one step, so a power cut leaves it either old or new; a longer range may be left partly done.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::node::free::STEP;
 use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// Bytes of a range that one step reserves: those of [`STEP`] full nodes.
+/// Bytes of a range that one step reserves: [`STEP`] full nodes.
 const RESERVED: u64 = STEP * ADDRS_PER_BLOCK as u64 * BLOCK;
 
 impl Volume {
-    /// `fallocate`. If room runs out, what was reserved stays reserved and the size as it was.
+    /// `fallocate`. If space runs out, reserved blocks stay reserved and the size is unchanged.
     pub(crate) fn fallocate_file(&self, inode: &Arc<Inode>, what: Allocate, offset: u64, len: u64) -> Result<()> {
         if inode.kind != FileKind::Regular {
             return Err(vfs::Error::Invalid("fallocate wants a regular file").into());
@@ -54,13 +54,13 @@ impl Volume {
         }
         inode.check_unsealed()?;
         if inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
-            // As in Linux: a user of a pinned file relies on the addresses of its blocks.
+            // As in Linux: users of a pinned file rely on its block addresses.
             return Err(vfs::Error::Unsupported("holes in a pinned file, and shifting its blocks".into()).into());
         }
         Ok(())
     }
 
-    /// One step: `f` changes the file under a guard of its own. The caller has the file's turn.
+    /// One step: `f` changes the file under its own guard. The caller holds `steps.turn`.
     pub(super) fn step<T>(
         &self,
         inode: &Arc<Inode>,
@@ -75,10 +75,10 @@ impl Volume {
         self.check_there(inode)?;
         self.check_allocate(inode, what)?;
         self.leave_inline(inode, &mut content)?;
-        // What lies behind the end is whoever asks's from now on.
+        // From now on the blocks behind the end belong to the caller of `fallocate`.
         content.frames.take_ahead();
         if matches!(what, Allocate::Collapse | Allocate::Insert) {
-            // Blocks change their slots.
+            // Blocks move to other slots.
             self.fold_all(&inode.node)?;
         }
         let out = f(&change, &mut content)?;
@@ -88,20 +88,20 @@ impl Volume {
         Ok(out)
     }
 
-    /// Reserves the blocks of a range, with zeroes in them if `what` wants that. The size grows with the last step.
-    /// Until then the inode says that it has blocks behind its end (`KEEP_SIZE`); otherwise roll-forward would take
-    /// them for a longer file.
+    /// Reserves the blocks of a range, zeroed if `what` requires it. The size grows in the last step. Until then the
+    /// inode is marked as having blocks behind its end (`KEEP_SIZE`); otherwise roll-forward would take them for a
+    /// longer file.
     fn reserve_range(&self, inode: &Arc<Inode>, what: Allocate, range: Range<u64>, keep: bool) -> Result<()> {
         let (mut at, end) = (range.start, range.end);
         let mut marked = false;
         while at < end {
             let to = end.min((at / RESERVED + 1) * RESERVED);
             self.step(inode, what, |_, content| {
-                // A log may have got room behind the end meanwhile.
+                // A log may have got preallocated blocks behind the end meanwhile.
                 marked &= !content.frames.has_records();
                 let size = inode.size();
                 if end > size && !keep {
-                    // Read before anything is reserved behind the end.
+                    // Do this read before any block behind the end is reserved.
                     self.clear_tail(inode, content, size)?;
                 }
                 if matches!(what, Allocate::Zero { .. }) {
@@ -137,7 +137,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a range read as zeroes and gives its whole blocks back.
+    /// Makes a range read as zeroes and frees its whole blocks.
     fn punch_range(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let mut rest = range.clone();
         while !rest.is_empty() {
@@ -151,7 +151,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Zeroes what the range has of blocks that it does not cover.
+    /// Zeroes the parts of the range in blocks that it only partly covers.
     fn clear_edges(&self, inode: &Arc<Inode>, content: &mut Content, range: Range<u64>) -> Result<()> {
         let (from, to) = (range.start, range.end);
         if from.div_ceil(BLOCK) > to / BLOCK {
@@ -167,7 +167,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees the whole blocks of a range of bytes, at most so many stretches; returns how far it got.
+    /// Frees the whole blocks of a byte range, over at most `stretches` stretches; returns how far it got.
     fn free_whole_blocks(
         &self,
         inode: &Arc<Inode>,
@@ -180,7 +180,8 @@ impl Volume {
         Ok(if at < blocks.end { at * BLOCK } else { range.end })
     }
 
-    /// Makes holes of blocks (zeroes of a part of a packed cluster), as far as `stretches` goes, and counts it down; returns the first block left.
+    /// Makes holes of blocks (in a packed cluster only zeroes), counting down `stretches`; returns the first block
+    /// left.
     pub(super) fn punch(
         &self,
         inode: &Arc<Inode>,
@@ -236,7 +237,7 @@ mod tests {
     use crate::MountOptions;
     use crate::rig::*;
 
-    /// A clock that looks, whenever it is asked for the time, how many nodes of a volume are dirty.
+    /// A clock that checks, on each read, how many nodes of a volume are dirty.
     #[derive(Default)]
     struct Watch {
         vol: OnceLock<Weak<Volume>>,
@@ -268,14 +269,14 @@ mod tests {
         let vol = Volume::mount(dev.clone(), watch.clone(), options).unwrap();
         watch.vol.set(Arc::downgrade(&vol)).unwrap();
         let f = file(&vol, "f");
-        // More nodes than a step may dirty, and than the volume keeps.
+        // More nodes than a step may dirty, and more than the volume caches.
         vol.fallocate(f, Allocate::Reserve { keep_size: false }, 0, 4 * GIB).unwrap();
         vol.fallocate(f, Allocate::Zero { keep_size: false }, 0, 4 * GIB).unwrap();
         vol.fallocate(f, Allocate::PunchHole, 0, 4 * GIB).unwrap();
         for i in 0..900 {
             vol.write(f, (2000 + i * 1018) * BLOCK, b"a node for each", WriteFlags::empty()).unwrap();
         }
-        // How many nodes a checkpoint dirties depends on the contents that wait for it.
+        // The number of nodes dirtied by a checkpoint depends on the contents waiting for it.
         let before = watch.most.load(Ordering::Relaxed);
         vol.sync().unwrap();
         watch.most.store(before, Ordering::Relaxed);
@@ -283,7 +284,8 @@ mod tests {
         vol.fallocate(f, Allocate::Collapse, 0, 2000 * BLOCK).unwrap();
         vol.setattr(f, &vfs::SetAttr { size: Some(0), ..vfs::SetAttr::default() }).unwrap();
         let most = watch.most.load(Ordering::Relaxed);
-        // Half the cache, and what one step dirties: a node for each stretch that it looks at, and where these move to.
+        // Half the cache plus what one step dirties: a node for each stretch that it visits, and the nodes that these
+        // move to.
         assert!(most <= 128 + 4 * STEP, "{most} dirty nodes");
         judge(&dev, &vol);
     }

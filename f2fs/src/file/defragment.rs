@@ -1,26 +1,26 @@
-//! How are a file's blocks brought together?
+//! How is a file defragmented?
 //!
-//! Their contents go, byte for byte, to the next places of a log, in the order of the file, and the file's nodes then
-//! name these places: as cleaning does it, but of one file, and under its inode's lock while others change the volume.
-//! So deltas keep their bases, packed clusters stay packed, and ciphertext and the hashes of a sealed file are moved
-//! without a key. Times stay. What is dirty in memory is written back first.
+//! The contents of its blocks are copied byte for byte, in file order, to the next places of a log, and the file's
+//! nodes then point at these places: like cleaning, but for one file and under its inode's lock, while other operations
+//! change the volume. So deltas keep their bases, packed clusters stay packed, and ciphertext and the hashes of a
+//! sealed file are moved without a key. Times stay. Dirty contents are written back first.
 //!
-//! The rules by which a write overwrites blocks in place (cold files, small fsyncs) do not hold here: every block gets
-//! another place.
+//! The rules for overwriting in place (cold files, small fsyncs) do not apply: every block moves.
 //!
-//! *Order.* New places are taken, contents go there, and only then slots change and the old blocks become invalid. They
-//! stay held until the next checkpoint, which the nodes on the device need. If the device fails, the new places are given
-//! up, and the file is as it was. If the log runs out of free segments, what was placed counts, and the rest stays.
+//! *Order.* New places are allocated, contents are copied, and only then do slots change and old blocks become invalid.
+//! Old blocks are not reused until the next checkpoint, because the nodes on the device still need them. If the device
+//! fails, the new places are freed and the file is unchanged. If the log runs out of free segments, blocks already
+//! copied have moved and the rest stays.
 //!
-//! *Sharing.* Instead of reading and writing, a device that can do it is told to show the same flash page at the new place
-//! ([`Remap::Share`]). The old place stays readable until the device is told to discard it, which happens after the
-//! checkpoint that frees it. So a power cut loses no more than with copies. (`REMAP` of Ji HotStorage'16 moves or
-//! exchanges, and so destroys what the last checkpoint names.)
+//! *Sharing.* Instead of copying, a device that supports it maps the same flash page to the new place
+//! ([`Remap::Share`]). The old place stays readable until it is discarded, after the checkpoint that frees it. So a
+//! power cut loses no more than with copies. (`REMAP` of Ji HotStorage'16 moves or exchanges, and so destroys what the
+//! last checkpoint refers to.)
 //!
-//! *Refused* are files whose addresses others rely on (pinned, immutable), and every file while logs fill holes: its blocks
-//! would be scattered again.
+//! *Refused*: files whose addresses must not change (pinned, immutable), and every file while logs fill holes: its
+//! blocks would be scattered again.
 //!
-//! Left out on purpose: which files, and whether it pays (the `inspect` crate).
+//! Left out on purpose: which files to defragment, and whether it pays (the `inspect` crate).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ struct Move {
     slot: u32,
 }
 
-/// New places, and why not all blocks have one.
+/// New addresses, and why not all blocks have one.
 struct Places {
     at: Vec<BlockAddr>,
     short: Option<Error>,
@@ -64,11 +64,10 @@ fn scattered() -> Error {
 }
 
 impl Volume {
-    /// Brings together what lies in several pieces of a file; returns how many blocks were moved. Others use the volume
-    /// meanwhile.
+    /// Defragments a file; returns the number of moved blocks. Other operations run meanwhile.
     ///
     /// # Errors
-    /// As [`vfs::FileSystem::defragment`] has them; what was moved until then stays moved.
+    /// As for [`vfs::FileSystem::defragment`]; blocks already moved stay moved.
     pub fn bring_together(&self, ino: vfs::Ino, how: Moving) -> vfs::Result<u64> {
         use vfs::FileSystem;
         let mut moved = 0;
@@ -82,8 +81,9 @@ impl Volume {
         Ok(moved)
     }
 
-    /// Brings blocks of a file to neighbouring places, as far as one step goes ([`BATCH`] blocks); returns the first block
-    /// of the range that is left, or its end, and how many were moved. Of an empty range only says whether it may be.
+    /// Moves blocks of a file to adjacent places, at most one step ([`BATCH`] blocks); returns the first block of the
+    /// range that is left, or its end, and the number of moved blocks. For an empty range, only checks whether the file
+    /// may be moved.
     pub(crate) fn defragment_some(&self, inode: &Arc<Inode>, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
         self.check_movable(inode)?;
         if blocks.is_empty() {
@@ -98,7 +98,7 @@ impl Volume {
             return Err(scattered());
         }
         if content.pages.range(blocks.clone()).next().is_some() {
-            // Moving them first would write them twice, or leave them where they are.
+            // Moving dirty blocks first would write them twice, or leave them where they are.
             or_wait(self.write_back(&change, inode, &mut content, Writeback::Background))?;
         }
         let (moves, next) = self.blocks_to_move(inode, &content, blocks)?;
@@ -106,7 +106,7 @@ impl Volume {
         Ok((next, moves.len() as u64))
     }
 
-    /// Refuses files whose blocks stay where they are. The texts complete the sentence "skipped: ...".
+    /// Refuses files whose blocks must not move. The texts complete the sentence "skipped: ...".
     fn check_movable(&self, inode: &Inode) -> Result<()> {
         if inode.kind != FileKind::Regular {
             return Err(vfs::Error::Invalid("not a regular file").into());
@@ -127,7 +127,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The next blocks of a range that lie on the device and have no newer contents in memory, at most [`BATCH`]; and the
+    /// The next blocks of a range, at most [`BATCH`], that are on the device without newer contents in memory; and the
     /// first block behind them.
     fn blocks_to_move(&self, inode: &Inode, content: &Content, blocks: Range<u64>) -> Result<(Vec<Move>, u64)> {
         let end = blocks.end.min(inode.node.inode(|r| self.shape(r))?.max_blocks());
@@ -159,7 +159,7 @@ impl Volume {
         Ok((moves, if at >= end { blocks.end } else { at }))
     }
 
-    /// Moves blocks to the next places of one log. If it fails for want of places, those that got one have moved.
+    /// Moves blocks to the next places of one log. If places run out, the blocks that got one have moved.
     fn move_together(&self, _held: &PackState, inode: &Arc<Inode>, moves: &[Move], how: Moving) -> Result<()> {
         if moves.is_empty() {
             return Ok(());
@@ -180,7 +180,7 @@ impl Volume {
             Moving::Share => self.share(inode, moves, &places.at),
         };
         if let Err(e) = given {
-            // Nothing points at the new places: the file is as it was.
+            // Nothing points at the new places: the file is unchanged.
             self.seg.lock().give_back(&places.at)?;
             return Err(e);
         }
@@ -188,7 +188,7 @@ impl Volume {
         places.short.map_or(Ok(()), Err)
     }
 
-    /// Reads blocks in the order of their addresses, neighbours in one request; returns them in their own order.
+    /// Reads blocks in address order, adjacent ones in one request; returns them in the given order.
     fn read_scattered(&self, inode: &Inode, moves: &[Move]) -> Result<Vec<Block>> {
         let mut order: Vec<usize> = (0..moves.len()).collect();
         order.sort_unstable_by_key(|i| moves[*i].from);
@@ -202,7 +202,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// Takes the next places of a log, as long as it writes a fresh segment.
+    /// Allocates the next places of a log while it writes a fresh segment.
     fn take_places(&self, log: LogType, moves: &[Move]) -> Result<Places> {
         let mut owners = Vec::with_capacity(moves.len());
         for m in moves {
@@ -259,7 +259,7 @@ impl Volume {
         for (m, addr) in moves.iter().zip(to) {
             let mut bytes = m.node.write();
             move_addr_in(self, &m.node, &mut bytes, m.slot, *addr);
-            // For those who read without the inode's lock.
+            // For readers without the inode's lock.
             m.node.note_move();
             self.nodes.mark_dirty(&m.node);
             self.seg.lock().invalidate(m.from, age)?;

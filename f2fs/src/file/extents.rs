@@ -1,7 +1,7 @@
-//! Where do a file's blocks lie?
+//! What are the addresses of a file's blocks?
 //!
-//! Told from memory: blocks that were moved since the last checkpoint are told at their new places. Left out: what it
-//! costs to read them (the `inspect` crate, which reads images and is the judge of this).
+//! Answered from memory: blocks moved since the last checkpoint are reported at their new places. Left out: the cost of
+//! reading them (the `inspect` crate, which evaluates images).
 
 use format::compress::Method;
 use vfs::{Extent, FileKind};
@@ -12,8 +12,8 @@ use crate::node::free::LOOKED;
 use crate::node::map::addr_in;
 use crate::volume::Volume;
 
-/// True if no hole lies between a stored block that ended at `end` and one that begins at `from`. Of a packed cluster
-/// fewer blocks are stored than it stands for; a whole cluster without one is a hole.
+/// True if there is no hole between a stored block that ends at `end` and one that begins at `from`. A packed cluster
+/// has fewer stored blocks than file blocks; a whole cluster without a stored block is a hole.
 pub(super) fn goes_on(clusters: Option<Method>, end: u64, from: u64) -> bool {
     match clusters.map(|m| u64::from(m.cluster_blocks())) {
         None => end == from,
@@ -22,9 +22,9 @@ pub(super) fn goes_on(clusters: Option<Method>, end: u64, from: u64) -> bool {
 }
 
 impl Volume {
-    /// The runs of a file's blocks at neighbouring addresses, from block `from` on, at most `most`. Every address counts,
-    /// also of blocks behind the end. Between two looks at many nodes the inode's lock is given up, so that writers get
-    /// on: what they change meanwhile is told as it was or as it became.
+    /// The runs of a file's blocks at adjacent addresses, from block `from` on, at most `most`. Every address counts,
+    /// even behind the end. On long files the inode's lock is released now and then, so that writers continue: their
+    /// changes are reported either old or new.
     pub(crate) fn file_extents(&self, inode: &Inode, from: u64, most: usize) -> Result<Vec<Extent>> {
         let mut out: Vec<Extent> = Vec::new();
         if inode.kind != FileKind::Regular || most == 0 {
@@ -69,12 +69,11 @@ impl Volume {
     }
 }
 
-/// The stretches of a file that lie in several pieces, as blocks of the file: what defragmentation would move. What lies
-/// in one piece already stays.
+/// The fragmented stretches of a file, in file blocks: what defragmentation would move. Contiguous stretches stay.
 pub fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
     let mut out = Vec::new();
     for stretch in extents.chunk_by(|_, next| !next.begins) {
-        // Stored blocks of a compressed file have gaps in their numbers, and may be one piece all the same.
+        // Stored blocks of a compressed file have gaps in their numbers and may still be contiguous.
         let pieces = stretch.windows(2).filter(|w| w[0].addr + w[0].blocks != w[1].addr).count() + 1;
         if let (true, Some(first), Some(last)) = (pieces > 1, stretch.first(), stretch.last()) {
             out.push(first.from..last.from + last.blocks);

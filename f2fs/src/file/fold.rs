@@ -1,7 +1,7 @@
-//! How is a delta's page written whole, so that the delta can go?
+//! How is a page with a delta written as a whole block, so that the delta can be dropped?
 //!
-//! The caller holds the inode's lock exclusively and `cp` shared. The page goes to a new place like any overwritten one,
-//! and its slot gets the address and loses the delta in one change of the inode. If the log has no place, the delta
+//! The caller holds the inode's lock exclusively and `cp` shared. The page goes to a new place like any overwritten
+//! page; its slot gets the address and loses the delta in one change of the inode. If the log has no space, the delta
 //! stays.
 
 use std::sync::Arc;
@@ -21,11 +21,11 @@ use crate::node::map::Lookup;
 use crate::segment::temperature::Writeback;
 use crate::volume::Volume;
 
-/// Pages put together at a time.
+/// Pages rebuilt at a time.
 const BATCH: usize = 64;
 
 impl Volume {
-    /// Writes these pages of a file whole. A page that cannot be put together is left as it is, and returned with the
+    /// Writes these pages of a file as whole blocks. A page that cannot be rebuilt is skipped, and returned with the
     /// reason.
     fn fold_what_can_be_read(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<Vec<(u64, Error)>> {
         let (mut pages, mut left): (Vec<(u64, Box<Block>)>, Vec<(u64, Error)>) = Default::default();
@@ -47,7 +47,7 @@ impl Volume {
         self.promises.stray(inode.ino);
         self.write_whole(inode, &blocks, Writeback::Background, Cause::DeltaFold).inspect_err(|e| {
             if !matches!(e, Error::Fs(vfs::Error::NoSpace)) {
-                // Some slots may name blocks that were not written, of pages that are nowhere else.
+                // Some slots may point at blocks that were not written, and their pages exist nowhere else.
                 self.health.fail_for_good(e);
             }
         })?;
@@ -55,8 +55,8 @@ impl Volume {
         Ok(left)
     }
 
-    /// Makes room in the zone for what is about to be written back. A delta whose page cannot be read stays, and what
-    /// finds no room is written whole.
+    /// Makes room in the zone for the coming writeback. A delta whose page cannot be read stays; deltas that then do
+    /// not fit are written as whole blocks.
     pub(crate) fn fold(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<()> {
         for (block, e) in self.fold_what_can_be_read(inode, blocks)? {
             log::warn!("inode {}: the delta of block {block} stays: {e}", inode.ino);
@@ -64,7 +64,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Folds all deltas of an inode. Delta nodes stay, and are empty.
+    /// Folds all deltas of an inode. Delta nodes stay, empty.
     pub(crate) fn fold_all(&self, inode: &Arc<Node>) -> Result<()> {
         self.fold_until(inode, u32::MAX)?;
         let all: Vec<u64> = self.deltas(inode)?.blocks().collect();
@@ -76,8 +76,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The oldest deltas of an inode that must go so that the zone leaves room for addresses in the slots before `end`
-    /// (MedFS FAST'25, section 4.1.3, case 1).
+    /// The oldest deltas of an inode that must be removed to leave room in the zone for addresses in the slots before
+    /// `end` (MedFS FAST'25, section 4.1.3, case 1).
     fn in_the_way(&self, node: &Node, end: u32) -> Vec<Delta> {
         let bytes = node.read();
         let raw = RawInode::of(&bytes);
@@ -93,16 +93,16 @@ impl Volume {
         enough.map(|e| Delta { block: e.slot, codec: e.codec, check: e.check, payload: e.payload.to_vec() }).collect()
     }
 
-    /// Makes the zone leave room for addresses in the slots before `end`. Deltas that are in the way move into delta nodes as
-    /// they are, if that takes fewer blocks than writing their pages: no base is read, and nobody waits for the device. Others are
-    /// folded.
+    /// Makes room in the zone for addresses in the slots before `end`. Deltas in the way move into delta nodes if that
+    /// takes fewer blocks than writing their pages: no base is read, and no operation waits for the device. Other
+    /// deltas are folded.
     pub(crate) fn make_way(&self, node: &Arc<Node>, end: u32) -> Result<()> {
         if !self.may_hold_deltas() {
             return Ok(());
         }
         if self.options.delta && self.options.delta_places == Places::Both && !self.options.delta_study.is_of_others() {
             let leaving = self.in_the_way(node, end);
-            // A first node is two blocks, its own and one with each fsync that changes only deltas.
+            // A first delta node costs two blocks: its own, and one with each fsync that changes only deltas.
             let worth = if self.delta_root(node).is_some() { 1 } else { 3 };
             if leaving.len() >= worth {
                 let moved: Vec<(u64, Encoded)> = leaving.into_iter().map(|d| (d.block.into(), d.again())).collect();
@@ -113,8 +113,8 @@ impl Volume {
         self.fold_until(node, end)
     }
 
-    /// Folds deltas of an inode, the oldest first (MedFS FAST'25, section 4.1.3, case 1), until the zone leaves room
-    /// for addresses in the slots before `end`. A delta whose page cannot be read stays if the others make enough room.
+    /// Folds deltas of an inode, the oldest first (MedFS FAST'25, section 4.1.3, case 1), until the zone has room for
+    /// addresses in the slots before `end`. A delta whose page cannot be read stays if the others free enough room.
     fn fold_until(&self, node: &Arc<Node>, end: u32) -> Result<()> {
         if !self.may_hold_deltas() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! How do blocks of a file go, and their deltas with them?
+//! How are blocks of a file and their deltas freed?
 //!
-//! The caller holds the locks that [`crate::node::map`] requires to change. Left out: nodes and their slots
-//! ([`crate::node::free`]), and what is dirty in memory.
+//! The caller holds the locks that [`crate::node::map`] requires for changes. Left out: nodes and their slots
+//! ([`crate::node::free`]), and dirty contents in memory.
 
 use std::sync::Arc;
 
@@ -12,18 +12,17 @@ use crate::node::cache::Node;
 use crate::node::map::{Lookup, Place, set_addr_in, span};
 use crate::volume::Volume;
 
-/// What becomes of the kept pages of a file that loses all of its blocks.
+/// What happens to the kept pages of a file that loses all of its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeptPages {
-    /// They go, and the delta nodes with them.
+    /// They are freed, and the delta nodes with them.
     Go,
-    /// They stay. A journal that is cut to nothing will be written again, and resemble what was kept of it.
+    /// They stay. A journal truncated to zero will be written again, with similar contents.
     Stay,
 }
 
 impl Volume {
-    /// The first block such that at most `nodes` nodes hold addresses of it and of those behind it; `floor` if that is
-    /// a later one.
+    /// The first block from which at most `nodes` nodes hold the addresses up to the end; `floor` if that is later.
     pub(crate) fn tail(&self, inode: &Arc<Node>, floor: u64, nodes: u64) -> Result<u64> {
         let (mut at, mut left) = (inode.inode(|r| self.shape(r))?.max_blocks(), nodes);
         while at > floor {
@@ -48,7 +47,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees blocks from `from` on to the end of their stretch, or to `to`; returns the first behind them.
+    /// Frees blocks from `from` to the end of their stretch, or to `to`; returns the first block behind them.
     pub(crate) fn free_stretch(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<u64> {
         match self.find(inode, from)? {
             Lookup::Hole(blocks) => Ok(blocks.end.min(to)),
@@ -68,8 +67,8 @@ impl Volume {
         }
     }
 
-    /// The room of a block, with nothing in it, passes from one slot to another: neither the volume's nor the inode's
-    /// count of blocks changes unless the other slot had room of its own.
+    /// Moves the reservation of an empty block from one slot to another: the block counts of volume and inode change
+    /// only if the other slot already had a reservation.
     pub(crate) fn move_room(&self, inode: &Arc<Node>, from: &Place, to: &Place) -> Result<()> {
         self.counting_freed(inode, |freed| {
             *freed += self.free_slots(&to.node, to.slot..to.slot + 1)?;
@@ -91,8 +90,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Subtracts the blocks that `free` counts from the inode's, even if it ends with an error: blocks freed before a
-    /// node that cannot be read are gone.
+    /// Subtracts the blocks counted by `free` from the inode's count, even on an error: blocks freed before an
+    /// unreadable node are gone.
     fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
         let mut freed = 0;
         let out = free(&mut freed);
@@ -103,8 +102,8 @@ impl Volume {
         out
     }
 
-    /// Frees every block from `from` on, and every node that only led to such blocks; delta nodes too, if that is all
-    /// that the file has, and nothing in them is to be kept.
+    /// Frees every block from `from` on, and every node that leads only to such blocks; also delta nodes, if the file
+    /// has nothing else and no kept page must stay.
     pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64, kept: KeptPages) -> Result<()> {
         let (shape, nids) =
             inode.inode(|r| Ok::<_, Error>((self.shape(r)?, std::array::from_fn::<_, 5, _>(|k| r.nid(k)))))?;
@@ -129,8 +128,8 @@ impl Volume {
             Ok(())
         });
         if let Err(e) = out {
-            // Pages that could not be freed keep their deltas. One without room must not have any: it would come back
-            // with the next room there.
+            // Pages that could not be freed keep their deltas. A page without a reservation must have none: it would
+            // reappear with the next reservation there.
             let gone = |block| block >= from && self.addr_of(inode, block).is_ok_and(|addr| addr == BlockAddr::NULL);
             self.drop_noted(&nodes, gone);
             return Err(e);

@@ -1,4 +1,4 @@
-//! Contents inside the inode: how are they read and written, and how do they move out?
+//! How are contents inside the inode read and written, and how do they move to blocks?
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::inode::{Content, Inode};
 use crate::volume::Volume;
 
 impl Volume {
-    /// How many bytes of contents the inode itself can hold; `None` if its contents are in blocks.
+    /// Bytes of contents that the inode itself can hold; `None` if its contents are in blocks.
     pub(crate) fn inline_room(&self, inode: &Inode) -> Result<Option<u64>> {
         inode.node.inode(|r| {
             if !r.inline().contains(Inline::DATA) {
@@ -21,8 +21,8 @@ impl Volume {
         })
     }
 
-    /// Refuses inline contents that are longer than their area: nothing can tell what the file holds, and whoever copies it
-    /// would write that many zeros.
+    /// Refuses inline contents longer than their area: the contents are unknown, and a copy would write that many
+    /// zeroes.
     pub(crate) fn check_inline_size(&self, inode: &Inode, room: u64) -> Result<()> {
         let size = inode.size();
         if size <= room {
@@ -57,7 +57,7 @@ impl Volume {
         })
     }
 
-    /// Moves inline contents to a block (kept in memory, dirty). An empty file gets none.
+    /// Moves inline contents to a dirty block in memory. An empty file gets no block.
     pub(crate) fn leave_inline(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let Some(room) = self.inline_room(inode)? else { return Ok(()) };
         let used = inode.size().min(room) as usize;

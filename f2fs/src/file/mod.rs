@@ -1,14 +1,15 @@
-//! Contents of files.
+//! How are contents of files stored?
 //!
-//! Written contents gather in memory, one block a page, until an fsync, a checkpoint, the clock or the limit writes
-//! them to the log. A block's room is reserved when it is first written, so that every accepted byte can be stored.
+//! Written contents stay in memory, one block a page, until an fsync, a checkpoint, the clock or the limit writes them
+//! to the log. A block is reserved when it is first written, so that every accepted byte can be stored.
 //!
-//! * [`read`], [`mod@write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
+//! * [`read`], [`mod@write`]: reading and writing through memory and log. [`admission`]: how much may be written at the
+//!   same time.
 //! * [`writeback`]: from memory to the log; [`run`]: in which requests.
-//! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
-//!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.
-//! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
-//! * [`free`]: how blocks go, and their deltas with them. `fold`: how a delta's page is written whole, and the delta goes.
+//! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: moving blocks inside the file. [`inline`]:
+//!   contents inside the inode; [`prealloc`]: blocks preallocated for growth.
+//! * [`extents`]: where its blocks lie; [`defragment`]: making them contiguous.
+//! * [`free`]: freeing blocks and their deltas. `fold`: writing a page with a delta as a whole block.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
@@ -44,13 +45,13 @@ use crate::volume::Volume;
 pub(crate) const BLOCK: u64 = 4096;
 
 impl Volume {
-    /// Reserves room for a file block if it is a hole.
+    /// Reserves a file block if it is a hole.
     pub(crate) fn reserve(&self, node: &Arc<Node>, index: u64) -> Result<()> {
         self.reserve_run(node, index, 1).map(drop)
     }
 
-    /// Reserves room for the holes among `count` blocks, as far as one node holds their addresses; returns for how many
-    /// blocks it looked, at least one.
+    /// Reserves the holes among `count` blocks, as far as one node holds their addresses; returns how many blocks it
+    /// checked, at least one.
     pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
         let p = self.make(node, index)?;
         let n = p.run().min(count);
@@ -80,7 +81,7 @@ impl Volume {
         out
     }
 
-    /// Refuses an inode without plain contents that could be changed.
+    /// Refuses an inode without plain contents that can be changed.
     pub(crate) fn check_plain(&self, inode: &Inode) -> Result<()> {
         match inode.kind {
             FileKind::Directory => return Err(vfs::Error::IsDirectory.into()),
@@ -95,8 +96,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to open or read a regular file whose key is missing, as Linux does when it is opened: its ciphertext is nobody's
-    /// contents. A symlink's target is told in a form of its own.
+    /// Refuses to open or read a regular file whose key is missing, as Linux does on open: ciphertext is no usable
+    /// contents. A symlink's target has its own encoding for this case.
     pub(crate) fn check_contents_have_key(&self, inode: &Inode) -> Result<()> {
         if inode.kind == FileKind::Regular { self.check_decrypted(inode) } else { Ok(()) }
     }
@@ -108,7 +109,7 @@ impl Volume {
         }
     }
 
-    /// Refuses a file that fs-verity sealed.
+    /// Refuses a file sealed by fs-verity.
     pub(crate) fn check_not_sealed(&self, inode: &Inode) -> Result<()> {
         match inode.node.inode(|r| r.advise().contains(Advise::VERITY)) {
             true => Err(vfs::Error::NotPermitted("the file is sealed by fs-verity").into()),

@@ -66,7 +66,7 @@ impl Volume {
                 done += n;
                 continue;
             }
-            // Blocks up to the next page in memory come from the device or are holes.
+            // Blocks before the next page in memory are on the device or holes.
             let last = (offset + buf.len() as u64 - 1) / BLOCK + 1;
             let end = match content.pages.is_empty() {
                 true => last,
@@ -77,8 +77,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Reads blocks `[index, end)` starting `inside` bytes into the first; returns how many bytes of
-    /// `buf` were filled, at least one.
+    /// Reads blocks `[index, end)`, starting `inside` bytes into the first; returns how many bytes of `buf` were
+    /// filled, at least one.
     pub(super) fn read_mapped(
         &self,
         inode: &Inode,
@@ -162,8 +162,8 @@ impl Volume {
         self.load_stored(inode, index)
     }
 
-    /// `SEEK_DATA` and `SEEK_HOLE`. Blocks that are only reserved are holes. A long search gives the inode's lock up now
-    /// and then; what is written meanwhile where it has looked already counts as written later.
+    /// `SEEK_DATA` and `SEEK_HOLE`. Reserved blocks are holes. A long search releases the inode's lock now and then;
+    /// writes behind its position then count as later writes.
     pub(crate) fn seek_file(&self, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
         let _shift = inode.steps.shift.read();
         let mut at = offset / BLOCK;
@@ -201,8 +201,8 @@ impl Volume {
         }
     }
 
-    /// The first block of data, or the first of a hole, in a part of one stretch. `place` is that of the stretch's first
-    /// block, which follows it.
+    /// The first data block, or the first hole, in a part of one stretch. `place` is the place of the stretch's first
+    /// block, whose number follows it.
     fn seek_in(
         &self,
         content: &Content,

@@ -9,7 +9,7 @@ use crate::volume::Volume;
 /// Blocks gathered for one request: 1 MiB.
 pub(super) const BATCH: usize = 256;
 
-/// Blocks on their way to consecutive addresses, in a request that is booked on what its first block is.
+/// Blocks for consecutive addresses, gathered for one request; the request carries the tag of its first block.
 #[derive(Default)]
 pub(super) struct Run<'p> {
     start: BlockAddr,
@@ -29,7 +29,7 @@ impl<'p> Run<'p> {
         self.parts.push(block);
         Ok(())
     }
-    /// That of the blocks on their way.
+    /// The tag of the gathered blocks.
     pub(super) fn tag(&self) -> Tag {
         self.tag
     }

@@ -1,17 +1,17 @@
 //! How do the blocks behind a range move towards the file's beginning (collapse) or its end (insert)?
 //!
-//! Both move a *gap*: blocks without contents. Collapse makes a gap of the range, moves it behind the last block, one
-//! block after the other, and cuts it off. Insert begins with a gap behind the last block and moves it to its place. Only
-//! blocks that are there move, holes are skipped. A block's room moves with it, so a shift needs room for nodes alone;
-//! they are made first.
+//! Both move a *gap*: blocks without contents. Collapse turns the range into a gap, moves the gap block by block behind
+//! the last block, and cuts it off. Insert starts with a gap behind the last block and moves it to its place. Only
+//! existing blocks move; holes are skipped. A block's reservation moves with it, so a shift needs space only for nodes;
+//! they are created first.
 //!
-//! A shift of few blocks takes one step: after a power cut the file is as it was or as it should become. Of a longer
-//! one, a power cut or an error of any kind between two steps leaves the gap on its way, and an inserted range's length is in the size already:
-//! blocks on one side of the gap have their old places, those on the other side their new ones, and none is lost. For that, each
-//! step puts the moved contents into the log before a checkpoint can record their new places; it is admitted like a
-//! writer of as many blocks, so that the log has room. (If the log is full all the same, they wait in memory like other
-//! accepted contents, and a power cut then may leave zeroes in their places.) (Linux
-//! inserts in steps, too, and sets the size last.)
+//! A shift of few blocks takes one step: after a power cut the file is either old or new. In a longer shift, a power
+//! cut or an error between two steps leaves the gap half way (after an insert, the size already includes the range):
+//! blocks on one side of the gap have their old places, those on the other side their new ones, and none is lost. For
+//! that, each step writes the moved contents to the log before a checkpoint can record their new places; it is admitted
+//! like a writer of the same number of blocks, so that the log has room. (If the log is full anyway, the contents wait
+//! in memory like other accepted contents; a power cut may then leave zeroes in their places. Linux also inserts in
+//! steps, but sets the size last.)
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::volume::Volume;
 /// How many blocks one step moves.
 const MOVED: usize = 256;
 
-/// Which way blocks go, and how far.
+/// Direction and distance of the move.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     /// Towards the beginning; the first block goes first.
@@ -61,7 +61,7 @@ struct Move {
 }
 
 impl Volume {
-    /// Takes `range` out of a file. The caller has the file's turn.
+    /// Removes `range` from a file. The caller holds `steps.turn`.
     pub(super) fn collapse(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let what = Allocate::Collapse;
         aligned(&range)?;
@@ -91,7 +91,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts a hole of the length of `range` into a file at its beginning. The caller has the file's turn.
+    /// Inserts a hole of the length of `range` at the start of `range`. The caller holds `steps.turn`.
     pub(super) fn insert(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let what = Allocate::Insert;
         aligned(&range)?;
@@ -101,7 +101,7 @@ impl Volume {
             return Err(vfs::Error::Invalid("an insert must begin before the end of the file").into());
         }
         let grown = self.checked_end(inode, size, range.end - range.start)?;
-        // Blocks reserved behind the end make place.
+        // Make holes of blocks reserved behind the end.
         let mut behind = size.div_ceil(BLOCK)..grown.div_ceil(BLOCK);
         let way = Way::Up((range.end - range.start) / BLOCK);
         let mut rest = range.start / BLOCK..size.div_ceil(BLOCK);
@@ -125,14 +125,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes the nodes that will hold the addresses of moved blocks, or none if there is no room for all of them.
+    /// Creates the nodes for the addresses of moved blocks, or none if not all of them fit.
     fn make_targets(&self, inode: &Arc<Inode>, what: Allocate, blocks: Range<u64>, way: Way) -> Result<()> {
         if self.inline_room(inode)?.is_some() {
-            // All of its blocks have their addresses in the inode, and the first step makes the only one.
+            // The inode holds the addresses of all blocks; the first step creates the only node needed.
             return Ok(());
         }
         let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
-        // Direct nodes that are missing, and the indirect ones above them, missing or not; targets come in order.
+        // Count missing direct nodes and all indirect nodes above them; targets come in order.
         let (mut at, mut nodes, mut last) = (blocks.start, [0u64; 2], [None; 2]);
         while at < blocks.end {
             let content = inode.content.read();
@@ -154,7 +154,7 @@ impl Volume {
         if nodes[0] == 0 {
             return Ok(());
         }
-        // And the one double indirect node.
+        // Plus the double indirect node.
         let need = nodes[0] + nodes[1] + 1;
         if self.space.valid_blocks() + need > self.space.user_blocks() {
             return Err(Error::no_space());
@@ -173,8 +173,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The first and the last block that are there in the stretch at `at`, before `end`; `at` becomes the block behind
-    /// the stretch. All blocks between move into the nodes of these two.
+    /// The first and the last existing block in the stretch at `at`, before `end`; `at` becomes the block behind the
+    /// stretch. All blocks between them move into the nodes of these two.
     fn ends(&self, inode: &Inode, content: &Content, at: &mut u64, end: u64) -> Result<[Option<u64>; 2]> {
         if *at >= end {
             return Ok([None; 2]);
@@ -186,7 +186,7 @@ impl Volume {
         Ok([there.first().copied(), there.last().copied()])
     }
 
-    /// The blocks of a part of one stretch that are no holes. `place` is that of the stretch's first block, which
+    /// The existing blocks in a part of one stretch. `place` is the place of the stretch's first block, whose number
     /// follows it.
     fn blocks_there(&self, content: &Content, here: Range<u64>, place: Option<(&Place, u64)>) -> Vec<u64> {
         let Some((place, first)) = place else {
@@ -200,8 +200,8 @@ impl Volume {
         here.filter(there).collect()
     }
 
-    /// The next blocks to move out of `rest`, which shrinks by them and by holes. All that can fail for a device error
-    /// happens here, before anything changes.
+    /// Takes the next blocks to move from `rest`, together with holes. Everything that can fail with a device error
+    /// happens here, before any change.
     fn next_moves(
         &self,
         inode: &Arc<Inode>,
@@ -246,8 +246,8 @@ impl Volume {
         Ok(Move { from, to, source, target, stored })
     }
 
-    /// Moves blocks, and writes their contents to new places. Until the new map is durable, the old one must find the old
-    /// contents.
+    /// Moves blocks and writes their contents to new places. Until the new map is durable, the old map must lead to the
+    /// old contents.
     fn carry_out(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content, moves: Vec<Move>) -> Result<()> {
         for Move { from, to, source, target, stored } in moves {
             self.move_room(&inode.node, &source, &target)?;

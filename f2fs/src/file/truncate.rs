@@ -1,8 +1,7 @@
-//! How does a file get another size?
+//! How does a file's size change?
 //!
-//! A file becomes shorter in steps, from its end towards the new end. Between two steps others get on, and a power cut
-//! or an error leaves a file that is shorter than it was and longer than it should be. Linux cuts a file in one piece, and every
-//! writer waits.
+//! A file is truncated in steps, from its end towards the new end. Other operations run between the steps; a power cut
+//! or an error may leave any size between old and new. Linux truncates in one piece, and every writer waits.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
-    /// `truncate`, with its times.
+    /// `truncate`, including the times.
     pub(crate) fn set_size(&self, inode: &Arc<Inode>, size: u64) -> Result<()> {
         let check = || {
             if inode.kind == FileKind::Symlink {
@@ -51,8 +50,8 @@ impl Volume {
         }
     }
 
-    /// One step on the way to a size; true if it was the last. A longer file takes one step. A shorter one loses blocks
-    /// at its end, and blocks reserved behind it. The caller holds the inode's lock exclusively.
+    /// One step towards a size; true if it was the last. Growing takes one step. Truncation frees blocks at the end,
+    /// and reserved blocks behind it. The caller holds the inode's lock exclusively.
     pub(crate) fn truncate_some(
         &self,
         _held: &PackState,
@@ -73,7 +72,7 @@ impl Volume {
             self.leave_inline(inode, content)?;
         }
         if size > old {
-            // Blocks reserved behind the end stay; some of them may lie behind the new end too.
+            // Blocks reserved behind the end stay, even those behind the new end.
             self.clear_tail(inode, content, old)?;
             self.edit_inode(&inode.node, |r| r.i_size = size.into());
             return Ok(true);

@@ -1,7 +1,7 @@
-//! How do written bytes get into memory, or past it to the log?
+//! How do written bytes get into memory, or directly to the log?
 //!
-//! Contents from the kernel's writeback cache ([`WriteFlags::FROM_CACHE`]) have already waited in memory once. Here
-//! they wait only until there is enough for a large request; a large request in one piece is not copied.
+//! Contents from the kernel's writeback cache ([`WriteFlags::FROM_CACHE`]) have already waited in memory. Here they
+//! wait only until they fill a large request; a contiguous large request is not copied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,16 +20,16 @@ use crate::node::map::{Lookup, addr_in};
 use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// How many bytes are accepted under one guard, so that checkpoints need not wait long.
+/// Bytes accepted under one guard, so that checkpoints do not wait long.
 pub(super) const CHUNK: usize = 1 << 20;
-/// How many blocks from a cache above an inode gathers before it writes them: one request.
+/// Blocks from a cache above that an inode gathers before it writes them: one request.
 const GATHERED: usize = BATCH;
 
-/// Blocks for which a growing log gets room at a time, if the volume has many more.
+/// Blocks preallocated at a time for a growing log, if the volume has many more.
 const AHEAD: u64 = 32;
 const ROOMY: u64 = 64 * AHEAD;
 
-/// Clears suid, and sgid where the group may execute.
+/// Clears suid, and sgid if the group may execute.
 pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
     let mode = r.i_mode.get();
     let mut gone = 0o4000;
@@ -39,16 +39,16 @@ pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
     r.i_mode = (mode & !gone).into();
 }
 
-/// The first block of the file and the bytes, if they are whole blocks.
+/// The number of the first file block and the data, if it is whole blocks.
 fn whole_blocks(offset: u64, data: &[u8]) -> Option<(u64, &[Block])> {
     let (blocks, rest) = data.as_chunks::<4096>();
     (offset.is_multiple_of(BLOCK) && rest.is_empty()).then_some((offset / BLOCK, blocks))
 }
 
 impl Volume {
-    /// Writes all of `data`, or as much of it as there is room for, if that is not nothing. Accepted bytes are kept: if
-    /// the log has no place now for them, or for contents of other writers, this call does not fail. They are written
-    /// when a checkpoint has freed segments.
+    /// Writes all of `data`, or the part that fits, unless nothing fits. Accepted bytes are kept: if the log currently
+    /// has no space for them, or for contents of other writers, this call does not fail. They are written when a
+    /// checkpoint has freed segments.
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
         self.check_has_room(inode)?;
@@ -61,7 +61,7 @@ impl Volume {
             let clusters = self.clusters(inode)?;
             let (n, brought) = match clusters {
                 None => (CHUNK.min(data.len() - done), BLOCK),
-                // All blocks of a packed cluster become dirty with one of them. A chunk is a multiple of every cluster.
+                // If one block of a packed cluster becomes dirty, all do. A chunk is a multiple of every cluster size.
                 Some(method) => {
                     let cluster = method.cluster_bytes() as u64;
                     ((CHUNK - (at % cluster) as usize).min(data.len() - done), cluster)
@@ -122,16 +122,16 @@ impl Volume {
             }
             self.limit_dirty(&change, inode, &mut content)?;
             if !all {
-                break; // no room for the rest
+                break; // the rest does not fit
             }
         }
         self.counters.user_bytes.fetch_add(done as u64, Ordering::Relaxed);
         Ok(done)
     }
 
-    /// How many of the bytes to be written at `offset` are in an append-only file already, and need not be
-    /// written: a cache above writes whole pages, and so repeats what was there. Whatever would change a byte
-    /// is refused. 0 for every other file.
+    /// How many of the bytes to be written at `offset` an append-only file already contains, so that they need not be
+    /// written: a cache above writes whole pages and repeats existing bytes. Refuses to change an existing byte. 0 for
+    /// every other file.
     pub(crate) fn already_appended(
         &self,
         inode: &Arc<Inode>,
@@ -167,7 +167,8 @@ impl Volume {
         data: &[u8],
     ) -> Result<usize> {
         let end = self.checked_end(inode, offset, data.len() as u64)?;
-        // Contents whose deltas cannot be found could not be written back either, and would stop every checkpoint.
+        // If its deltas cannot be found, the contents could not be written back either, and would stop every
+        // checkpoint.
         self.deltas(&inode.node)?;
         let size = inode.size();
         if let Some(room) = self.inline_room(inode)? {
@@ -195,7 +196,7 @@ impl Volume {
     }
 
     /// Writes whole blocks to the log, with all other dirty blocks of the inode; the size grows, times stay. If the log
-    /// has no place for them, they stay in memory too. The caller holds the lock that [`Self::write_locked`] requires.
+    /// has no space for them, they stay in memory too. The caller holds the lock that [`Self::write_locked`] requires.
     fn write_through(
         &self,
         _held: &PackState,
@@ -213,7 +214,7 @@ impl Volume {
         while roomy < blocks.len() {
             match self.room_for(inode, first + roomy as u64, (blocks.len() - roomy) as u64) {
                 Ok(n) => roomy += n as usize,
-                // The caller writes the rest again and then gets the reason; nothing is left reserved behind the end.
+                // The caller retries the rest and gets the error then; no reservation behind the end is left.
                 Err(_) if roomy > 0 => break,
                 Err(e) => return Err(e),
             }
@@ -291,7 +292,7 @@ impl Volume {
                     Err(e) => break Err(e),
                 }
             };
-            // After everything that may fail: roll-forward would take a block left reserved behind the end for a longer
+            // Last, because all before may fail: roll-forward would take a reserved block behind the end for a longer
             // file.
             if index >= reserved_to {
                 let want = (offset + data.len() as u64).div_ceil(BLOCK) - index;
@@ -312,13 +313,13 @@ impl Volume {
         (done, out)
     }
 
-    /// True if logs may have more than they need.
+    /// True if there is space to preallocate for logs.
     pub(super) fn has_room_ahead(&self) -> bool {
         self.options.delta && self.space.user_blocks().saturating_sub(self.space.valid_blocks()) > ROOMY
     }
 
-    /// Gives a log that grew up to block `end` room for more blocks, so that its inode need not be written each time it
-    /// grows: a delta node has its size. Nothing depends on it.
+    /// Preallocates blocks for a log that grew up to block `end`, so that its inode need not be written for each
+    /// growth: a delta node records its size. Optional: nothing depends on it.
     fn grow_ahead(&self, inode: &Arc<Inode>, content: &mut Content, end: u64) {
         if !content.frames.has_records() || !self.has_room_ahead() || end * BLOCK <= inode.size() {
             return;
@@ -328,11 +329,11 @@ impl Volume {
             return;
         }
         let free = match Arc::ptr_eq(&place.node, &inode.node) {
-            // Up to the zone of deltas, which does not make way for this.
+            // Up to the zone of deltas, which does not shrink for this.
             true => inode.node.inode(|r| r.divide(self.sb.features).map_or(0, |d| d.addressed())),
             false => place.slots,
         };
-        // What somebody has reserved behind the end is not ours.
+        // Blocks that a user reserved behind the end are not used.
         let holes = (place.slot..free).take_while(|slot| place.addr(self, *slot) == BlockAddr::NULL);
         let count = holes.take(AHEAD as usize).count() as u64;
         if count > 0
@@ -343,8 +344,8 @@ impl Volume {
         }
     }
 
-    /// Gives back the room that logs in memory got ahead and have not grown into. Not when they are closed: SQLite closes a
-    /// journal that stays after each transaction. The caller lets nobody change anything.
+    /// Frees preallocated blocks that logs in memory have not grown into. Not when they are closed: SQLite closes a
+    /// persistent journal after each transaction. The caller prevents all changes.
     pub(crate) fn give_back_ahead(&self, _alone: &mut PackState) -> Result<()> {
         for inode in self.inodes.of_kind(vfs::FileKind::Regular) {
             let mut content = inode.content.write();
@@ -361,9 +362,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Reserves room for blocks from `index` on; returns for how many, at least one.
+    /// Reserves blocks from `index` on; returns how many, at least one.
     fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
-        // An overwrite needs no room: this is checked before anything changes.
+        // An overwrite needs no reservation: check this before any change.
         if let Lookup::At(p) = self.find(&inode.node, index)? {
             let bytes = p.node.read();
             let slots = p.slot..p.slot + p.run().min(want) as u32;
@@ -375,8 +376,8 @@ impl Volume {
         self.reserve_run(&inode.node, index, want)
     }
 
-    /// Zeroes the rest of the block that holds byte `from`: the file is about to grow past it, and the bytes behind an
-    /// end may be anything.
+    /// Zeroes the rest of the block that contains byte `from`: the file is about to grow past it, and bytes behind the
+    /// end are arbitrary.
     pub(crate) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
         let (index, inside) = (from / BLOCK, (from % BLOCK) as usize);
         if self.clear_packed_tail(inode, content, from)? || inside == 0 {

@@ -1,4 +1,4 @@
-//! Writeback: how do dirty contents get from memory to the log?
+//! How are dirty contents written back to the log?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,21 +23,21 @@ use crate::pack::PackState;
 use crate::segment::temperature::{Mode, Writeback, data_log, in_place};
 use crate::volume::Volume;
 
-/// A file with fewer dirty pages is looked at for small changes in the background.
+/// In the background, small changes are looked for only in files with fewer dirty pages.
 const FEW: usize = 32;
 
-/// What a writeback did, as far as it got.
+/// Result of a writeback, complete or not.
 #[derive(Default)]
 struct Written {
-    /// Blocks, counted from the first, that are where they belong.
+    /// Number of blocks, from the first, that are placed.
     given: usize,
-    /// Whether one got a new place.
+    /// Whether a block got a new address.
     anew: bool,
-    /// Whether one was overwritten where it lies.
+    /// Whether a block was overwritten in place.
     in_place: bool,
 }
 
-/// Blocks for which the log has no place stay dirty: their room is reserved, and the next checkpoint frees segments and
+/// Blocks for which the log has no space stay dirty: they are reserved, and the next checkpoint frees segments and
 /// writes them.
 pub(crate) fn or_wait<T: Default>(written: Result<T>) -> Result<T> {
     match written {
@@ -47,10 +47,10 @@ pub(crate) fn or_wait<T: Default>(written: Result<T>) -> Result<T> {
 }
 
 impl Volume {
-    /// Writes an inode's dirty blocks to the log, or in place where the rules say so. The caller holds the
-    /// inode's lock exclusively. True if a block got a new place: then the device must have it before a node that
-    /// names the place counts. If it fails, the blocks stay dirty, except those of a file that got
-    /// a place before the log was full.
+    /// Writes an inode's dirty blocks to the log, or in place where the rules allow it. The caller holds the inode's
+    /// lock exclusively. True if a block got a new address: the device must have that block before a node with the
+    /// address becomes valid. On failure the blocks stay dirty, except blocks of a file that were placed before the log
+    /// was full.
     pub(crate) fn write_back(
         &self,
         held: &PackState,
@@ -78,11 +78,11 @@ impl Volume {
         } else {
             let Content { pages, luck, frames, .. } = content;
             let dirty: Vec<(u64, &Block)> = pages.iter().map(|(i, b)| (*i, &**b)).collect();
-            // A checkpoint, for which all wait, reads few bases.
+            // A checkpoint makes all operations wait, so it reads few bases.
             let most = if why == Writeback::Background { FEW } else { BATCH };
             let plan = match dirty.len() < most {
                 true => self.plan_deltas(inode, (luck, frames), &dirty, why)?,
-                // A file that is written at large: nobody looks for small changes.
+                // Many dirty pages: skip the search for small changes.
                 false => Plan::default(),
             };
             if let Some(bases) = &self.bases {
@@ -106,7 +106,7 @@ impl Volume {
         }
     }
 
-    /// Writes what is worth writing now, though a writer may go on: of a compressed file whole clusters only.
+    /// Writes what is worth writing now, although a writer may continue: in a compressed file only whole clusters.
     pub(super) fn write_back_early(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<bool> {
         match self.clusters(inode)? {
             Some(method) => self.write_clusters(held, inode, content, method, Which::Whole, Pack::Mount),
@@ -114,9 +114,9 @@ impl Volume {
         }
     }
 
-    /// Writes `blocks`, the file's from `first` on, together with the dirty blocks around them; dirty blocks that they
-    /// replace are dropped. The caller holds the locks that [`Self::write_back`] requires. If it fails, dirty blocks
-    /// stay dirty.
+    /// Writes `blocks`, the file's blocks from `first` on, together with dirty blocks next to them; drops dirty blocks
+    /// that they replace. The caller holds the locks that [`Self::write_back`] requires. On failure, dirty blocks stay
+    /// dirty.
     pub(super) fn write_out(
         &self,
         inode: &Arc<Inode>,
@@ -136,7 +136,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes blocks of a file or directory, none as a delta.
+    /// Writes whole blocks of a file or directory, without deltas.
     pub(crate) fn write_whole(
         &self,
         node: &Arc<Node>,
@@ -147,8 +147,8 @@ impl Volume {
         self.write_blocks(node, blocks, &FxHashMap::default(), why, cause).1.map(drop)
     }
 
-    /// Writes blocks, or puts their deltas into the inode. Returns how many of them, counted from the first, are where
-    /// they belong; and whether one got a new place, or why not all have one.
+    /// Writes blocks, or puts their deltas into the inode. Returns how many, from the first, are placed; and whether
+    /// one got a new address, or why not all were placed.
     fn write_blocks(
         &self,
         node: &Arc<Node>,
@@ -166,15 +166,16 @@ impl Volume {
         let given = &dirty[..done.given];
         if given.iter().any(|(block, _)| known.has(*block)) {
             let is_given = |block| given.binary_search_by_key(&block, |(index, _)| *index).is_ok();
-            // OK to report in place of another error: what has a new place is as it should be, and the file is not.
+            // OK to report instead of another error: the placed blocks are correct, but the file is not.
             out = self.delta_nodes(node).map(|nodes| self.drop_noted(&nodes, is_given)).and(out);
         }
         if done.in_place && self.may_hold_deltas() {
-            // Only now, when the device was given the blocks: no flush that ended by now, and forgets this, has them.
+            // Only now that the device has the blocks: a flush that completed earlier, and clears this note, does not
+            // cover them.
             self.promises.overwrote(node.ino);
         }
         match out {
-            // Every block that got a place has reached the device.
+            // Every block that got an address has reached the device.
             Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (done.given, out.map(|()| done.anew)),
             Err(e) => (0, Err(e)),
         }
@@ -191,7 +192,7 @@ impl Volume {
     ) -> Result<()> {
         let (log, stay, ahead) = inode.inode(|r| {
             let log = data_log(r, dirty.len());
-            // What is set aside is written out of order, and what is left of it are holes.
+            // Preallocated blocks are written out of order, and the unused ones are holes.
             let none = cause == Cause::Directory || self.options.mode == Mode::Lfs;
             let ahead = if none { None } else { prealloc::ahead(r, log, self.options.prealloc) };
             (log, in_place(r, dirty.len(), why, self.options.in_place_blocks, self.options.mode), ahead)
@@ -241,7 +242,7 @@ impl Volume {
                         in_zone += 1;
                         continue;
                     }
-                    // The inode on the device may need the block as a delta's base.
+                    // The inode on the device may need the block as base of a delta.
                     let is_base = known.has(index) || self.is_in_zone(&place.node, &bytes, slot);
                     if stay && old.is_real() && !is_base {
                         self.counters.in_place.fetch_add(1, Ordering::Relaxed);
@@ -277,7 +278,7 @@ impl Volume {
                     self.nodes.mark_dirty(&place.node);
                 }
             }
-            // The device write needs no lock that others need: no other thread can see the new addresses before the
+            // The device write needs no lock that other threads need: they cannot see the new addresses before the
             // inode's lock is released.
             self.add_blocks(inode, reserved);
             done.given += placed.len() + in_zone;
@@ -296,12 +297,12 @@ impl Volume {
         run.write(self, tag)
     }
 
-    /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many of
-    /// their blocks wait. `alone` shows that no other thread changes anything meanwhile, so no holder of an inode's
-    /// lock can be waiting for this call.
+    /// Writes back every inode with dirty contents, files as far as the log has space; returns how many of their blocks
+    /// are left. `alone` proves that no other thread makes changes meanwhile, so no holder of an inode's lock can be
+    /// waiting for this call.
     pub(crate) fn flush_all_contents(&self, alone: &mut PackState) -> Result<u64> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
-        // Directories and nodes must get their places in any case.
+        // Directories and nodes must be placed in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
             true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
             false => (Vec::new(), dirty),
@@ -326,9 +327,9 @@ impl Volume {
         inode.lost_dirty(self, n);
     }
 
-    /// Makes room for more dirty contents: if there are too many, writes this inode's, then those of other inodes that
-    /// are not locked. Contents for which the log has no place stay dirty. If the device refuses another inode's
-    /// contents, that inode's users get the error, not this caller. The caller holds the inode's lock exclusively.
+    /// Makes room for more dirty contents: above the limit, writes this inode's, then those of other unlocked inodes.
+    /// Contents for which the log has no space stay dirty. If the device refuses another inode's contents, that inode's
+    /// users get the error, not this caller. The caller holds the inode's lock exclusively.
     pub(crate) fn limit_dirty(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let limit = self.options.dirty_limit as u64;
         let over = || self.pressure.data.load(Ordering::Relaxed) > limit;

@@ -1,23 +1,23 @@
-//! Which writers bring contents now, and how many blocks?
+//! How many blocks are admitted writers writing?
 
 use parking_lot::{Condvar, Mutex};
 
-/// The writers that bring contents now.
+/// The admitted writers.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// How many blocks they bring, written or not.
+    /// Number of their blocks, written or not.
     pub(super) bringing: Mutex<u64>,
     pub(super) one_left: Condvar,
 }
 
 impl Writers {
-    /// How many blocks admitted writers bring.
+    /// Number of blocks of admitted writers.
     pub(crate) fn brought(&self) -> u64 {
         *self.bringing.lock()
     }
 }
 
-/// The right to bring so many blocks; it ends when dropped.
+/// The right to write an admitted number of blocks; released on drop.
 pub(crate) struct Admitted<'v> {
     pub(super) writers: &'v Writers,
     pub(super) blocks: u64,

@@ -1,8 +1,8 @@
-//! What does fsync of a directory write, if no checkpoint?
+//! What does fsync of a directory write instead of a checkpoint?
 //!
-//! Often nothing: roll-forward already restores its names ([`crate::promises::replayed`] has the rule, and proves it). Otherwise a
-//! few steps towards that: an fsync of a new file under its present name, or a *withdrawal*, which takes the fsync mark
-//! and the dentry mark of a deleted file's inode block away where it lies in the chain. Then one flush.
+//! Often nothing: roll-forward already restores its names ([`crate::promises::replayed`] has the rule and its proof).
+//! Otherwise a few steps: an fsync of a new file under its present name, or a *withdrawal*, which clears the fsync mark
+//! and the dentry mark in a deleted file's inode block in the chain. Then one flush.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,14 +20,14 @@ use crate::segment::temperature::Mode;
 use crate::volume::{Change, Volume};
 
 impl Volume {
-    /// A directory's own attributes are about to be set: only a checkpoint makes them durable.
+    /// A directory's own attributes will change: only a checkpoint makes them durable.
     pub(crate) fn note_altered(&self, inode: &Inode) {
         if inode.kind == FileKind::Directory {
             self.promises.names.lock().altered(inode.ino);
         }
     }
 
-    /// Makes a directory's names durable without a checkpoint; false if there must be one. The caller holds no lock.
+    /// Makes a directory's names durable without a checkpoint; false if it needs one. The caller holds no lock.
     pub(super) fn sync_names(&self, dir: &Arc<Inode>) -> Result<bool> {
         if self.is_as_promised(dir) {
             return Ok(true);
@@ -41,16 +41,16 @@ impl Volume {
             }
         }
         if !self.promises.names.lock().is_durable(dir.ino) {
-            // Who writes to the chain holds `node_io` until the device has it: the flush must not come before.
+            // A writer to the chain holds `node_io` until the device has the node: the flush must not run earlier.
             drop(self.node_io.lock());
             self.flush_for(dir.ino)?;
         }
         Ok(true)
     }
 
-    /// True if the checkpoint knows the directory, and roll-forward restores its names from what is durable.
+    /// True if the checkpoint has the directory, and roll-forward restores its names from durable state.
     fn is_as_promised(&self, dir: &Inode) -> bool {
-        // A checkpoint under way counts as written before it is durable.
+        // A checkpoint in progress counts as written before it is durable.
         let _cp = self.cp.read();
         let names = self.promises.names.lock();
         let agrees = names.next(dir.ino) == Step::Nothing && names.is_durable(dir.ino);
@@ -74,7 +74,7 @@ impl Volume {
         Ok(false)
     }
 
-    /// Writes a new file as its fsync does, so that the chain has its present name; false if only a checkpoint makes
+    /// Writes a new file as its fsync would, so that the chain has its present name; false if only a checkpoint makes
     /// that durable. The device is not flushed. The caller may hold locks of directories.
     pub(super) fn put_name(&self, change: &Change<'_>, ino: Ino) -> Result<bool> {
         let inode = self.inode(ino)?;
@@ -100,11 +100,11 @@ impl Volume {
         }
     }
 
-    /// Takes the marks of a deleted file's inode block away, so that roll-forward passes over it; false if the block is
-    /// not as it was written. The device is not flushed.
+    /// Clears the marks in a deleted file's inode block, so that roll-forward skips it; false if the block is not as it
+    /// was written. The device is not flushed.
     ///
-    /// The checksum stays that of the block with its marks, by which our roll-forward tells the block from a torn one
-    /// (Linux does not look at checksums there). So only the last sector changes.
+    /// The checksum stays valid for the block with its marks; by it, JouleFS's roll-forward distinguishes the block
+    /// from a torn one (Linux does not check it there). So only the last sector changes.
     fn withdraw(&self, ino: Ino) -> Result<bool> {
         let _order = self.node_io.lock();
         let addr = self.promises.names.lock().withdrawable(ino);
@@ -130,7 +130,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// True if the checkpoint does not know an inode. Only then may the chain name it.
+    /// True if the checkpoint does not contain an inode. Only then may the chain name it.
     pub(super) fn is_new(&self, ino: Ino) -> bool {
         !self.nat.since_checkpoint(ino.nid()).checkpointed
     }

@@ -1,14 +1,14 @@
 //! Does the checkpoint have a file under the name that its inode records?
 //!
-//! An inode that was renamed, or had several names, is marked (`LOST_PINO`): roll-forward must not rely on the parent and
-//! name in it, and each fsync of it is a checkpoint. Within a mount `renamed` and `vouched` say when that is over. Of
-//! an inode that was marked before the mount nobody knows, so its directory is asked. What Linux writes when a file
-//! replaces another is an inode that still records the old name; there the name counts under which it was looked up.
+//! An inode that was renamed, or had several names, is marked (`LOST_PINO`): roll-forward must not rely on its parent
+//! and name, and each fsync of it is a checkpoint. Within a mount, `renamed` and `vouched` show when that ends. For an
+//! inode marked before the mount this is unknown, so its directory is searched. When a file replaces another, Linux
+//! writes an inode that still records the old name; in this case the name counts under which it was looked up.
 //!
-//! *Claim*: an inode that is vouched for here has its name in the checkpoint, and no other. Its directory leads there now,
-//! the account of names ([`crate::promises::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
-//! decided under the directory's lock. A thread that moves the name takes this lock, and then enters the inode in
-//! `renamed`; one that removes it, or gives the inode another, takes the inode out of `vouched`.
+//! *Claim*: an inode vouched for here has its name, and no other, in the checkpoint. Its directory points to it now, so
+//! do the checkpoint and the chain according to the account of names ([`crate::promises::replayed`]), and it has one
+//! link. All of this is checked under the directory's lock. A thread that moves the name takes this lock and then
+//! enters the inode in `renamed`; a thread that removes the name, or adds another, removes the inode from `vouched`.
 
 use vfs::FileKind;
 
@@ -35,13 +35,13 @@ impl Volume {
             match self.confirm(inode, &place) {
                 Ok(true) => return,
                 Ok(false) => {}
-                // The fsync writes a checkpoint.
+                // The fsync then writes a checkpoint.
                 Err(e) => log::debug!("inode {ino}: cannot read its directory {}: {e}", place.dir),
             }
         }
     }
 
-    /// Vouches for an inode if this is its place in the checkpoint, and now.
+    /// Vouches for an inode if this is its place both now and in the checkpoint.
     fn confirm(&self, inode: &Inode, place: &Sighting) -> Result<bool> {
         check_name(&place.name)?;
         let dir = self.inode(place.dir)?;

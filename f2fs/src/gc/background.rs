@@ -1,8 +1,9 @@
 //! How does the background clean one section after another?
 //!
-//! A turn of it cleans one victim, or goes on for as long as its pace says ([`Pace`]) and nobody asks anything. It empties a
-//! section in small steps ([`Settings::step_blocks`]), or larger ones while nobody asks anything; other operations run between
-//! the steps. How long each step and each checkpoint of a turn takes is counted, since other operations wait meanwhile (`waits`).
+//! A batch cleans one victim, or continues while its pace allows ([`Pace`]) and no request arrives. It empties a
+//! section in small steps ([`Settings::step_blocks`]), or in larger ones while no request arrives; other operations run
+//! between the steps. The duration of each step and each checkpoint of a batch is recorded, because other operations
+//! wait meanwhile (`waits`).
 //!
 //! Left out on purpose: when a section is due (`pacer`), cleaning because space is short (`pace`), which section to
 //! clean (the `victim` crate).
@@ -22,11 +23,11 @@ use crate::pack::{PackState, Reason};
 use crate::segment::Expected;
 use crate::volume::Volume;
 
-/// Emptied sections that wait for a checkpoint in a turn, if without it what is moved would fill holes.
+/// Limit of emptied sections that wait for a checkpoint within a batch, while without it moved blocks would fill holes.
 const WAITING: u32 = 8;
 
 impl Volume {
-    /// Notes that a caller asked something of the volume, which is therefore not idle.
+    /// Notes a request to the volume, which is therefore not idle.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
@@ -51,7 +52,7 @@ impl Volume {
             return Ok(pacer.sleep(now));
         }
         drop(pacer);
-        // Whoever cleans without waiting for a quiet moment meets uses that are under way.
+        // Cleaning that does not wait for idle time runs during uses.
         if settings.urgency == Urgency::Normal && !used {
             self.cleaner.uses.lock().rest(self.amounts());
         }
@@ -71,19 +72,19 @@ impl Volume {
         Situation { now, used, much_to_gain: !more_than(z.few_free), enough_free: more_than(z.enough_free) }
     }
 
-    /// What uses took since the mount.
+    /// Blocks used since the mount.
     fn amounts(&self) -> Amounts {
         let placed = self.seg.lock().tally.placed();
-        // Cleaning is no use.
+        // Cleaning does not count as use.
         let takes = placed.saturating_sub(self.counters.moved_blocks());
         Amounts { takes, writes: takes + self.counters.in_place.load(Ordering::Relaxed) }
     }
 
-    /// Cleans as much as a turn may; false if no section was worth it.
+    /// Cleans one batch; false if no section was worth cleaning.
     fn clean_for_a_turn(&self, settings: &Settings) -> Result<bool> {
         let free = || self.seg.lock().free_soon();
         let enough = free().saturating_add(settings.pace.sections);
-        // A turn keeps nobody's changes from their checkpoint.
+        // A batch must not delay the checkpoint of users' changes.
         let end = self.clock.monotonic() + self.options.checkpoint_after;
         let mut found = false;
         for _ in 0..settings.pace.sections.saturating_mul(Pace::VICTIMS).max(1) {
@@ -101,7 +102,7 @@ impl Volume {
         Ok(found)
     }
 
-    /// Does something for the background during which changes wait, and counts how long.
+    /// Runs background work during which changes wait, and records its duration.
     fn holding_off<T>(&self, work: impl FnOnce() -> T) -> T {
         let from = self.clock.monotonic();
         let out = work();
@@ -109,17 +110,17 @@ impl Volume {
         out
     }
 
-    /// True if what is moved next would fill holes, and a checkpoint frees sections enough to be worth it.
+    /// True if the next moved blocks would fill holes, and a checkpoint frees enough sections to be worth it.
     fn would_fill_holes(&self) -> bool {
         let seg = self.seg.lock();
         seg.need_threading() && seg.table.prefree_segments() / self.sb.segs_per_sec >= WAITING
     }
 
-    /// Cleans one section in steps, between which other operations run; false if no section is worth it.
+    /// Cleans one section in steps, between which other operations run; false if no section is worth cleaning.
     pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
-        // The first change since the mount costs a checkpoint, which waits until something is worth it, under the policy that
-        // refuses whatever is not.
+        // The first change since the mount costs a checkpoint; under the policy that weighs whether cleaning pays, it
+        // waits for a section worth cleaning.
         let untouched = settings.policy == Policy::Joule && self.untouched.load(Ordering::Acquire);
         if !untouched {
             self.holding_off(|| self.balance())?;
@@ -137,7 +138,7 @@ impl Volume {
             return Ok(false);
         }
         if untouched {
-            // If space is short, this may empty the section.
+            // If space is short, this may itself empty the section.
             self.holding_off(|| self.balance())?;
         }
         loop {
@@ -145,7 +146,7 @@ impl Volume {
             // Between two steps the volume may have been unmounted, or have failed.
             self.check_writable()?;
             let from = self.clock.monotonic();
-            // A writer that was short of space may have finished the section meanwhile.
+            // A writer that was short of space may have emptied the section meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
             self.changed.store(true, Ordering::Release);
             let most = match self.used.load(Ordering::Relaxed) {
@@ -183,8 +184,8 @@ impl Volume {
         Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))
     }
 
-    /// Kernel `has_enough_invalid_blocks`: more than 40 % of the user's blocks are invalid and of those
-    /// less than 40 % are in free segments beyond the reserve.
+    /// Kernel `has_enough_invalid_blocks`: more than 40 % of the user blocks are invalid, and less than 40 % of the
+    /// invalid blocks are in free segments beyond the reserve.
     fn much_to_gain(&self) -> bool {
         let user = self.space.user_blocks();
         let invalid = user.saturating_sub(self.space.valid_blocks());

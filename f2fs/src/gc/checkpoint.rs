@@ -1,7 +1,7 @@
-//! How is a checkpoint of everything written, where the log has no place for all contents?
+//! How is a checkpoint of everything written if the log has no space for all contents?
 //!
-//! One checkpoint leaves out what finds no place and frees segments, and the next one writes more ([`crate::checkpoint`]).
-//! If that gains nothing, sections are cleaned once.
+//! One checkpoint leaves out contents that do not fit and frees segments; the next one writes more
+//! ([`crate::checkpoint`]). If that gains nothing, sections are cleaned once.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
-    /// Writes a checkpoint of everything, while no other thread changes anything: `pack` is behind the exclusive guard.
+    /// Writes a checkpoint of everything while no other thread makes changes: `pack` is behind the exclusive guard.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         let mut cleaned = false;
         let mut before = u64::MAX;

@@ -1,4 +1,4 @@
-//! What does cleaning remember from round to round?
+//! Which state does cleaning keep between rounds?
 
 use std::sync::atomic::AtomicU32;
 
@@ -8,17 +8,17 @@ use super::pacer::Pacer;
 use super::uses::Uses;
 use super::work::Work;
 
-/// What cleaning remembers from round to round.
+/// The state that cleaning keeps between rounds.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    /// The number of free sections when a round last gained nothing: the next round waits until there are fewer.
-    /// `u32::MAX` after a round that reached its goal.
+    /// Free sections when a round last gained nothing: the next round waits until there are fewer. `u32::MAX` after a
+    /// round that reached its goal.
     pub(super) gave_up_at: AtomicU32,
     /// The section that the background is emptying.
     pub(super) begun: Mutex<Option<Work>>,
     /// When the background cleans next.
     pub(super) pacer: Mutex<Pacer>,
-    /// What the volume was used for, as far as that concerns cleaning.
+    /// Past use of the volume, as far as cleaning needs it.
     pub(super) uses: Mutex<Uses>,
 }
 
@@ -31,7 +31,7 @@ impl Cleaner {
             uses: Mutex::default(),
         }
     }
-    /// True if, as far as the pacer was told, nobody uses the volume.
+    /// True if the pacer has seen no recent request.
     pub(crate) fn is_idle(&self, now: std::time::Duration) -> bool {
         self.pacer.lock().is_idle(now)
     }

@@ -1,14 +1,14 @@
 //! How is a section emptied? Cleaning moves its valid blocks elsewhere, and the next checkpoint frees it.
 //!
-//! The summary names the owner of each block; cleaning then checks that the owner still points at the block. If the
-//! segment table calls a block valid and its owner does not point at it, the volume is damaged: the block stays, and no
-//! policy chooses the section again. Cleaning changes addresses without inode locks; the node that holds an address
-//! counts the change, so that readers notice it.
+//! The summary has the owner of each block; cleaning checks that the owner still points at the block. If a block is
+//! valid in the segment table but its owner does not point at it, the volume is damaged: the block stays, and no policy
+//! chooses the section again. Cleaning changes addresses without inode locks; the node with the address counts the
+//! change, so that readers notice it.
 //!
 //! Blocks of a pinned file stay, even if a writer waits for space: swap, loop devices and device-mapper tables rely on
 //! their addresses. The other blocks of the section move, and no policy chooses the section again until one of the
-//! pinned blocks is gone. (Linux unpins a file after 2,048 futile foreground cleanings. It does not tell the user of
-//! the addresses, so here a pin lasts.)
+//! pinned blocks is gone. (Linux unpins a file after 2,048 futile foreground cleanings, without notice to the user of
+//! the addresses. JouleFS keeps the pin.)
 //!
 //! A section is emptied in steps ([`Work`]), so that background cleaning can let other operations run in between.
 //! Between two steps nothing is half done: some blocks have moved, the others have not.
@@ -53,7 +53,7 @@ fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
 }
 
 impl Volume {
-    /// Begins to empty a section: no log may thread into it until [`Volume::clean_step`] is done.
+    /// Starts to empty a section: no log may fill its holes until [`Volume::clean_step`] is done.
     pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
         let mut seg = self.seg.lock();
         let first = seg.table.section(work.section).next();
@@ -61,8 +61,8 @@ impl Volume {
         work
     }
 
-    /// Moves at most `most` blocks of a section, fewer at a segment's end, while no other thread changes anything.
-    /// `None` when the section is done; running out of room ends it early, which is no error.
+    /// Moves at most `most` blocks of a section, fewer at a segment's end, while no other thread makes changes. `None`
+    /// when the section is done; if space runs out, it ends early without an error.
     pub(super) fn clean_step(&self, alone: &mut PackState, mut work: Work, most: usize) -> Result<Option<Work>> {
         let done = match self.clean_blocks(alone, &mut work, most) {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
@@ -72,7 +72,7 @@ impl Volume {
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
                     // A policy that chose the section again would fail again, and a writer that needs space would wait
-                    // for ever.
+                    // forever.
                     seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
@@ -101,7 +101,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Moves the valid blocks among the next ones of a section's segment.
+    /// Moves the valid blocks among the next blocks of a section's segment.
     fn clean_blocks(&self, alone: &mut PackState, work: &mut Work, most: usize) -> Result<()> {
         let s = SegNo(work.section.0 * self.sb.segs_per_sec + work.next / 512);
         let off = (work.next % 512) as u16;
@@ -212,8 +212,8 @@ impl Volume {
         Ok(true)
     }
 
-    /// Reads the contents of blocks, which are given in order. Reads a small gap between two blocks along if that is
-    /// cheaper than another request.
+    /// Reads the contents of blocks, which are in order. Small gaps are read too if that is cheaper than another
+    /// request.
     fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
         let gap = self.seg.lock().chooser.read_along();
         let mut bytes = Vec::with_capacity(live.len());

@@ -1,6 +1,6 @@
-//! The settings of a mounted volume, by the names that users of the kernel's F2FS know.
+//! Which settings of a mounted volume can users change, under the names of the kernel's F2FS?
 //!
-//! Left out on purpose: how they reach a mounted volume (the `fuse` crate) and how they are printed.
+//! Left out on purpose: the interface to a mounted volume (the `fuse` crate), and printing.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
 ];
 
 impl Settings {
-    /// Tells the segments which policy chooses, and when logs fill holes.
+    /// Passes the victim policy to the segments, and when logs fill holes.
     pub(crate) fn apply(&self, seg: &mut Segments) {
         seg.chooser.policy = self.policy;
         seg.chooser.power = self.power;
@@ -39,14 +39,14 @@ impl Settings {
         seg.threads_always = self.urgency == Urgency::High;
     }
 
-    /// Changes one of [`KNOBS`] that is no number of a policy. The error completes the sentence "NAME ...".
+    /// Changes one of [`KNOBS`] that is not a number of a policy. The error completes the sentence "NAME ...".
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let ms = |v: &str| whole(v).map(Duration::from_millis);
         let Intervals { urgent, min, max, none, idle } = &mut self.intervals;
         match name {
             "gc" => {
                 let (before, policy) = (Intervals::of(self.policy), Policy::parse(value)?);
-                // Intervals and a pace that no user has set follow the policy.
+                // Intervals and pace follow the policy unless a user has set them.
                 if (*min, *max) == (before.min, before.max) {
                     let own = Intervals::of(policy);
                     (*min, *max) = (own.min, own.max);
@@ -107,7 +107,7 @@ fn unknown() -> String {
     format!("is not a setting; choose {}", names.join(", "))
 }
 
-/// Whether a setting of [`KNOBS`] may have this value. The error completes the sentence "NAME ...".
+/// Checks a value for a setting of [`KNOBS`]. The error completes the sentence "NAME ...".
 pub fn check(name: &str, value: &str) -> Result<(), String> {
     match name {
         "atgc_age_threshold" => whole(value).map(|_| ()),
@@ -121,7 +121,7 @@ fn small(value: &str) -> Result<u32, String> {
 }
 
 impl Volume {
-    /// Changes a setting of [`KNOBS`]. The error says what the value must be.
+    /// Changes a setting of [`KNOBS`]. The error states the allowed values.
     pub fn tune(&self, name: &str, value: &str) -> Result<(), String> {
         match name {
             "atgc_age_threshold" => self.seg.lock().chooser.tuning.age_threshold = whole(value)?,
@@ -145,21 +145,21 @@ impl Volume {
         self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
     }
 
-    /// What cleaning remembers is what it would after a mount now. ATGC goes by the time before the mount alone (as the
-    /// kernel's), and would take a volume that was aged since for a new one.
+    /// Resets the memory of cleaning to its state after a mount. ATGC only uses the age from before the mount (like the
+    /// kernel's), and would treat a volume aged since then as new.
     pub fn forget_victims(&self) {
         let mut seg = self.seg.lock();
         let oldest = seg.table.oldest_section(self.sb.sections());
         seg.chooser.begin(Memory::at_mount(self.mounted_seconds(), oldest));
     }
 
-    /// True if the policy goes by age and the volume is too young for it, so that cost-benefit chooses in its place in the
-    /// background.
+    /// True if the policy uses age and the volume is too young for it, so that in the background cost-benefit chooses
+    /// instead.
     pub fn waits_for_age(&self) -> bool {
         self.seg.lock().chooser.waits_for_age()
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn cleaning(&self) -> Settings {
         *self.gc.lock()
     }

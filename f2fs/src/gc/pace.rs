@@ -1,4 +1,4 @@
-//! When does foreground cleaning run, and how much does it do?
+//! When does foreground cleaning run, and how much does it clean?
 //!
 //! Before every change, [`Volume::balance`] checks whether the free sections beyond the reserve suffice for what is
 //! dirty in memory. If not, a round begins: a checkpoint frees the emptied sections, and if that is not enough, the
@@ -7,7 +7,7 @@
 //! A small and almost full volume never has that many free sections, however well it is packed. The number it could
 //! have at best (`Room::best`) limits the goal of a round, so that cleaning lets holes gather for a while instead of
 //! squeezing them out one by one. After a round that gained nothing, the next round waits until one more section is
-//! used up.
+//! used.
 
 use std::sync::atomic::Ordering;
 
@@ -24,15 +24,15 @@ use crate::pack::{PackState, Reason};
 use crate::segment::Expected;
 use crate::volume::Volume;
 
-/// How many sections beyond the need a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
+/// Sections that a round frees beyond the need (kernel `NR_GC_CHECKPOINT_SECS`).
 const AHEAD: u32 = 3;
-/// How many sections one round cleans at most.
+/// Most sections cleaned in a round.
 const MOST_SECTIONS: usize = 48;
-/// How many checkpoints one round writes at most.
+/// Most checkpoints in a round.
 const MOST_CHECKPOINTS: usize = 8;
-/// How many prefree segments may wait for a checkpoint (kernel `max_rec_prefree_segs`).
+/// Most prefree segments that wait for a checkpoint (kernel `max_rec_prefree_segs`).
 const MOST_PREFREE: u32 = 4096;
-/// Dirty nodes kept at most: 16 MiB, which the next checkpoint writes while changes wait.
+/// Most dirty nodes: 16 MiB, which the next checkpoint writes while changes wait.
 const MOST_DIRTY_NODES: u64 = 4096;
 
 /// What a volume lacks.
@@ -45,7 +45,7 @@ enum Lack {
     Sections,
 }
 
-/// How many free sections there are, and how many there should be and can be.
+/// Free sections: the number now, the necessary number, and the possible number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
     free: u32,
@@ -56,15 +56,15 @@ struct Room {
 }
 
 impl Room {
-    /// `best`: the free sections if no hole were left anywhere. `need`: the sections for what is dirty now, with the
-    /// reserve. `reserve`: the sections for what may become dirty before the next check, with the reserve.
+    /// `best`: free sections if there were no holes. `need`: sections for what is dirty now, plus the reserve.
+    /// `reserve`: sections for what may become dirty before the next check, plus the reserve.
     fn new(free: u32, best: u32, need: u32, reserve: u32) -> Room {
         Room { free, low: need.min(best / 2), goal: (reserve + AHEAD).min(best / 4 * 3) }
     }
 }
 
 impl Volume {
-    /// Makes sure there is room before an operation begins. The caller holds no lock.
+    /// Makes sure that there is space before an operation begins. The caller holds no lock.
     pub(crate) fn balance(&self) -> Result<()> {
         if self.untouched.load(Ordering::Acquire) {
             self.leave_clean_state()?;
@@ -93,7 +93,7 @@ impl Volume {
         }
     }
 
-    /// Leaves the clean state at the first change since the mount. Nodes that an earlier mount wrote and lost may carry
+    /// Leaves the clean state at the first change since the mount. Nodes written and lost by an earlier mount may carry
     /// the version of the checkpoint that this mount found. Under a new version, roll-forward cannot take them for
     /// nodes of this mount.
     fn leave_clean_state(&self) -> Result<()> {
@@ -106,8 +106,8 @@ impl Volume {
         Ok(())
     }
 
-    /// How many dirty nodes are kept before they are written: half the cache, and at most
-    /// [`MOST_DIRTY_NODES`]; fewer on a small volume, where they must find room in the log.
+    /// Dirty nodes kept before they are written: half the cache, and at most [`MOST_DIRTY_NODES`]; fewer on a small
+    /// volume, where they must fit in the log.
     fn dirty_nodes_limit(&self) -> u64 {
         (self.options.node_cache as u64 / 2).min(MOST_DIRTY_NODES).min(self.space.user_blocks() / 64).max(64)
     }
@@ -130,16 +130,16 @@ impl Volume {
         } else if room.free < self.cleaner.gave_up_at.load(Ordering::Relaxed) {
             return Lack::Sections;
         }
-        // Kernel `excess_prefree_segs`. On a volume of few segments the kernel's number would mean a checkpoint for
-        // each.
+        // Kernel `excess_prefree_segs`. On a volume with few segments the kernel's number would mean a checkpoint for
+        // each segment.
         let most = (self.sb.main_segs / 20).clamp(4, MOST_PREFREE);
         let prefree = self.seg.lock().table.prefree_segments();
         if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
-    /// Cleans one section as foreground cleaning does, whether space is short or not: cleans the emptiest section at
-    /// once and writes a checkpoint that frees it (what the kernel does for `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint
-    /// after it). False if no section yields anything.
+    /// Cleans one section as foreground cleaning does, whether space is short or not: the emptiest section, at once,
+    /// with a checkpoint that frees it (like `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint in the kernel). False if no
+    /// section gains anything.
     pub fn clean_in_foreground(&self) -> Result<bool> {
         self.check_writable()?;
         self.balance()?;
@@ -161,7 +161,7 @@ impl Volume {
 
     /// One round of checkpoints and cleaning.
     pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
-        // What is dirty takes sections itself; once it is written, only the reserve is needed.
+        // Dirty contents need sections themselves; after they are written, only the reserve is needed.
         self.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();
         let mut cleaned = 0;
@@ -184,8 +184,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Cleans sections until more than `goal` are free or prefree, or until room for copies runs low. False if no
-    /// section is left to clean. `cleaned` counts up to a limit.
+    /// Cleans sections until more than `goal` are free or prefree, or until space for copies runs low. False if no
+    /// section is left to clean. `cleaned` counts sections, up to a limit.
     fn clean_some(&self, pack: &mut PackState, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
             if !self.host_allows_cleaning() {
@@ -199,7 +199,7 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            // The section that the background began comes first (kernel `check_bg_victims`).
+            // A section that the background started comes first (kernel `check_bg_victims`).
             let mut work = match self.cleaner.begun.lock().take() {
                 Some(begun) => Some(begun),
                 None => self
@@ -217,7 +217,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// The section to clean when space is short; `None` if even the best section yields next to nothing.
+    /// The section to clean when space is short; `None` if even the best section gains almost nothing.
     fn worst_section(&self) -> Option<SecNo> {
         let now = self.mounted_seconds();
         let mut seg = self.seg.lock();

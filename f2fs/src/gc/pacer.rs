@@ -1,15 +1,15 @@
 //! When is background cleaning due?
 //!
-//! The rules of the kernel's `gc_thread_func`, as a state machine without clock or thread: the caller tells it the time
-//! and the situation, and it answers whether to clean one section now and how long to sleep. Between two sections it
-//! sleeps 30 to 60 seconds, longer and longer while the volume is busy or has little to gain, 5 minutes after it found
-//! nothing worth cleaning, 500 ms when told to hurry.
+//! The rules of the kernel's `gc_thread_func`, as a state machine without clock or thread: from the time and the
+//! situation it decides whether to clean one section now and how long to sleep. The sleep between two sections is 30 to
+//! 60 seconds, longer while the volume is busy or has little to gain, 5 minutes after it found nothing worth cleaning,
+//! and 500 ms if urgent.
 
 use std::time::Duration;
 
 use super::settings::{Intervals, Settings, Urgency};
 
-/// What the caller tells the pacer.
+/// Input of the pacer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
     /// Monotonic time.
@@ -19,7 +19,7 @@ pub struct Situation {
     /// True if many blocks are invalid and few are free (kernel `has_enough_invalid_blocks`; on a zoned volume, if few
     /// sections are free, `need_to_boost_gc`).
     pub much_to_gain: bool,
-    /// True if so many sections are free that a zoned volume is not cleaned (kernel `has_enough_free_blocks`).
+    /// True if enough sections are free that a zoned volume is not cleaned (kernel `has_enough_free_blocks`).
     pub enough_free: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Begins to sleep at `now`.
+    /// Starts to sleep at `now`.
     pub fn new(settings: &Settings, now: Duration) -> Pacer {
         let mut p = Pacer {
             intervals: settings.intervals,
@@ -71,12 +71,12 @@ impl Pacer {
         self.wait = wait.saturating_sub(self.intervals.min).max(self.intervals.min);
     }
 
-    /// True if, as far as it was told, nobody has used the volume for as long as that takes.
+    /// True if there was no request for the idle interval.
     pub fn is_idle(&self, now: Duration) -> bool {
         self.urgency == Urgency::Low || now.saturating_sub(self.last_use) >= self.intervals.idle
     }
 
-    /// True if the caller shall clean a section now; it must call [`Pacer::cleaned`] afterwards.
+    /// True if the caller must clean a section now and then call [`Pacer::cleaned`].
     pub fn turn(&mut self, s: Situation) -> bool {
         if s.used {
             self.last_use = s.now;
@@ -109,7 +109,7 @@ impl Pacer {
         true
     }
 
-    /// Sleeps again, after the caller cleaned a section or found none.
+    /// Sleeps again after the caller cleaned a section or found none.
     pub fn cleaned(&mut self, now: Duration, found: bool) {
         if !self.hurried() {
             if !found {

@@ -1,12 +1,12 @@
 //! What do operations cost on this device, for a policy that weighs joules?
 //!
-//! Left out on purpose: how a policy weighs them (`victim::joule`), and what is really spent (`device::energy`).
+//! Left out on purpose: how a policy weighs them (`victim::joule`), and the energy really used (`device::energy`).
 
 use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile, Quantity};
 use device::energy::{Energy, Nanos};
 use victim::joule::Prices;
 
-/// The prices of a device, with what processor, memory and board add (see `docs/energy-model.md`).
+/// The prices of a device, including processor, memory and board (see `docs/energy-model.md`).
 pub fn of(profile: &Profile) -> Prices {
     let host = profile.host.prices();
     let block = host.cpu_byte.of(4096) + host.dram_byte.of(4096);
@@ -21,14 +21,14 @@ fn mean(times: &[Quantity<Nanos>]) -> u64 {
     times.iter().map(|t| t.value.0).sum::<u64>() / (times.len() as u64).max(1)
 }
 
-/// Flash writes out of place: near and far blocks differ only by the request, which has a price of its own.
+/// Flash writes out of place: near and far blocks differ only in the request, which has its own price.
 fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let link = &d.link;
     let wait = |time| wait(time) + d.busy.as_ref().map_or(Energy::ZERO, |power| power.value.over(time));
     let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
     let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
     let nand = &d.nand;
-    // All planes of all dies copy at once.
+    // All planes of all dies copy in parallel.
     let row_blocks = nand.page.value / 4096 * nand.planes.value * nand.dies.value * nand.channels.value;
     let row = mean(&nand.read) + mean(&nand.program);
     let request = link.write_request.as_ref().unwrap_or(&link.request).value;
@@ -46,7 +46,7 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
     }
 }
 
-/// To a far block the arm moves a third of its way, and the platter half a turn.
+/// For a far block, the arm moves a third of its range and the platter turns half a revolution.
 fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let media = d.media_mean().of(4096);
     let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));

@@ -1,10 +1,10 @@
-//! How is room made for blocks that are to lie together?
+//! How is room made for blocks that must be contiguous?
 //!
-//! While fewer sections are free than logs want, they fill holes, and nothing is brought together. Cleaning turns holes into
-//! free sections: what it moves fills other holes. One call cleans one section, the emptiest, and writes the checkpoint that
-//! frees it, so that a caller can tell how far it is, and stop.
+//! While too few sections are free, logs fill holes, and defragmentation is impossible. Cleaning turns holes into free
+//! sections: moved blocks fill other holes. One call cleans the emptiest section and writes the checkpoint that frees
+//! it, so that the caller can report progress, and stop.
 //!
-//! Left out: whether it is worth it (the caller, by [`Room::moves`]).
+//! Left out: whether it pays (the caller decides by [`Room::moves`]).
 
 use vfs::Room;
 
@@ -13,14 +13,15 @@ use crate::pack::Reason;
 use crate::volume::Volume;
 
 impl Volume {
-    /// What is missing for so many blocks in fresh segments. If something is and `clean` is set, cleans one section.
+    /// What is missing to write `blocks` blocks to fresh segments. If anything is and `clean` is set, cleans one
+    /// section.
     pub(crate) fn room_for_blocks(&self, blocks: u64, clean: bool) -> Result<Room> {
         let mut room = self.missing_room(blocks);
         if !clean || room.short == 0 {
             return Ok(room);
         }
         let before = self.counters.moved_blocks();
-        // Segments that are empty already wait for a checkpoint, and cost nothing else.
+        // Empty segments only wait for a checkpoint and cost nothing else.
         if self.seg.lock().table.prefree_segments() > 0 {
             self.checkpoint(Reason::Running)?;
         } else if !self.clean_in_foreground()? {

@@ -1,17 +1,17 @@
-//! What can a user set about background cleaning?
+//! Which settings does background cleaning have?
 
 use std::time::Duration;
 
 use victim::{Policy, Power, mwhfb};
 
-/// How long background cleaning sleeps.
+/// Sleep intervals of background cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
-    /// Between sections when told to hurry (kernel `DEF_GC_THREAD_URGENT_SLEEP_TIME`).
+    /// Between sections if urgent (kernel `DEF_GC_THREAD_URGENT_SLEEP_TIME`).
     pub urgent: Duration,
-    /// At least, and by how much the sleep grows and shrinks (kernel `DEF_GC_THREAD_MIN_SLEEP_TIME`).
+    /// Minimum, and the increment by which the sleep grows and shrinks (kernel `DEF_GC_THREAD_MIN_SLEEP_TIME`).
     pub min: Duration,
-    /// At most (kernel `DEF_GC_THREAD_MAX_SLEEP_TIME`).
+    /// Maximum (kernel `DEF_GC_THREAD_MAX_SLEEP_TIME`).
     pub max: Duration,
     /// After it found nothing to clean (kernel `DEF_GC_THREAD_NOGC_SLEEP_TIME`).
     pub none: Duration,
@@ -40,22 +40,22 @@ impl Intervals {
 /// How much background cleaning does at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// A turn goes on until it has won so many sections, nothing more is worth it, or somebody asks something; 0: it
-    /// cleans one victim.
+    /// A batch continues until it has gained this many sections, nothing more is worth cleaning, or a request arrives;
+    /// 0: it cleans one victim.
     pub sections: u32,
-    /// How many blocks a step moves while nobody asks anything, if that is more than [`Settings::step_blocks`].
+    /// Blocks per step while no request arrives, if more than [`Settings::step_blocks`].
     pub quiet_step: usize,
 }
 
 impl Pace {
     /// One victim, as in Linux.
     pub const VICTIM: Pace = Pace { sections: 0, quiet_step: 0 };
-    /// Turns of several sections in large steps: few requests, and few checkpoints to free what was emptied.
+    /// Batches of several sections in large steps: few requests, and few checkpoints to free the emptied sections.
     pub const TURNS: Pace = Pace { sections: 16, quiet_step: 512 };
-    /// At most so many victims a turn for each section that it is to win.
+    /// Most victims in a batch for each section to be gained.
     pub const VICTIMS: u32 = 16;
 
-    /// A policy's pace, unless a user sets another: a policy that stops by itself may go on until it does.
+    /// A policy's pace, unless a user sets another: a policy that stops by itself may continue until then.
     pub fn of(policy: Policy) -> Self {
         match policy {
             Policy::Joule => Pace::TURNS,
@@ -64,21 +64,21 @@ impl Pace {
     }
 }
 
-/// What the kernel's thread asks on a zoned volume, in percent.
+/// The kernel's limits on a zoned volume, in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zoned {
-    /// Nothing is cleaned while more of the sections are free (kernel `no_zoned_gc_percent`).
+    /// Nothing is cleaned while a larger share of the sections is free (kernel `no_zoned_gc_percent`).
     pub enough_free: u32,
-    /// It hurries while no more of them are (kernel `boost_zoned_gc_percent`).
+    /// Cleaning is urgent while at most this share is free (kernel `boost_zoned_gc_percent`).
     pub few_free: u32,
-    /// A section with so many valid blocks or more is left alone (kernel `valid_thresh_ratio`).
+    /// Sections with at least this share of valid blocks are skipped (kernel `valid_thresh_ratio`).
     pub too_full: u32,
 }
 
 /// How urgent background cleaning is (kernel `gc_urgent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// When the volume is idle.
+    /// Only while the volume is idle.
     #[default]
     Normal,
     /// All the time, greedily (`gc_urgent=1`).
@@ -100,15 +100,15 @@ pub struct Settings {
     pub intervals: Intervals,
     /// How urgent cleaning is.
     pub urgency: Urgency,
-    /// Where the power comes from; a policy that weighs joules looks at it.
+    /// The power source, for policies that weigh joules.
     pub power: Power,
     /// How many blocks a step moves before other operations run.
     pub step_blocks: usize,
     /// How much is cleaned at a time.
     pub pace: Pace,
-    /// What is asked as on a zoned volume, if anything is.
+    /// Limits as on a zoned volume, if any.
     pub zoned: Option<Zoned>,
-    /// Percent of the sections that a policy which asks what cleaning is worth holds free whatever it is worth.
+    /// Percent of the sections that a policy which weighs whether cleaning pays keeps free in any case.
     pub keep_free: u32,
 }
 

@@ -1,43 +1,43 @@
-//! What will the next use of the volume take?
+//! How many blocks will the next use of the volume need?
 //!
-//! A *use* lasts from one rest to the next, as far as the cleaner looks: uses between two looks are one. The last eight that
-//! wrote are remembered, and the next one is expected to be as large as the largest but one: a single large one, such as a
-//! restored backup, says nothing of what comes, and neither does the first after a mount. One that is under way is expected to
-//! go on for as long as it has lasted: nobody knows more of it. Left out on purpose: when the volume rests (`pacer`), and what
-//! follows for cleaning (the `victim` crate).
+//! A *use* lasts from one idle period to the next, as the cleaner sees them: uses between two of its checks count as
+//! one. The last eight uses that wrote are remembered, and the next one is expected to be as large as the second
+//! largest: a single large use, such as a restored backup, predicts nothing, nor does the first use after a mount. A
+//! use in progress is expected to write at least as much again as it has written. Left out on purpose: when the volume
+//! is idle (`pacer`), and what follows for cleaning (the `victim` crate).
 
 /// How many uses are remembered.
 const REMEMBERED: usize = 8;
 
-/// Amounts of blocks.
+/// Numbers of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amounts {
-    /// Those for which logs found places.
+    /// Blocks for which logs allocated places.
     pub takes: u64,
-    /// Those given to the device, those written in place among them.
+    /// Blocks written to the device, including those written in place.
     pub writes: u64,
 }
 
 /// The last uses.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
-    /// What there was altogether at the last rest.
+    /// Totals at the start of the last idle period.
     at_rest: Amounts,
-    /// True if somebody has asked something since.
+    /// True if there was a request since.
     used: bool,
     takes: [u64; REMEMBERED],
     writes: [u64; REMEMBERED],
 }
 
 impl Uses {
-    /// Somebody asked something.
+    /// Notes a request.
     pub fn note(&mut self) {
         self.used = true;
     }
 
-    /// The volume rests; so much there was altogether since the mount.
+    /// The volume is idle; `so_far`: totals since the mount.
     pub fn rest(&mut self, so_far: Amounts) {
-        // One that only reads says nothing of what the next one writes.
+        // A use that only reads predicts nothing for the next write.
         if std::mem::take(&mut self.used) && so_far != self.at_rest {
             for (last, most, least) in [
                 (&mut self.takes, so_far.takes, self.at_rest.takes),
@@ -50,7 +50,7 @@ impl Uses {
         self.at_rest = so_far;
     }
 
-    /// What the next one is expected to take, or the rest of one under way; so much there was altogether since the mount.
+    /// The expected size of the next use, or of the rest of the current one; `so_far`: totals since the mount.
     pub fn next(&self, so_far: Amounts) -> Amounts {
         let of = |mut all: [u64; REMEMBERED], now: u64, at_rest: u64| {
             all.sort_unstable();
@@ -74,7 +74,7 @@ mod tests {
             all.note();
             (so_far.takes, so_far.writes) = (so_far.takes + n, so_far.writes + 2 * n);
             all.rest(so_far);
-            // What happens at rest is no use.
+            // Writes during idle time are no use.
             so_far.takes += 1_000_000;
             all.rest(so_far);
         }
@@ -87,7 +87,7 @@ mod tests {
     fn one_under_way_goes_on_for_as_long_as_it_has_lasted_unless_the_last_ones_were_longer() {
         let mut all = Uses::default();
         let after = |all: &Uses, n| all.next(Amounts { takes: n, writes: n + 5 });
-        // Nobody has asked anything: what is written is the cleaner's.
+        // Without requests, only the cleaner writes.
         assert_eq!(after(&all, 100), Amounts::default());
         for end in [200, 400] {
             all.note();

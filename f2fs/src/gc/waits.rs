@@ -1,28 +1,28 @@
-//! How long does a caller wait that comes while the background cleans?
+//! How long does a request wait during background cleaning?
 //!
-//! While a step moves blocks, or a turn writes a checkpoint, nobody changes the volume. These stretches of time are counted by
-//! their length. A caller comes at a moment of its own choice, and so meets long stretches more often than short ones: a
-//! stretch of length d is met in proportion to d, and of it a part drawn evenly is left. Of all the time in which the
-//! background keeps changes waiting, the share whose caller waits longer than x is therefore
+//! While a step moves blocks, or a batch writes a checkpoint, the volume cannot change. These blocking periods are
+//! counted by length. A request arrives at an arbitrary time, so it meets long periods more often than short ones: a
+//! period of length d with probability proportional to d, and the rest of it is uniformly distributed. Of the total
+//! blocking time, the share in which an arriving request waits longer than x is therefore
 //!
 //! ```text
-//! sum of max(0, d - x) over all stretches / sum of d over all stretches
+//! sum of max(0, d - x) over all periods / sum of d over all periods
 //! ```
 //!
-//! The caller waits for the stretch under way and no other: the cleaner hands the volume on between two of them, takes small
-//! steps from then on, and ends its turn with the section. Left out on purpose: readers, who wait for none of it; checkpoints
-//! by the clock, which come without cleaning, too; and what a writer waits for who is short of space (`pace`).
+//! The request waits only for the current period: the cleaner releases the volume between two periods, takes small
+//! steps from then on, and ends its batch with the section. Left out on purpose: readers, which never wait; timed
+//! checkpoints, which happen without cleaning, too; and the wait of a writer that is short of space (`pace`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Stretches shorter than 2^10 ns are in the first bucket; each doubling from there on has four.
+/// Periods shorter than 2^10 ns are in the first bucket; above, each doubling has four buckets.
 const SHORTEST: u32 = 10;
-/// The doublings; what is longer than 2^36 ns, 69 s, is in the last bucket.
+/// Number of doublings; the last bucket has all above 2^36 ns, 69 s.
 const DOUBLINGS: usize = 26;
 const BUCKETS: usize = 1 + 4 * DOUBLINGS;
 
-/// The bucket of a length: whole numbers alone, so that every machine counts the same.
+/// The bucket of a length: integers only, so that every machine counts the same.
 fn bucket(nanos: u64) -> usize {
     match nanos.checked_ilog2() {
         Some(doubling) if doubling >= SHORTEST => {
@@ -33,7 +33,7 @@ fn bucket(nanos: u64) -> usize {
     }
 }
 
-/// Counts the stretches in which the background kept changes waiting.
+/// Counts the periods in which the background blocked changes.
 #[derive(Debug)]
 pub struct Stretches {
     count: [AtomicU64; BUCKETS],
@@ -49,7 +49,7 @@ impl Default for Stretches {
 }
 
 impl Stretches {
-    /// One more. Nobody waits for what takes no time.
+    /// Counts a period. A period of zero length blocks nothing.
     pub(crate) fn count(&self, took: Duration) {
         let nanos = took.as_nanos() as u64;
         if nanos > 0 {
@@ -59,12 +59,12 @@ impl Stretches {
         }
     }
 
-    /// The longest one since the mount.
+    /// The longest period since the mount.
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest.load(Ordering::Relaxed))
     }
 
-    /// Those since the mount.
+    /// The periods since the mount.
     pub fn so_far(&self) -> Waits {
         Waits(std::array::from_fn(|n| Bucket {
             count: self.count[n].load(Ordering::Relaxed),
@@ -73,19 +73,19 @@ impl Stretches {
     }
 }
 
-/// Stretches of about the same length: how many, and how long together.
+/// Periods of about the same length: their number and total time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Bucket {
     count: u64,
     nanos: u64,
 }
 
-/// The stretches of some time, and so the waits of those who came during them.
+/// The blocking periods in some interval, and so the waits of requests that arrive during them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waits([Bucket; BUCKETS]);
 
 impl Waits {
-    /// Those between an earlier moment and this one.
+    /// The periods between an earlier moment and this one.
     pub fn since(&self, earlier: &Waits) -> Waits {
         Waits(std::array::from_fn(|n| Bucket {
             count: self.0[n].count.saturating_sub(earlier.0[n].count),
@@ -93,27 +93,27 @@ impl Waits {
         }))
     }
 
-    /// How many stretches.
+    /// Number of periods.
     pub fn stretches(&self) -> u64 {
         self.0.iter().map(|b| b.count).sum()
     }
 
-    /// How long they took together: who comes in it waits.
+    /// Total time of the periods: a request that arrives then waits.
     pub fn time(&self) -> Duration {
         Duration::from_nanos(self.0.iter().map(|b| b.nanos).sum())
     }
 
-    /// The wait that so many percent of those who come meanwhile do not exceed; none if there was nothing to wait for. The
-    /// stretches of a bucket count as equally long.
+    /// The wait that `percent` of the requests arriving during the periods do not exceed; none if there were no
+    /// periods. All periods of a bucket count as equally long.
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let lengths = || self.0.iter().filter(|b| b.count > 0).map(|b| (b.count as f64, b.nanos as f64));
         let longer = lengths().map(|(_, nanos)| nanos).sum::<f64>() * (1.0 - percent / 100.0);
         let mut rest = lengths().rev().peekable();
-        // All stretches that are longer than the wait.
+        // All periods longer than the wait.
         let (mut count, mut nanos) = (0.0, 0.0);
         while let Some((n, time)) = rest.next() {
             (count, nanos) = (count + n, nanos + time);
-            // So much more than this wait is left of them.
+            // Together they exceed this wait by `longer`.
             let wait = (nanos - longer) / count;
             let next = rest.peek().map_or(0.0, |(n, time)| time / n);
             if wait >= next {
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn who_comes_at_any_moment_meets_long_stretches_more_often() {
-        // Nine short steps, and one as long as all of them.
+        // Nine short steps, and one as long as all nine.
         let waits = of(&[[1_000_000; 9].as_slice(), &[9_000_000]].concat());
         assert_eq!((waits.stretches(), waits.time()), (10, Duration::from_millis(18)));
-        // In half of the time the long one is under way; a ninth of that is its last millisecond.
+        // The long step takes half of the time; its last millisecond is a ninth of it.
         let longer_than_1_ms: f64 = 100.0 * 8.0 / 18.0;
         let found = waits.percentile(100.0 - longer_than_1_ms).unwrap().as_nanos();
         assert!(found.abs_diff(1_000_000) <= 1, "{found}");
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn waits_are_those_of_callers_who_come_at_random() {
         let mut rng = device::Rng::new(7);
-        // From 30 us to a second, in all doublings alike.
+        // From 30 us to a second, evenly over all doublings.
         let lengths: Vec<u64> = (0..300).map(|_| (1 << rng.range(15..30)) + rng.below(1 << 15)).collect();
         let mut ends = lengths.clone();
         (1..ends.len()).for_each(|n| ends[n] += ends[n - 1]);
@@ -180,7 +180,7 @@ mod tests {
         let buckets: Vec<usize> = lengths.map(bucket).collect();
         assert!(buckets.is_sorted() && buckets.iter().all(|b| *b < BUCKETS), "{buckets:?}");
         assert_eq!((bucket(0), bucket(1023), bucket(1024), bucket(u64::MAX)), (0, 0, 1, BUCKETS - 1));
-        // A bucket's lengths differ by a quarter at most.
+        // Lengths in a bucket differ by at most a quarter.
         for nanos in (1024..100_000_u64).chain((1 << 30)..(1 << 30) + 1000) {
             assert_ne!(bucket(nanos), bucket(nanos + nanos / 4 + 1), "{nanos}");
         }

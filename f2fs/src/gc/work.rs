@@ -1,4 +1,4 @@
-//! Which section is being emptied, on which occasion, where do its blocks go, and how far is it?
+//! Which section is being emptied, on which occasion, where do its blocks go, and how far has it got?
 
 use format::addr::SecNo;
 
@@ -28,7 +28,7 @@ pub(super) struct Work {
     pub(super) section: SecNo,
     pub(super) when: When,
     pub(super) into: Into,
-    /// The next block to look at, counted from the section's start.
+    /// The next block to check, counted from the section's start.
     pub(super) next: u32,
     /// True if every valid block so far had an owner.
     pub(super) clean: bool,

@@ -1,7 +1,7 @@
-//! A directory's block in memory: which names can be in it?
+//! Which names can be in a directory block in memory?
 //!
-//! A name can be in one bucket on each level of its directory, so most blocks that a search looks at do not hold it. A
-//! Bloom filter beside each block says so in one word; without it the search reads the hashes of all 214 slots.
+//! A name can be in one bucket on each level of its directory, so most blocks that a search visits do not have it. A
+//! Bloom filter with each block shows that in one word; without it the search reads the hashes of all 214 slots.
 
 use std::sync::OnceLock;
 
@@ -9,25 +9,25 @@ use format::Block;
 use format::casefold::Sought;
 use format::dentry::{self, Dentry, Layout, SLOTS_PER_BLOCK};
 
-/// Words of a filter: two bits for each slot, in one word, leave about one block in thirty to be read for nothing.
+/// Words in a filter: with two bits for each slot, in one word, about one block in thirty is read in vain.
 const WORDS: usize = 32;
 
-/// Additions after which a filter is made anew from what is in the block: those of removed names fill it up.
+/// Additions after which a filter is rebuilt from the block: bits of removed names accumulate.
 const WORN: usize = 2 * SLOTS_PER_BLOCK;
 
-/// Which hashes may be in a block. One that was removed may still seem to be there.
+/// Hashes that may be in a block. A removed one may still seem present.
 struct Hashes([u64; WORDS]);
 
 impl Hashes {
     fn place(hash: u32) -> (usize, u64) {
-        // Names in one bucket have the same low bits. A multiple of the golden section spreads the others upwards.
+        // Names in one bucket share their low bits. A multiplication by the golden ratio spreads the others upwards.
         let spread = hash.wrapping_mul(0x9E37_79B9);
         let bit = |shift: u32| 1 << (spread >> shift & 63);
         ((spread >> 27) as usize, bit(21) | bit(15))
     }
     fn of(bytes: &Block) -> Self {
         let mut hashes = Hashes([0; WORDS]);
-        // Free slots too: an old hash in them does no harm.
+        // Free slots too: an old hash in them is harmless.
         (0..SLOTS_PER_BLOCK).for_each(|i| hashes.add(dentry::raw_hash_and_ino(&Layout::BLOCK, &bytes[..], i).0));
         hashes
     }
@@ -44,13 +44,13 @@ impl Hashes {
 /// A directory's block in memory.
 pub struct DirBlock {
     bytes: Box<Block>,
-    // Apart, so that a directory's table of blocks stays small.
+    // Boxed, so that a directory's table of blocks stays small.
     hashes: Box<Hashes>,
-    /// Names added since the filter was made.
+    /// Names added since the filter was built.
     added: usize,
-    /// What [`Self::is_folded`] found.
+    /// Cached result of [`Self::is_folded`].
     folded: OnceLock<bool>,
-    /// Must be written.
+    /// The block must be written.
     pub dirty: bool,
 }
 
@@ -67,31 +67,31 @@ impl DirBlock {
         DirBlock { bytes, hashes, added: 0, folded: OnceLock::new(), dirty: false }
     }
 
-    /// Its bytes.
+    /// The block's bytes.
     pub fn bytes(&self) -> &Block {
         &self.bytes
     }
 
-    /// Its bytes, to remove or redirect an entry. Entries are added by [`Self::insert`] alone, without which no search
-    /// finds them.
+    /// The block's bytes, to remove or redirect an entry. Entries are added only by [`Self::insert`]: otherwise no
+    /// search finds them.
     pub fn edit(&mut self) -> &mut Block {
         &mut self.bytes
     }
 
-    /// The entry under `hash` whose name `is` the one that is meant.
+    /// The entry under `hash` whose name satisfies `is`.
     pub fn find(&self, hash: u32, is: impl Fn(&[u8]) -> bool) -> Option<Dentry<'_>> {
         self.hashes.may_have(hash).then(|| dentry::find_where(&Layout::BLOCK, &self.bytes[..], hash, is))?
     }
 
-    /// True if every entry lies under the hash of its folded name. Then no name is here under another hash, and nobody
-    /// need fold them all to see that.
+    /// True if every entry is under the hash of its folded name. Then no name is under another hash, and a search need
+    /// not fold all names.
     pub fn is_folded(&self) -> bool {
         *self.folded.get_or_init(|| {
             dentry::entries(&Layout::BLOCK, &self.bytes[..], 0).all(|d| d.hash == Sought::new(d.name).hash)
         })
     }
 
-    /// Adds an entry at `slot`, where there is room for it.
+    /// Adds an entry at `slot`, where it fits.
     pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
         if self.folded.get() == Some(&true) && Sought::new(name).hash != hash {
             self.folded = OnceLock::from(false);
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_name_is_found_and_few_others_seem_to_be_there() {
-        // As in a deep bucket: the low bits of all hashes are the same.
+        // As in a deep bucket: all hashes share their low bits.
         let (here, others): (Vec<_>, Vec<_>) =
             (0..200_000).map(name).filter(|n| name_hash(n) % 64 == 17).enumerate().partition(|(i, _)| i % 10 == 0);
         let mut block = DirBlock::empty();

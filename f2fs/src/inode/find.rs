@@ -1,4 +1,4 @@
-//! How is an inode found by its number, how are its dirty blocks counted, and what does `stat` show?
+//! How is an inode found by number, how are its dirty blocks counted, and what does `stat` show?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::node::cache::Node;
 use crate::volume::Volume;
 
 impl Inode {
-    /// Notes a dirty block; the first puts the inode among those to write back.
+    /// Counts dirty blocks; the first puts the inode on the list for writeback.
     pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Volume, n: usize) {
         if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
             vol.inodes.dirty.lock().insert(self.ino, self.clone());
@@ -22,7 +22,7 @@ impl Inode {
         let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
         p.fetch_add(n as u64, Ordering::Relaxed);
     }
-    /// Notes dirty blocks written or dropped.
+    /// Discounts dirty blocks that were written or dropped.
     pub(crate) fn lost_dirty(&self, vol: &Volume, n: usize) {
         if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
             vol.inodes.dirty.lock().remove(&self.ino);
@@ -33,7 +33,7 @@ impl Inode {
 }
 
 impl Volume {
-    /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
+    /// An inode by number. [`vfs::Error::NotFound`] if it is deleted or never existed.
     pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
         if let Some(i) = self.inodes.get(ino) {
             return Ok(i);
@@ -54,8 +54,8 @@ impl Volume {
         Ok(self.inodes.insert(Inode::new(ino, kind, node)))
     }
 
-    /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only an inode
-    /// without references is freed; callers that keep no references get here.
+    /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only inodes
+    /// without references are freed, so this concerns callers that keep no reference.
     pub(crate) fn check_there(&self, inode: &Inode) -> Result<()> {
         match inode.node.inode(|r| r.i_links.get()) == 0 && !self.orphans.contains(inode.ino) {
             true => Err(vfs::Error::NotFound.into()),
@@ -63,14 +63,14 @@ impl Volume {
         }
     }
 
-    /// Puts a new inode, whose node is in memory, into use. An earlier inode of that number may have come back into the
-    /// table: a reader without a reference loaded it just before it was freed. It is gone, and makes way.
+    /// Adds a new inode, whose node is in memory, to the table. It replaces a deleted inode of that number that is in
+    /// the table again, because a reader without a reference loaded it just before it was freed.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
         self.inodes.drop_inode(ino);
         self.inodes.insert(Inode::new(ino, kind, node))
     }
 
-    /// What `stat` says.
+    /// The attributes that `stat` shows.
     pub(crate) fn attr(&self, inode: &Inode) -> Result<Attr> {
         inode.node.inode(|r| {
             let kind = inode.kind;
@@ -106,8 +106,7 @@ impl Volume {
     }
 }
 
-/// Blocks as Linux shows them: without the inode's own, with what lies inside it (kernel
-/// `f2fs_getattr`).
+/// Blocks as Linux shows them: without the inode's own block, with contents inside the inode (kernel `f2fs_getattr`).
 fn shown_blocks(r: &RawInode, kind: FileKind) -> u64 {
     let inside = match kind {
         FileKind::Regular => r.inline().contains(Inline::DATA),
@@ -117,8 +116,8 @@ fn shown_blocks(r: &RawInode, kind: FileKind) -> u64 {
     r.i_blocks.get().saturating_sub(1).saturating_mul(8).saturating_add(inside)
 }
 
-/// The device number of a device node: the first address word in the old 16-bit form, or the second
-/// in the new 32-bit form (kernel `__get_inode_rdev`).
+/// The device number of a device node: the first address word in the old 16-bit form, or the second in the new 32-bit
+/// form (kernel `__get_inode_rdev`).
 fn device_number(r: &RawInode, d: Division) -> DeviceNumber {
     let old = r.addr(d, 0).0;
     if old != 0 {

@@ -1,35 +1,35 @@
-//! Which pages of a database lie where in its journal or log?
+//! Where are the pages of a database in its journal or log?
 //!
 //! SQLite's rollback journal and its write-ahead log hold whole pages of a database, each with a few bytes around it
-//! (sqlite.org, "Database File Format", sections 3 and 4). So a page begins in the middle of a block of the file. The same
-//! pages come again and again, changed a little, each time at another place.
+//! (sqlite.org, "Database File Format", sections 3 and 4). So a page begins in the middle of a file block. The same
+//! pages recur, slightly changed, each time at another place.
 //!
-//! Pure. What is said here is a guess that makes deltas short: whoever uses it compares what it gives with what is
-//! there. Only pages of 4 KiB; a second header within a journal is not looked for.
+//! Pure. The result is a hint that makes deltas short: callers compare it with the actual contents. Only pages of 4
+//! KiB; a second header within a journal is not searched.
 
 use format::Block;
 
-/// How records lie in a file.
+/// The layout of records in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Where the first record begins.
+    /// Start of the first record.
     first: u64,
     /// Bytes before the page; the first four are its number in the database.
     head: u64,
-    /// Bytes behind it.
+    /// Bytes after the page.
     tail: u64,
 }
 
-/// A stretch of one record's page in one block of the file.
+/// The part of one record's page in one block of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Which record.
+    /// The record.
     pub(crate) record: u64,
-    /// Where in the block it begins.
+    /// Start in the block.
     pub(crate) at: usize,
-    /// Where in the page it begins.
+    /// Start in the page.
     pub(crate) from: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) len: usize,
 }
 
@@ -45,13 +45,13 @@ pub(crate) fn may_have_records(name: &[u8]) -> bool {
 }
 
 impl Layout {
-    /// By a file's name and its first block.
+    /// The layout, from a file's name and its first block.
     pub(crate) fn of(name: &[u8], block: &Block) -> Option<Layout> {
         if name.ends_with(b"-wal") {
             let magic = be32(block, 0) & !1 == 0x377F_0682;
             return (magic && u64::from(be32(block, 8)) == PAGE).then_some(Layout { first: 32, head: 24, tail: 0 });
         }
-        // The magic number is zeroed while the journal does not count, as it is when it is synced first.
+        // The magic number is zero while the journal is invalid, as at its first sync.
         let sector = be32(block, 20);
         let lawful = (512..=65536).contains(&sector) && sector.is_power_of_two();
         let journal = name.ends_with(b"-journal") && lawful && u64::from(be32(block, 24)) == PAGE;
@@ -62,12 +62,12 @@ impl Layout {
         self.head + PAGE + self.tail
     }
 
-    /// Where a record's page begins.
+    /// Start of a record's page.
     fn page_at(&self, record: u64) -> u64 {
         self.first + record * self.stride() + self.head
     }
 
-    /// The pieces of pages in a block, in order.
+    /// The parts of pages in a block, in order.
     pub(crate) fn pieces(&self, block: u64) -> Vec<Piece> {
         let (start, end) = (block * PAGE, (block + 1) * PAGE);
         let mut record = start.saturating_sub(self.first) / self.stride();
@@ -84,7 +84,7 @@ impl Layout {
         out
     }
 
-    /// A record's page and its number in the database, if all blocks that it lies in are to be had.
+    /// A record's page and its number in the database, if `get` returns all of its blocks.
     pub(crate) fn page<'b>(&self, record: u64, get: impl Fn(u64) -> Option<&'b Block>) -> Option<(u32, Box<Block>)> {
         let copy = |at: u64, to: &mut [u8]| {
             let mut done = 0;
@@ -123,7 +123,7 @@ mod tests {
         let (tail, head) =
             (Piece { record: 0, at: 0, from: 4040, len: 56 }, Piece { record: 1, at: 80, from: 0, len: 4016 });
         assert_eq!(wal.pieces(1), [tail, head]);
-        // Over 171 blocks the frames move by a whole one.
+        // Over 171 blocks the frames shift by a whole frame.
         for block in 0..400 {
             let pieces = wal.pieces(block);
             let covered: usize = pieces.iter().map(|p| p.len).sum();

@@ -1,10 +1,10 @@
-//! Which names did deleted files have last?
+//! Which were the last names of deleted files?
 
 use format::Ino;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// Deleted files whose names are kept: some megabytes of memory.
+/// Limit of kept names: a few megabytes of memory.
 const GONE: usize = 65_536;
 
 /// A name, and the directory it is in.
@@ -17,7 +17,7 @@ pub(crate) struct Gone {
 }
 
 impl Gone {
-    /// A file lost its last name.
+    /// Notes that a file lost its last name.
     pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> Place) {
         if let Some(kept) = &mut *self.kept.lock()
             && (kept.len() < GONE || kept.contains_key(&ino))

@@ -1,7 +1,7 @@
-//! What is remembered of the pages that a journal or log is made of?
+//! What is known of the pages in a journal or log?
 //!
-//! Where its records lie, and the newest version of each page that is kept ([`crate::delta::kept`]). All of it can be looked up in
-//! the file's delta nodes again.
+//! The layout of its records, and the newest version of each kept page ([`crate::delta::kept`]). All of it can be
+//! rebuilt from the file's delta nodes.
 
 use std::ops::Range;
 
@@ -11,16 +11,16 @@ use super::frames::Layout;
 use super::luck::Luck;
 use crate::node::index::Index;
 
-/// Of so many pages the newest version is kept, though no block is made of it.
+/// Number of pages whose newest version is kept even if no block depends on it.
 pub(crate) const PINNED: usize = 128;
-/// Of so many records it is remembered which kept page each holds.
+/// Number of records for which the kept page is remembered.
 const MOST_RECORDS: usize = 4096;
 
 /// The newest version of a page.
 #[derive(Clone, Copy)]
 pub(crate) struct Latest {
     pub(crate) id: u32,
-    /// The one that it is made of in the end, which stands alone; how many steps away it is.
+    /// The kept page at the start of its chain, which is stored alone, and the number of steps to it.
     pub(crate) root: u32,
     pub(crate) depth: usize,
 }
@@ -29,19 +29,19 @@ pub(crate) struct Latest {
 #[derive(Default)]
 pub(crate) struct Frames {
     pub(crate) layout: Option<Layout>,
-    /// Whether the first block was looked at for the layout.
+    /// Whether the layout was searched in the first block.
     pub(crate) looked: bool,
-    /// Whether the kept pages in the nodes are in `latest`.
+    /// Whether `latest` has the kept pages of the nodes.
     loaded: bool,
-    /// By number in the database.
+    /// By page number in the database.
     pub(crate) latest: FxHashMap<u32, Latest>,
-    /// The kept pages that records were last seen to hold.
+    /// The last known kept page of each record.
     pub(crate) records: FxHashMap<u64, u32>,
     /// The next id.
     pub(crate) next: u32,
-    /// Whether this pays.
+    /// Whether kept pages pay for this file.
     pub(crate) luck: Luck,
-    /// Blocks behind the end for which this mount gave the file room, and which nobody asked for.
+    /// Blocks behind the end that this mount preallocated without a user's request.
     ahead: Option<Range<u64>>,
 }
 
@@ -51,32 +51,32 @@ impl Frames {
         self.layout.is_some()
     }
 
-    /// The file got room for these blocks behind its end.
+    /// Notes blocks preallocated behind the end.
     pub(crate) fn got_ahead(&mut self, blocks: Range<u64>) {
         let from = self.ahead.take().map_or(blocks.start, |known| known.start.min(blocks.start));
         self.ahead = Some(from..blocks.end);
     }
 
-    /// Such room that nobody asked for; it is forgotten, as it also is when somebody reserves blocks or makes holes of them.
+    /// Takes the preallocated range. It is also forgotten when a user reserves these blocks or makes holes of them.
     pub(crate) fn take_ahead(&mut self) -> Option<Range<u64>> {
         self.ahead.take()
     }
 
-    /// Some of what was planned found no room in delta nodes.
+    /// Notes that some planned entries did not fit in delta nodes.
     pub(crate) fn found_no_room(&mut self) {
-        // What found none is not there to be changed again: its older versions are.
+        // A page that did not fit is not stored, only its older versions.
         self.forget();
         self.luck.found_no_room();
     }
 
-    /// Not all of what was planned is stored: what is known of the file is looked up anew.
+    /// Not all planned entries were stored: what is known of the file is loaded again.
     pub(crate) fn forget(&mut self) {
         self.loaded = false;
         self.latest.clear();
         self.records.clear();
     }
 
-    /// Looks up what the nodes have, if that is not known.
+    /// Loads the kept pages from the nodes, unless loaded.
     pub(crate) fn load(&mut self, index: &Index) {
         if self.loaded {
             return;
@@ -92,7 +92,7 @@ impl Frames {
         }
     }
 
-    /// Notes which kept pages records hold.
+    /// Notes the kept pages of records.
     pub(crate) fn note(&mut self, records: impl Iterator<Item = (u64, u32)>) {
         if self.records.len() > MOST_RECORDS {
             self.records.clear();

@@ -1,25 +1,25 @@
 //! Is it worth comparing a file's pages with their bases?
 //!
-//! Pure: a count that knows how the last comparisons ended.
+//! Pure: a score of the last comparisons.
 
-/// How often pages of a file became deltas lately. A page with a delta is not overwritten in place, and its next
-/// contents cost a node and a flush more if they find no place in a delta: so deltas are for files most of whose pages
+/// How often pages of a file recently became deltas. A page with a delta is not overwritten in place, and if its next
+/// contents do not fit in a delta, they cost an extra node and flush: so deltas pay only for files in which most pages
 /// change little.
 #[derive(Debug)]
 pub(crate) struct Luck {
-    /// From 0 to [`BEST_LUCK`]; deltas are made above 0.
+    /// From 0 to [`BEST_LUCK`]; deltas are written above 0.
     level: u8,
-    /// Pages of an unlucky file asked for since the last that was compared.
+    /// At level 0: pages since the last one that was compared.
     asked: u16,
-    /// Comparisons since the last that ended well, of a file without luck.
+    /// At level 0: comparisons since the last success.
     failed: u16,
 }
 
 const BEST_LUCK: u8 = 16;
-/// Of a file without luck one page in so many is compared, to see whether that has changed.
+/// At level 0, one page in this many is compared, to detect a change.
 const PROBE: u16 = 16;
-/// So many comparisons that failed one after the other make a lost file. From then on fewer and fewer pages are compared: after
-/// each so many more half as many, down to one in [`RAREST`]. Each costs a base that is read.
+/// After this many failed comparisons in a row a file is lost: each batch of this many failures halves the share of
+/// compared pages, down to one in [`RAREST`]. Each comparison costs a base read.
 const LOST: u16 = 64;
 const RAREST: u16 = 256;
 
@@ -43,23 +43,23 @@ impl Luck {
         }
         probes
     }
-    /// Whether pages are compared, all of them.
+    /// Whether all pages are compared.
     pub(crate) fn hopes(&self) -> bool {
         self.level > 0
     }
-    /// Whether pages have resembled their bases in nothing for so long that nothing is done for the next.
+    /// Whether comparisons have failed for so long that nothing is prepared for the next.
     pub(crate) fn is_lost(&self) -> bool {
         self.level == 0 && self.failed >= LOST
     }
-    /// The file is compared as often as one that is not lost.
+    /// Compares the file as often as one that is not lost.
     pub(crate) fn stays_found(&mut self) {
         self.failed = 0;
     }
-    /// What was wanted found no room: more is lost than one comparison gave.
+    /// A wanted delta did not fit: that costs more than one comparison gained.
     pub(crate) fn found_no_room(&mut self) {
         self.level = self.level.saturating_sub(2);
     }
-    /// Notes how a comparison ended. True if its delta is wanted.
+    /// Records the result of a comparison. True if its delta is wanted.
     pub(crate) fn wants(&mut self, is_small: bool) -> bool {
         let before = self.level;
         self.failed = match is_small || before > 0 {
@@ -78,7 +78,7 @@ impl Luck {
 mod tests {
     use super::*;
 
-    /// How many of so many pages are compared, if none is small.
+    /// How many of `pages` are compared if none is small.
     fn compared(luck: &mut Luck, pages: usize) -> usize {
         (0..pages).filter(|_| luck.tries() && !luck.wants(false)).count()
     }
@@ -98,7 +98,7 @@ mod tests {
         while !luck.tries() {}
         assert!(!luck.wants(true), "one swallow");
         assert!(luck.hopes() && !luck.is_lost() && luck.tries());
-        // It falls again, and is not lost at once.
+        // It falls again, but is not lost at once.
         assert_eq!(compared(&mut luck, 1 + 16 * 63), 1 + 63);
         assert!(!luck.is_lost());
     }

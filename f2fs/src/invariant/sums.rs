@@ -1,12 +1,12 @@
-//! How many blocks of the main area are valid, of contents and of nodes?
+//! How many content blocks and node blocks of the main area are valid?
 //!
 //! The sums are updated as blocks change, so that a checkpoint can compare its counts with them ([`crate::invariant`])
-//! without a look at each segment. A segment's log type says whether it holds nodes or contents, as Linux counts
+//! without a scan of all segments. A segment's log type determines whether it holds nodes or contents, as Linux counts
 //! (`SE_PAGETYPE`).
 
 use format::sit::LogType;
 
-/// Valid blocks by what they hold.
+/// Valid blocks by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sums {
     /// Contents of files and directories.
@@ -16,18 +16,18 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// All of them.
+    /// The total.
     pub fn total(&self) -> u64 {
         self.data + self.nodes
     }
     fn of(&mut self, log: LogType) -> &mut u64 {
         if log.is_node() { &mut self.nodes } else { &mut self.data }
     }
-    /// So many more in a segment of this log.
+    /// Adds blocks in a segment of this log.
     pub(crate) fn add(&mut self, log: LogType, blocks: u16) {
         *self.of(log) += u64::from(blocks);
     }
-    /// So many fewer.
+    /// Subtracts blocks in a segment of this log.
     pub(crate) fn sub(&mut self, log: LogType, blocks: u16) {
         *self.of(log) -= u64::from(blocks);
     }

@@ -1,19 +1,19 @@
-//! Why could a volume not be made?
+//! Why did mkfs fail?
 
 use device::DeviceError;
 use format::FormatError;
 
-/// Nothing was made; the fields say what would have to be different.
+/// Nothing was created; the fields show what must change.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {
-    /// The device, or the part of it asked for, is too small.
+    /// The device, or the requested part of it, is too small.
     #[error(
         "device is too small: {blocks} blocks ({mib} MiB), with these options a volume needs at least \
          {minimum} blocks ({min_mib} MiB)", mib = *.blocks >> 8, min_mib = minimum.div_ceil(256)
     )]
     TooSmall {
-        /// Size asked for, in 4 KiB blocks.
+        /// Requested size, in 4 KiB blocks.
         blocks: u64,
         /// Smallest size that works with the same options, in blocks.
         minimum: u64,
@@ -21,18 +21,18 @@ pub enum MkfsError {
     /// No device is large enough for these options.
     #[error("the volume has no room for {reserve}: choose another overprovisioning or smaller sections")]
     Impossible {
-        /// What takes too much.
+        /// What needs too much.
         reserve: &'static str,
     },
-    /// More blocks were asked for than the device has.
+    /// The request has more blocks than the device.
     #[error("{asked} blocks requested, but the device has {available}")]
     PastEnd {
-        /// Blocks asked for.
+        /// Requested blocks.
         asked: u64,
-        /// Blocks there are.
+        /// Blocks of the device.
         available: u64,
     },
-    /// The device has zones that do not fit.
+    /// The device's zones do not fit.
     #[error("zones: {0}")]
     Zones(&'static str),
     /// A feature needs another one.
@@ -40,10 +40,10 @@ pub enum MkfsError {
     Needs {
         /// The feature, as `mkfs.f2fs -O` names it.
         feature: &'static str,
-        /// The one missing.
+        /// The missing feature.
         needs: &'static str,
     },
-    /// A feature that is more than a bit and is not made here.
+    /// A feature that needs more than a bit and is not supported here.
     #[error("feature {feature} cannot be made: {reason}")]
     Unsupported {
         /// The feature.
@@ -56,18 +56,18 @@ pub enum MkfsError {
     Option {
         /// The option's name.
         option: &'static str,
-        /// What it was.
+        /// The given value.
         value: String,
-        /// What would be lawful.
+        /// The allowed values.
         must: &'static str,
     },
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The operating system gave no randomness for identity or version.
+    /// The operating system returned no random bytes for identity or version.
     #[error("no randomness for the volume's identity: {0}")]
     Entropy(#[from] std::io::Error),
-    /// What was planned does not pass the checks every mount makes.
+    /// The planned volume fails the checks of every mount.
     #[error("the planned volume is invalid: {0}")]
     Unlawful(#[from] FormatError),
 }

@@ -1,4 +1,4 @@
-//! How large is each area, and how much is kept back?
+//! How large is each area, and how much space is reserved?
 //!
 //! The arithmetic of `mkfs.f2fs` 1.15, found from its images: the reserve is computed in floating
 //! point with the candidates added up step by step, since their rounding errors show in the result.
@@ -10,20 +10,20 @@ use format::{BLOCK, BLOCKS_PER_SEG, SegNo};
 
 use super::{MkfsError, Options};
 
-/// Most blocks a volume has: addresses are 32 bits and the last two mean something else. Whole
-/// segments, so 16 TiB less one segment.
+/// Most blocks of a volume: addresses have 32 bits, and the last two have special meanings. Whole segments, so 16 TiB
+/// less one segment.
 pub const MAX_BLOCKS: u64 = (1 << 32) - BLOCKS_PER_SEG as u64;
 
-/// Logs that write at the same time, each in a segment of its own.
+/// Logs that write at the same time, each in its own segment.
 const LOGS: u32 = 6;
 /// Bytes between the fixed part of a checkpoint block and its checksum, for version bitmaps.
 const BITMAP_ROOM: u64 = 3900;
-/// Bytes of bitmap for one segment of NAT: at least this much stays beside the SIT's.
+/// Bytes of bitmap for one NAT segment: at least this much is left next to the SIT's bitmap.
 const ONE_NAT_SEGMENT: u64 = 64;
-/// With a large NAT bitmap: percent of the blocks that may be nodes.
+/// With a large NAT bitmap: percentage of blocks that may be nodes.
 const NODE_PERCENT: u64 = 20;
 
-/// Where everything lies, in blocks and segments.
+/// The position of each area, in blocks and segments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Geometry {
     /// Blocks of the volume.
@@ -46,20 +46,20 @@ pub struct Geometry {
     pub segs_per_sec: u32,
     /// Sections in a zone.
     pub secs_per_zone: u32,
-    /// Blocks in each checkpoint pack that hold the version bitmaps the head has no room for.
+    /// Blocks in each checkpoint pack for version bitmaps that do not fit in its first block.
     pub cp_payload: u32,
-    /// Percent of the main area kept back, chosen or best.
+    /// Percent of the main area reserved, chosen or best.
     pub overprovision: f64,
-    /// Segments kept back for cleaning alone.
+    /// Segments reserved for cleaning only.
     pub reserved_segs: u32,
-    /// Segments users never get, the reserved ones included.
+    /// Segments that users cannot use, including the reserved ones.
     pub overprov_segs: u32,
     /// First segment of each log, indexed by [`format::sit::LogType`].
     pub logs: [SegNo; LOGS as usize],
 }
 
 impl Geometry {
-    /// Plans a volume of `blocks` blocks; what passes [`MAX_BLOCKS`] is left unused.
+    /// Plans a volume of `blocks` blocks; blocks beyond [`MAX_BLOCKS`] are unused.
     ///
     /// # Errors
     /// [`MkfsError::TooSmall`] with the smallest size that works, [`MkfsError::Impossible`] if none does.
@@ -128,19 +128,19 @@ impl Geometry {
         fits.then_some(geometry)
     }
 
-    /// Blocks users may fill.
+    /// Blocks available to users.
     pub fn user_blocks(&self) -> u64 {
         u64::from(self.main_segs - self.overprov_segs) * u64::from(BLOCKS_PER_SEG)
     }
 }
 
-/// Segments cleaning needs at `percent` overprovisioning: to free one section of that much it moves
-/// `100 / percent` others, twice over, and every log needs a section.
+/// Segments that cleaning needs at `percent` overprovisioning: to free one section it moves `100 / percent` others,
+/// twice over, and every log needs a section.
 fn reserved(percent: f64, segs_per_sec: u32) -> f64 {
     (2.0 * (100.0 / percent + 1.0) + f64::from(LOGS)) * f64::from(segs_per_sec)
 }
 
-/// The percentage given, or the one that leaves users most, with its reserved segments.
+/// The given percentage, or the one that leaves users most space, with its reserved segments.
 fn reserve(main_segs: u32, opts: &Options) -> Option<(f64, u32)> {
     let main = f64::from(main_segs);
     let percent = match opts.overprovision {
@@ -180,7 +180,7 @@ fn too_small(blocks: u64, opts: &Options) -> MkfsError {
     let mut low = blocks / zone;
     let mut step = 1;
     let works = |zones: u64| Geometry::try_plan(zones * zone, opts).is_some();
-    // Once a size works all larger ones do, but for the few where a table grows by a segment.
+    // Above a size that works all larger ones do, except a few where a table grows by a segment.
     while !works(low + step) {
         low += step;
         step *= 2;
@@ -196,7 +196,7 @@ fn too_small(blocks: u64, opts: &Options) -> MkfsError {
     MkfsError::TooSmall { blocks, minimum: high * zone }
 }
 
-/// Bytes of extra attributes of every inode of a volume: up to the last field its features need.
+/// Bytes of extra attributes in every inode of a volume: up to the last field that its features need.
 pub(super) fn extra_isize(features: Features) -> u16 {
     use format::inode::extra_end;
     let end = [

@@ -1,14 +1,13 @@
-//! How is an empty volume made?
+//! How is an empty volume created?
 //!
-//! [`format()`] lays out a volume on any block device: the geometry and the reserve of `mkfs.f2fs`
-//! 1.15, its feature bits, its defaults. With the same identity, time and checkpoint version the two
-//! tools write the same bytes, but for the version text in the superblock.
+//! [`format()`] lays out a volume on any block device: the geometry and the reserve of `mkfs.f2fs` 1.15, its feature
+//! bits, its defaults. With the same identity, time and checkpoint version the two tools write the same bytes, except
+//! the version text in the superblock.
 //!
 //! On a zoned device the main area's zones are reset first, and each log's first blocks are written in order.
 //!
-//! Left out: volumes over several devices (so the first zones must be conventional), zones that take less than their
-//! size, block sizes other than 4 KiB,
-//! and filling the volume with files.
+//! Left out: volumes over several devices (so the first zones must be conventional), zones with a capacity below their
+//! size, block sizes other than 4 KiB, and filling the volume with files.
 
 mod error;
 mod geometry;
@@ -26,22 +25,22 @@ pub use options::{COLD_EXTENSIONS, HOT_EXTENSIONS, Options};
 
 use tree::FirstTree;
 
-/// Every operation's reason: cause 14, making the file system.
+/// The tag of every operation: cause 14, creating the file system.
 const TAG: Tag = Tag { cause: 14, owner: 0 };
 
-/// Bytes of zeroes written at once.
+/// Bytes of zeroes per write.
 const CHUNK: usize = 4 << 20;
 
-/// What [`format()`] made.
+/// The result of [`format()`].
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Where everything lies, and how much is kept back.
+    /// The position of each area, and the reserved space.
     pub geometry: Geometry,
     /// The volume's identity, given or drawn.
     pub uuid: [u8; 16],
     /// Feature bits.
     pub features: Features,
-    /// Blocks users may fill, those in use included.
+    /// Blocks available to users, including those in use.
     pub user_blocks: u64,
     /// Blocks in use.
     pub used_blocks: u64,
@@ -49,10 +48,10 @@ pub struct Summary {
     pub checkpoint_version: u64,
 }
 
-/// Makes an empty F2FS volume of the whole of `dev` (or of its first [`Options::blocks`]).
+/// Creates an empty F2FS volume on all of `dev` (or on its first [`Options::blocks`]).
 ///
-/// Old superblocks are erased first and new ones written last, each before a flush: a format cut short leaves a device
-/// that no program takes for a volume.
+/// Old superblocks are erased first and new ones written last, each before a flush: an interrupted format leaves a
+/// device that no program takes for a volume.
 ///
 /// # Errors
 /// [`MkfsError`] names the option, the feature or the size that does not fit, before anything is
@@ -90,7 +89,7 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
         if opts.discard {
             dev.discard(Lba(0), blocks, TAG)?;
         }
-        // A discarded block need not read as zeroes.
+        // A discarded block does not always read as zeroes.
         out.zero_tables(&sb, &first)?;
     }
     out.reset_zones(&sb)?;
@@ -124,8 +123,8 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
     })
 }
 
-/// Odd and below 2^31. Nodes of an earlier volume on this device carry another version, so they are never replayed; and
-/// the footer's upper half stays free for the checkpoint's checksum.
+/// Odd and below 2^31. Nodes of an earlier volume on this device carry another version, so they are never replayed; the
+/// upper half of the footer's version stays free for the checkpoint's checksum.
 fn drawn_version(bytes: [u8; 16]) -> u32 {
     let [a, b, c, d, ..] = bytes;
     u32::from_le_bytes([a, b, c, d]) >> 1 | 1
@@ -155,7 +154,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Resets the zones of the main area, on a device that has any.
+    /// Resets the zones of the main area, if the device has zones.
     fn reset_zones(&self, sb: &SuperBlock) -> Result<(), MkfsError> {
         let Some(zones) = self.dev.zones() else { return Ok(()) };
         let first = u64::from(sb.main.0) / zones.zone_blocks();
@@ -177,10 +176,10 @@ impl Writer<'_> {
             self.zero(sb.nat_block(n, false).0.into(), BLOCKS_PER_SEG.into())?;
         }
         if self.dev.zones().is_some() {
-            // Reset with the others.
+            // Already reset with the others.
             return Ok(());
         }
-        // Roll-forward tells nodes that an earlier volume left in later segments by the checkpoint's version.
+        // In later segments, roll-forward recognizes nodes of an earlier volume by their checkpoint version.
         self.zero(first.warm_node_head.0.into(), BLOCKS_PER_SEG.into())
     }
 }

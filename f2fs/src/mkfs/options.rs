@@ -1,42 +1,42 @@
-//! What can a user choose when a volume is made, and which choices go together?
+//! Which options does mkfs have, and which of them go together?
 
 use format::superblock::{Features, MAX_EXTENSIONS};
 
 use super::MkfsError;
 
-/// Suffixes whose files go to the cold log: media, archives, programs (the list of `mkfs.f2fs` 1.15).
-/// The first four are prefixes of suffixes, as the kernel matches without an end.
+/// Suffixes of files in the cold log: media, archives, programs (the list of `mkfs.f2fs` 1.15). The first four are
+/// prefixes of suffixes, because the kernel does not match up to the end.
 pub const COLD_EXTENSIONS: [&str; 36] = [
     "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus", "flac", "gif",
     "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc", "ttc", "ttf", "exe", "apk", "cnt",
     "exo", "odex", "vdex", "so",
 ];
 
-/// Suffixes whose files go to the hot log: databases and disk images (same source).
+/// Suffixes of files in the hot log: databases and disk images (same source).
 pub const HOT_EXTENSIONS: [&str; 4] = ["db", "vmdk", "vdi", "qcow2"];
 
-/// Bytes of a suffix, with its closing zero.
+/// Bytes of a suffix, including its final zero.
 const EXTENSION_LEN: usize = 8;
-/// UTF-16 units of a label, with its closing zero.
+/// UTF-16 units of a label, including its final zero.
 const LABEL_LEN: usize = 512;
 
-/// What can be chosen. [`Options::default`] is plain `mkfs.f2fs`.
+/// The options. [`Options::default`] is plain `mkfs.f2fs`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Name of the volume, at most 511 UTF-16 units.
     pub label: String,
     /// Identity; drawn at random if `None`.
     pub uuid: Option<[u8; 16]>,
-    /// Feature bits. [`Features::QUOTA_INO`] makes quota files of users and groups,
-    /// [`Features::PRJQUOTA`] that of projects (and the volume then has both bits).
+    /// Feature bits. [`Features::QUOTA_INO`] creates quota files for users and groups, [`Features::PRJQUOTA`] for
+    /// projects (the volume then has both bits).
     pub features: Features,
     /// Blocks to use from the start of the device; all of them if `None`.
     pub blocks: Option<u64>,
-    /// Percent of the main area kept back for cleaning; the best for the size if `None`.
+    /// Percent of the main area reserved for cleaning; the best for the size if `None`.
     pub overprovision: Option<f64>,
     /// Segments in a section, the unit of cleaning.
     pub segs_per_sec: u32,
-    /// Sections in a zone; logs start in zones of their own.
+    /// Sections in a zone; each log starts in its own zone.
     pub secs_per_zone: u32,
     /// Suffixes of cold files.
     pub cold_extensions: Vec<String>,
@@ -44,14 +44,14 @@ pub struct Options {
     pub hot_extensions: Vec<String>,
     /// User and group that own the root directory.
     pub root_owner: (u32, u32),
-    /// A fifth of the device's blocks may be nodes, however large it is; without it the node table
-    /// ends where its version bitmap fills the checkpoint block (`mkfs.f2fs -i`). Linux takes these
-    /// volumes at any size; `fsck.f2fs` 1.15 finds no checkpoint on one of 2 TiB or more, whoever made it.
+    /// A fifth of the device's blocks may be nodes, whatever its size; otherwise the node table ends where its version
+    /// bitmap fills the checkpoint block (`mkfs.f2fs -i`). Linux mounts such volumes of any size; `fsck.f2fs` 1.15
+    /// finds no checkpoint on one of 2 TiB or more, even if `mkfs.f2fs` created it.
     pub large_nat_bitmap: bool,
-    /// Discard the device first, and note in the checkpoint that free space is trimmed.
+    /// Discard the device first, and record in the checkpoint that free space is trimmed.
     pub discard: bool,
-    /// The device reads as zeroes already (a new sparse file, a new memory device): zero nothing,
-    /// discard nothing. On any other device the volume is damaged from the start.
+    /// The device already reads as zeroes (a new sparse file, a new memory device): zero and discard nothing. On any
+    /// other device the volume is damaged from the start.
     pub assume_zeroed: bool,
     /// Version of the first checkpoint; drawn at random if `None`.
     pub checkpoint_version: Option<u32>,
@@ -87,8 +87,8 @@ const NEED_EXTRA_ATTR: Features = Features::PRJQUOTA
     .union(Features::COMPRESSION)
     .union(Features::DELTA);
 
-/// Features a fresh volume can have. Encryption, verity, case folding and compression say only that files may come
-/// to use them: an empty volume is the same without.
+/// Features that a new volume can have. Encryption, verity, casefolding and compression only allow files to use them:
+/// an empty volume is the same without.
 const MAKEABLE: Features = NEED_EXTRA_ATTR
     .union(Features::ENCRYPT)
     .union(Features::BLKZONED)
@@ -100,8 +100,8 @@ const MAKEABLE: Features = NEED_EXTRA_ATTR
     .union(Features::SB_CHKSUM);
 
 impl Options {
-    /// Checksums on superblock and inodes, birth times, flexible inline attributes, lost+found: what
-    /// guards and describes files and costs no more than a few words of each inode.
+    /// Checksums of superblock and inodes, birth times, flexible inline attributes, lost+found: features that protect
+    /// and describe files for a few words in each inode.
     #[must_use]
     pub fn modern() -> Self {
         Options {
@@ -126,7 +126,7 @@ impl Options {
         }
     }
 
-    /// Names the first choice that is impossible on any device.
+    /// Reports the first option that is impossible on any device.
     ///
     /// # Errors
     /// [`MkfsError::Needs`], [`MkfsError::Unsupported`] or [`MkfsError::Option`].
@@ -142,7 +142,7 @@ impl Options {
         {
             return option("overprovision", p.to_string(), "above 0 and below 100 percent");
         }
-        // The product is a length in segments, and a volume has 2^23 of them.
+        // The product is a number of segments, and a volume has at most 2^23.
         let zone = u64::from(self.segs_per_sec) * u64::from(self.secs_per_zone);
         if zone == 0 || zone > 1 << 20 {
             return option("segs_per_sec * secs_per_zone", zone.to_string(), "1..=1048576");
@@ -161,7 +161,7 @@ impl Options {
         Ok(())
     }
 
-    /// The bits the superblock gets.
+    /// The feature bits of the superblock.
     pub(super) fn volume_features(&self) -> Features {
         let implied = self.features.contains(Features::PRJQUOTA);
         self.features | if implied { Features::QUOTA_INO } else { Features::empty() }

@@ -1,4 +1,4 @@
-//! What do superblock and checkpoint packs of a fresh volume say?
+//! What do the superblock and the checkpoint packs of a new volume contain?
 
 use format::casefold;
 use format::checkpoint::{Checkpoint, CpFlags, LogHead};
@@ -11,7 +11,7 @@ use zerocopy::FromZeros;
 use super::tree::{self, FirstTree};
 use super::{Geometry, Options};
 
-/// The version of the format we make: what `mkfs.f2fs` 1.15 states.
+/// The format version: that of `mkfs.f2fs` 1.15.
 const MAJOR: u16 = 1;
 const MINOR: u16 = 15;
 const LOG_SECTOR: u32 = 9;
@@ -21,7 +21,7 @@ const CHECKSUM_AT: u32 = 3068;
 /// Blocks 0 and 1.
 pub(super) fn superblock(g: &Geometry, uuid: &[u8; 16], opts: &Options) -> Block {
     let mut raw = RawSuperBlock::new_zeroed();
-    // Deltas are no feature bit: the magic says that they may be there.
+    // Deltas have no feature bit: the magic number shows that they may exist.
     raw.magic = if opts.features.contains(Features::DELTA) { DELTA_MAGIC } else { MAGIC }.into();
     raw.major_ver = MAJOR.into();
     raw.minor_ver = MINOR.into();
@@ -83,13 +83,13 @@ pub(super) fn superblock(g: &Geometry, uuid: &[u8; 16], opts: &Options) -> Block
 
 /// Both packs.
 pub(super) struct Packs {
-    /// What the valid one says.
+    /// The contents of the valid pack.
     pub checkpoint: Checkpoint,
     /// Blocks of the valid pack.
     pub first: Vec<Block>,
-    /// nat_bits, and how many blocks after the pack's start they lie; `None` if there is no room.
+    /// nat_bits, and their offset in blocks from the pack's start; `None` if they do not fit.
     pub nat_bits: Option<(u32, Vec<Block>)>,
-    /// Blocks of the second pack: older than any checkpoint, so it loses to all.
+    /// Blocks of the second pack: its version is older than that of any checkpoint, so the first pack is chosen.
     pub second: Vec<Block>,
 }
 
@@ -155,7 +155,7 @@ fn blocks_of(bytes: &[u8]) -> Vec<Block> {
     bytes.as_chunks::<BLOCK>().0.to_vec()
 }
 
-/// The logs' segments: the two in use, and the others' types.
+/// The logs' segments: the two in use, and the types of the others.
 fn sit_entries(g: &Geometry, nodes: u32, data: u32) -> Vec<(SegNo, RawSitEntry)> {
     use LogType::{ColdData, ColdNode, HotData, HotNode, WarmData, WarmNode};
     let entry = |log: LogType| {
@@ -173,7 +173,7 @@ fn sit_entries(g: &Geometry, nodes: u32, data: u32) -> Vec<(SegNo, RawSitEntry)>
     [HotNode, WarmNode, ColdNode, HotData, WarmData, ColdData].map(entry).to_vec()
 }
 
-/// Summaries of the hot, warm and cold node logs: only the first has blocks.
+/// Summaries of the hot, warm and cold node logs: only the first log has blocks.
 fn node_summaries(first: &FirstTree) -> [Block; 3] {
     let mut blocks = [[0; BLOCK]; 3];
     for block in &mut blocks {
@@ -185,7 +185,7 @@ fn node_summaries(first: &FirstTree) -> [Block; 3] {
     blocks
 }
 
-/// Two bits for each block of the node table: no entry is free (never so here), all are.
+/// Two bits for each block of the node table: no entry free (never true here), all entries free.
 fn nat_bits(sb: &SuperBlock, first: &FirstTree, tag: u64, blocks: usize) -> Vec<Block> {
     let bytes = sb.nat_bitmap_bytes();
     let mut out = vec![[0u8; BLOCK]; blocks];

@@ -1,4 +1,4 @@
-//! Which files does a fresh volume have, and which blocks do they take?
+//! Which files does a new volume have, and which blocks do they use?
 //!
 //! The root directory, the hidden quota files, lost+found: inodes in the hot node log, contents in
 //! the hot data log, in this order.
@@ -16,14 +16,14 @@ use super::geometry::extra_isize;
 
 const LOST_FOUND: &[u8] = b"lost+found";
 const DIRECTORY: u8 = 2;
-/// The version node footers carry before the first checkpoint is written.
+/// The version in node footers before the first checkpoint is written.
 const BIRTH_VERSION: u64 = 1;
 
 /// The first files, ready to be written.
 pub(super) struct FirstTree {
-    /// Node and data blocks, each with its place.
+    /// Node and data blocks, each with its address.
     pub blocks: Vec<(BlockAddr, Block)>,
-    /// Node table entries of the inodes, from the root's on.
+    /// Node table entries of the inodes, from the root on.
     pub nat: Vec<(Nid, NatEntry)>,
     /// Owners of the hot data log's blocks.
     pub data: Vec<Summary>,
@@ -31,8 +31,8 @@ pub(super) struct FirstTree {
     pub warm_node_head: BlockAddr,
 }
 
-/// Numbers of the hidden quota inodes (user, group, project; 0 for none), and the first one free.
-/// [`Features::QUOTA_INO`] asks for the first two, [`Features::PRJQUOTA`] for the third.
+/// Numbers of the hidden quota inodes (user, group, project; 0 for none), and the first free number.
+/// [`Features::QUOTA_INO`] requires the first two, [`Features::PRJQUOTA`] the third.
 pub(super) fn quota_inos(asked: Features) -> ([u32; 3], u32) {
     let (owners, project) = (asked.contains(Features::QUOTA_INO), asked.contains(Features::PRJQUOTA));
     let mut next = 4;
@@ -93,8 +93,7 @@ impl FirstTree {
 
     /// The blocks of the node table that are not all zero, with their numbers.
     pub(super) fn nat_blocks(&self) -> Vec<(u32, Block)> {
-        // The two inodes that stand for the node table and the metadata have no block of their own;
-        // address 1 marks them as taken.
+        // The inodes of the node table and the metadata have no block; address 1 marks their numbers as used.
         let hidden = [1, 2].map(|n| (Nid(n), NatEntry { version: 0, ino: Ino(n), addr: BlockAddr(1) }));
         let mut out: Vec<(u32, Block)> = Vec::new();
         for (nid, entry) in hidden.iter().chain(&self.nat) {
@@ -131,7 +130,7 @@ impl Growing<'_> {
     }
 
     fn quota_file(&mut self, ino: Ino, blocks: &[Block]) {
-        // Hidden files have no birth: nobody can ask for it.
+        // Hidden files have no birth time: no user can query it.
         let mut block = self.inode(0o100_600, 1, blocks, None, ino);
         let raw = RawInode::of_mut(&mut block);
         raw.i_size = quota::FILE_BYTES.into();
@@ -139,7 +138,7 @@ impl Growing<'_> {
         self.place(ino, block, blocks);
     }
 
-    /// An inode whose contents are the next `blocks` of the hot data log.
+    /// An inode with the next `blocks` of the hot data log as contents.
     fn inode(&self, mode: u16, links: u32, blocks: &[Block], crtime: Option<u64>, ino: Ino) -> Block {
         let mut block = [0; BLOCK];
         let features = self.sb.features;
@@ -195,7 +194,7 @@ impl Growing<'_> {
     }
 }
 
-/// A directory's only block: itself, its parent, and perhaps lost+found.
+/// A directory's only block: `.`, `..`, and possibly lost+found.
 fn directory_block(own: Ino, parent: Ino, lost_found: Option<Ino>) -> Block {
     let layout = dentry::Layout::BLOCK;
     let mut block = [0; BLOCK];

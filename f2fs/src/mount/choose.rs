@@ -1,4 +1,4 @@
-//! Which of the two checkpoint packs counts?
+//! Which of the two checkpoint packs is valid?
 
 use device::{BlockDevice, Lba};
 use format::checkpoint::{self, Checkpoint};
@@ -10,16 +10,16 @@ use crate::cause::Cause;
 use crate::error::{At, Error, Result};
 use crate::volume::CheckpointChoice;
 
-/// A pack whose checksums hold, whatever its fields say.
+/// A pack with valid checksums, whatever its fields contain.
 struct Whole {
     version: u64,
-    /// Empty if its head does not say how many blocks it has.
+    /// Empty if its head has no valid number of blocks.
     bytes: Vec<Block>,
     checked: std::result::Result<Checkpoint, FormatError>,
 }
 
-/// Reads one pack if it is whole: its head's and tail's checksums hold and name one version. A head that claims a number
-/// of blocks that no pack has is taken for whole: no power cut leaves that.
+/// Reads one pack if it is complete: the checksums of its head and tail are right and have one version. A head with an
+/// impossible number of blocks counts as complete: no power cut produces it.
 fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result<Whole> {
     let place = || format!("checkpoint pack at block {start}");
     let head = read(dev, start, Cause::Checkpoint)?;
@@ -38,8 +38,8 @@ fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result
     Ok(Whole { version, bytes, checked })
 }
 
-/// The pack that counts, by checksum and version alone: the newer of those that are whole, the first on a tie. What its
-/// fields say is checked only then. True if it is the second. If the older one is asked for, that and no other.
+/// The valid pack, by checksum and version only: the newer complete one, the first on a tie. Its fields are checked
+/// later. True if it is the second. If the older one is requested, only that one.
 pub(super) fn choose_pack(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,

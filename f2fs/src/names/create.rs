@@ -1,4 +1,4 @@
-//! New inodes and new names.
+//! How are inodes and names created?
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::pack::PackState;
 use crate::volume::Volume;
 use format::acl::Inherited;
 
-/// What a new inode is to be.
+/// Properties of a new inode.
 pub(crate) struct Wish<'a> {
     pub caller: Caller,
     pub kind: FileKind,
@@ -30,7 +30,7 @@ pub(crate) struct Wish<'a> {
     pub target: &'a [u8],
 }
 
-/// Flags children take from their directory (kernel `F2FS_FL_INHERITED`).
+/// Flags that children inherit from their directory (kernel `F2FS_FL_INHERITED`).
 const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::NODUMP)
     .union(InodeFlags::NOATIME)
@@ -40,7 +40,7 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
     .union(InodeFlags::COMPRESS)
     .union(InodeFlags::NOCOMP);
 
-/// True if a suffix list names this file: `.ext` anywhere past the first character, in any case.
+/// True if a suffix in the list matches this file: `.ext` anywhere after the first character, in any case.
 fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
     if !name.contains(&b'.') {
         return false;
@@ -52,7 +52,7 @@ fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
 }
 
 impl Volume {
-    /// Makes an inode under a new name.
+    /// Creates an inode under a new name.
     pub(crate) fn create(&self, parent: vfs::Ino, name: &[u8], wish: &Wish<'_>) -> Result<Entry> {
         check_name(name)?;
         if wish.target.len() >= 4096 {
@@ -81,11 +81,11 @@ impl Volume {
         Ok(Entry { attr: self.attr(&inode)? })
     }
 
-    /// Makes a regular file without a name.
+    /// Creates a regular file without a name.
     pub(crate) fn create_nameless(&self, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
         let change = self.begin()?;
         let dir = self.outer_dir(parent)?;
-        // New inodes take the directory's lists: nobody may change them meanwhile.
+        // New inodes inherit the directory's access lists, which must not change meanwhile.
         let _content = dir.content.read();
         self.check_dir_changes(&dir, true)?;
         self.check_has_key(&dir)?;
@@ -97,7 +97,7 @@ impl Volume {
         Ok(Entry { attr: self.attr(&inode)? })
     }
 
-    /// Makes an inode with one link (a directory with two). If it fails, it leaves nothing behind.
+    /// Creates an inode with one link (a directory with two). On failure, it leaves nothing behind.
     pub(crate) fn new_inode(
         &self,
         held: &PackState,
@@ -202,7 +202,7 @@ impl Volume {
         if self.options.inline {
             inline |= match wish.kind {
                 FileKind::Directory => Inline::DENTRY,
-                // Linux takes a compressed file with inline contents for a damaged one.
+                // Linux treats a compressed file with inline contents as damaged.
                 FileKind::Regular if flags.contains(InodeFlags::COMPRESS) => Inline::empty(),
                 FileKind::Regular | FileKind::Symlink => Inline::DATA,
                 _ => Inline::empty(),
@@ -243,8 +243,7 @@ impl Volume {
         }
     }
 
-    /// What a new inode's flags say of compression: its name decides first, then its directory (kernel
-    /// `set_compress_new_inode`).
+    /// Compression flags of a new inode: from its name, else from its directory (kernel `set_compress_new_inode`).
     fn compressing_flags(&self, kind: FileKind, name: Option<&[u8]>, dir: InodeFlags) -> InodeFlags {
         if !self.has(Features::COMPRESSION) {
             return InodeFlags::empty();
@@ -263,7 +262,7 @@ impl Volume {
         }
     }
 
-    /// `.` and `..` of a new directory.
+    /// Adds `.` and `..` to a new directory.
     fn first_entries(&self, dir: &Arc<Inode>, content: &mut Content, parent: Ino) -> Result<()> {
         let kind = type_number(FileKind::Directory);
         let entries: [(usize, &[u8], Ino); 2] = [(0, b".", dir.ino), (1, b"..", parent)];
@@ -283,7 +282,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Another name for an inode.
+    /// Adds a name to an inode.
     pub(crate) fn link_inode(&self, ino: vfs::Ino, parent: vfs::Ino, name: &[u8]) -> Result<Entry> {
         check_name(name)?;
         let _change = self.begin()?;
@@ -307,7 +306,7 @@ impl Volume {
             return Err(vfs::Error::TooManyLinks.into());
         }
         self.check_project(&inode, &dir)?;
-        // Another thread may be removing the inode's last name: links are counted under its lock.
+        // Another thread may be removing the inode's last name: links are counted under this lock.
         let _counting = inode.content.write();
         self.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;

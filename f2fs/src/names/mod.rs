@@ -1,7 +1,7 @@
-//! Names: how are they made, linked, removed and moved?
+//! How are names created, linked, removed and renamed?
 //!
-//! Every operation first looks, then takes what it needs (room, numbers), and only then changes anything, so that an
-//! operation that fails leaves nothing behind.
+//! Every operation first checks, then allocates (space, numbers), and only then changes anything, so that a failed
+//! operation leaves nothing behind.
 
 pub mod create;
 mod free;
@@ -37,13 +37,13 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Volume {
-    /// The inode of a number that comes from outside.
+    /// The inode for a number from a caller.
     pub(crate) fn outer(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let n = u32::try_from(ino.0).map_err(|_| vfs::Error::NotFound)?;
         self.inode(Ino(n))
     }
 
-    /// The directory of a number that comes from outside.
+    /// The directory for a number from a caller.
     pub(crate) fn outer_dir(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let dir = self.outer(ino)?;
         if dir.kind != FileKind::Directory {
@@ -52,11 +52,11 @@ impl Volume {
         Ok(dir)
     }
 
-    /// An inode by its number alone, with a reference. An unlinked one is not found.
+    /// An inode by its number alone, with a reference. Unlinked inodes are not found.
     pub(crate) fn itself(&self, ino: vfs::Ino) -> Result<vfs::Entry> {
         let inode = self.outer(ino)?;
-        // First held, then looked at: who takes its last name meanwhile sees either the reference or, here,
-        // that there is no name.
+        // Reference first, check second: a thread that removes the last name meanwhile sees the reference, or this
+        // check sees that there is no name.
         self.inodes.hold(inode.ino);
         let found = self.attr(&inode).and_then(|attr| match attr.nlink {
             0 => Err(vfs::Error::NotFound.into()),
@@ -68,7 +68,7 @@ impl Volume {
         found
     }
 
-    /// Answers a lookup, with a reference. The caller holds the directory's lock.
+    /// The result of a lookup, with a reference. The caller holds the directory's lock.
     pub(crate) fn found_entry(&self, dir: &Inode, name: &[u8], found: Option<Found>) -> Result<vfs::Entry> {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
         let attr = self.attr(&inode)?;
@@ -77,7 +77,7 @@ impl Volume {
         Ok(vfs::Entry { attr })
     }
 
-    /// Refuses changes to a directory that must not change.
+    /// Refuses changes to an immutable or append-only directory.
     pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
         let (flags, links) = dir.node.inode(|r| (r.flags(), r.i_links.get()));
         if links == 0 {
@@ -89,8 +89,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to give names in an encrypted directory: it takes the key to encrypt them. Names are removed without it,
-    /// as in Linux.
+    /// Refuses new names in an encrypted directory: encrypting them needs the key. Names can be removed without it, as
+    /// in Linux.
     pub(crate) fn check_has_key(&self, dir: &Inode) -> Result<()> {
         match self.naming(dir).is_encrypted() {
             true => Err(vfs::Error::NoKey.into()),
@@ -103,7 +103,7 @@ impl Volume {
         self.has(Features::PRJQUOTA)
     }
 
-    /// The project an inode belongs to, 0 where none is kept.
+    /// The project of an inode, 0 without project support.
     pub(crate) fn project(&self, inode: &Inode) -> u32 {
         if !self.keeps_projects() {
             return 0;
@@ -114,7 +114,7 @@ impl Volume {
         })
     }
 
-    /// Refuses a name for an inode of another project, in a directory whose children take its own project (kernel
+    /// Refuses a name for an inode of another project in a directory whose children inherit its project (kernel
     /// `FI_PROJ_INHERIT`).
     pub(crate) fn check_project(&self, inode: &Inode, dir: &Inode) -> Result<()> {
         let takes_own = dir.node.inode(|r| r.flags().contains(InodeFlags::PROJINHERIT));
@@ -124,7 +124,7 @@ impl Volume {
         }
     }
 
-    /// A directory's times after a change.
+    /// Updates a directory's times after a change.
     pub(crate) fn touch_dir(&self, dir: &Inode) {
         let now = self.now();
         self.edit_inode(&dir.node, |r| touch(r, Touch::Modified, now));
@@ -139,22 +139,22 @@ impl Volume {
         })
     }
 
-    /// Marks an inode that has, or had, several names: the name it records may be gone, so roll-forward must not rely
-    /// on it (kernel `file_lost_pino`).
+    /// Marks an inode that has, or had, several names: its recorded name may be gone, so roll-forward must not rely on
+    /// it (kernel `file_lost_pino`).
     pub(crate) fn doubt_place(&self, inode: &Inode) {
         self.promises.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
         self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }
 
-    /// Records an inode's parent and name, as it is spelled there, in the inode.
+    /// Records parent and name, in the directory's spelling, in the inode.
     pub(crate) fn set_place(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
         let naming = self.naming(dir);
         self.edit_inode(&inode.node, |r| {
             r.i_pino = dir.ino.0.into();
             put_advise(r, Advise::ENC_NAME, naming.is_encrypted());
             if naming == Naming::Keyed {
-                // Roll-forward would look for the hash behind the name (kernel `init_dent_inode`).
+                // Roll-forward would look for the hash after the name (kernel `init_dent_inode`).
                 put_advise(r, Advise::LOST_PINO, true);
             }
             r.i_namelen = (name.len() as u32).into();

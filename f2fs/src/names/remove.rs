@@ -1,4 +1,4 @@
-//! How are names removed, and inodes that have no user any more?
+//! How are names and unused inodes removed?
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Removes a name; `directory` says which kind the caller means.
+    /// Removes a name; `directory` is the kind that the caller expects.
     pub(crate) fn remove_name(&self, parent: vfs::Ino, name: &[u8], directory: bool) -> Result<()> {
         if name == b"." {
             return Err(vfs::Error::Invalid("cannot remove .").into());
@@ -49,7 +49,7 @@ impl Volume {
         self.unlinked(&change, &victim, place, emptied)
     }
 
-    /// The lock of a directory that is empty, and stays so as long as the lock is held.
+    /// The lock of an empty directory, which stays empty while the lock is held.
     pub(crate) fn lock_empty_dir<'i>(&self, dir: &'i Inode) -> Result<RwLockWriteGuard<'i, Content>> {
         let mut content = dir.content.write();
         match self.is_empty_dir(dir, &mut content)? {
@@ -58,7 +58,7 @@ impl Volume {
         }
     }
 
-    /// The inode that an entry leads to. If there is none, the volume is damaged: the error is not "not found".
+    /// The inode that an entry points to. If there is none, the volume is damaged: the error is not "not found".
     pub(crate) fn named(&self, ino: Ino, dir: &Inode, name: &[u8]) -> Result<Arc<Inode>> {
         self.inode(ino).map_err(|e| match e {
             crate::error::Error::Fs(vfs::Error::NotFound) => crate::error::Error::corrupt(format_args!(
@@ -77,9 +77,9 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name. Without any name it is freed, or, while it has users, becomes an orphan,
-    /// for which there is a place. `locked` is the inode's lock, if the caller has it. Links are counted and the orphan
-    /// is listed under this lock, so that a thread that gives the inode a name finds it with names, or listed, or gone.
+    /// Handles an inode that lost a name. Without any name it is freed or, while it has users, becomes an orphan, for
+    /// which a place is reserved. `locked` is the inode's lock, if the caller holds it. Links are counted and the
+    /// orphan is listed under this lock, so that a thread that adds a name finds the inode with names, listed, or gone.
     pub(crate) fn unlinked<'i>(
         &self,
         held: &PackState,
@@ -110,8 +110,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees an orphan without users. Two threads may get here at once, one that removed the last name and one that
-    /// dropped the last reference: the one that takes the orphan off the list frees it. No checkpoint sees the list
+    /// Frees an orphan without users. Two threads may get here at the same time: one removed the last name, the other
+    /// dropped the last reference. The one that takes the orphan off the list frees it. No checkpoint sees the list
     /// without it.
     fn remove_orphan(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         let Some(place) = self.orphans.take(inode.ino) else { return Ok(()) };
@@ -122,7 +122,7 @@ impl Volume {
         out
     }
 
-    /// Frees a new inode that gets no name after all; one that cannot be freed now is an orphan.
+    /// Frees a new inode that gets no name after all; if that fails, it is an orphan.
     pub(crate) fn abandon(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         self.edit_inode(&inode.node, |r| r.i_links = 0.into());
         self.remove_inode(held, inode).inspect_err(|_| self.orphans.keep(inode.ino))
@@ -142,7 +142,7 @@ impl Volume {
         self.free_node(&inode.node, true)
     }
 
-    /// Frees the blocks and nodes of an inode but its own.
+    /// Frees the blocks and nodes of an inode except its own node.
     fn free_inode_blocks(&self, inode: &Arc<Inode>) -> Result<()> {
         use format::inode::Inline;
         let inline = inode.node.inode(|r| r.inline());
@@ -157,7 +157,7 @@ impl Volume {
         Ok(())
     }
 
-    /// The last reference to an inode is gone: frees it if it has no name.
+    /// Handles the loss of an inode's last reference: frees it if it has no name.
     pub(crate) fn unreferenced(&self, ino: Ino) -> Result<()> {
         if !self.orphans.contains(ino) || self.options.read_only {
             return Ok(());
@@ -167,7 +167,7 @@ impl Volume {
             return Ok(());
         }
         let inode = match self.inode(ino) {
-            // The thread that removed its last name has freed it meanwhile.
+            // The thread that removed its last name has already freed it.
             Err(crate::error::Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
         };
@@ -207,7 +207,7 @@ mod tests {
         vol.forget(f, 1);
         let inode = vol.outer(f).unwrap();
         let (removed, linked) = std::thread::scope(|s| {
-            // Between the count of names and the list of orphans the remover notes the name that is gone.
+            // Between counting names and listing the orphan, the thread records the removed name.
             let hold = vol.inodes.gone.hold();
             let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
             while inode.node.inode(|r| r.i_links.get()) > 0 {
@@ -221,7 +221,7 @@ mod tests {
         removed.unwrap();
         match linked {
             Ok(()) => {
-                // The reference that came with the name.
+                // The reference from the creation of the name.
                 vol.forget(f, 1);
                 assert_eq!(vol.lookup(other, b"g").unwrap().attr.nlink, 1);
             }

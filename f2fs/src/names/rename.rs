@@ -1,4 +1,4 @@
-//! How are names moved?
+//! How are names renamed?
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct Locked<'d> {
 }
 
 impl<'d> Locked<'d> {
-    /// `swapped`: `to` first.
+    /// `swapped`: lock `to` first.
     fn new(from: &'d Inode, to: &'d Inode, swapped: bool) -> Self {
         if from.ino == to.ino {
             return Locked { first: from.content.write(), second: None, swapped: false };
@@ -54,10 +54,10 @@ struct Up<'i> {
     spot: Spot,
 }
 
-/// A directory and those above it, or why they cannot be found.
+/// A directory and its ancestors, or why they cannot be found.
 type Above = std::result::Result<Vec<Ino>, vfs::Error>;
 
-/// True if the place with these ancestors is `dir` itself or lies below it.
+/// True if the place with these ancestors is `dir` itself or below it.
 fn is_inside(above: &Above, dir: Ino) -> Result<bool> {
     Ok(above.as_ref().map_err(Clone::clone)?.contains(&dir))
 }
@@ -65,7 +65,7 @@ fn is_inside(above: &Above, dir: Ino) -> Result<bool> {
 /// True if directory `a` is locked before `b`. A thread that removes a directory locks parent before child, so the
 /// upper one comes first; unrelated ones are ordered by number.
 fn goes_first(a: (Ino, &Above), b: (Ino, &Above)) -> bool {
-    // Parents that cannot be found relate nothing.
+    // Without known parents, directories count as unrelated.
     let inside = |above: &Above, dir: Ino| is_inside(above, dir).unwrap_or(false);
     a.0 != b.0 && (inside(b.1, a.0) || (!inside(a.1, b.0) && a.0 < b.0))
 }
@@ -87,8 +87,8 @@ impl Volume {
         check_name(from.1)?;
         check_name(to.1)?;
         let change = self.begin_modest()?;
-        // Renames between directories run one at a time: the shape of the tree must not change during the check of
-        // ancestors. A rename within one directory gives nothing another parent.
+        // Renames between directories run one at a time: the tree must not change while ancestors are checked. A rename
+        // within one directory changes no parent.
         let _names = (from.0 != to.0).then(|| self.names.lock());
         let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
         let (from_name, to_name) = (from.1, to.1);
@@ -96,8 +96,8 @@ impl Volume {
         let above = |dir| if across { self.ancestors(dir).map_err(vfs::Error::from) } else { Ok(Vec::new()) };
         let (above_from, above_to) = (above(&from_dir), above(&to_dir));
 
-        // From here on the tree above both names does not change. Other names may still come and go until the
-        // directories are locked; only a look under their locks is valid.
+        // From here on the tree above both names does not change. Other names may still change until the directories
+        // are locked; only a lookup under their locks is valid.
         let to_first = goes_first((to_dir.ino, &above_to), (from_dir.ino, &above_from));
         let mut locked = Locked::new(&from_dir, &to_dir, to_first);
         self.check_dir_changes(&from_dir, false)?;
@@ -117,7 +117,7 @@ impl Volume {
             return Err(vfs::Error::NotFound.into());
         }
         if replaced.as_ref().is_some_and(|r| r.ino == moving.ino) {
-            return Ok(()); // two names of one inode, or one in two spellings
+            return Ok(()); // two names of one inode, or one name in two spellings
         }
         let is_dir = |i: &Inode| i.kind == FileKind::Directory;
         let into_itself = || Err(vfs::Error::Invalid("a directory cannot move into itself").into());
@@ -155,12 +155,12 @@ impl Volume {
 
         // The replaced inode may become an orphan.
         let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
-        // Every block that will change is brought into memory first and stays there: a block that cannot be read must
-        // not leave a name half moved.
+        // Every block that will change is loaded first and stays in memory: a read error must not leave a name half
+        // moved.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = if replaced.is_some() { self.hold_entry(&to_dir, locked.to(), to_name)? } else { None };
         let from_name = &*self.spelled(&from_dir, locked.from(), source.spot, from_name)?;
-        // An entry that leads to another inode keeps its spelling.
+        // An entry that points to another inode keeps its spelling.
         let to_name = &*match &target {
             Some(t) => self.spelled(&to_dir, locked.to(), t.spot, to_name)?,
             None => Cow::Borrowed(to_name),
@@ -171,7 +171,7 @@ impl Volume {
             _ => None,
         };
         let white = if whiteout { Some(self.new_whiteout(&change, caller, &from_dir, from_name)?) } else { None };
-        // The new name first: only adding it can run out of room.
+        // The new name first: only adding it can run out of space.
         if let Some(r) = replaced.as_ref().filter(|_| exchange) {
             self.promises.names.lock().exchanged([moving.ino, r.ino]);
         }
@@ -186,7 +186,7 @@ impl Volume {
                 }
             }
         }
-        // Adding the new name may have moved the entries of a directory that was inline.
+        // Adding the new name may have moved the entries of an inline directory to blocks.
         let old = match source.spot {
             Spot::Block { .. } => source,
             Spot::Inline { .. } => self.find_old(&from_dir, &mut locked, from_name, &moving)?,
@@ -224,7 +224,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Finds an entry, and keeps its block in memory.
+    /// Finds an entry and keeps its block in memory.
     fn hold_entry(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
         let found = self.find_entry(dir, content, name)?;
         if let Some(Found { spot: Spot::Block { index, .. }, .. }) = found {
@@ -233,7 +233,7 @@ impl Volume {
         Ok(found)
     }
 
-    /// The `..` of a directory that gets another parent, kept in memory; `None` for anything else.
+    /// The `..` of a directory that gets another parent, kept in memory; otherwise `None`.
     fn hold_up<'i>(&self, inode: &'i Arc<Inode>, across: bool) -> Result<Option<Up<'i>>> {
         if !across || inode.kind != FileKind::Directory {
             return Ok(None);
@@ -251,7 +251,7 @@ impl Volume {
         })
     }
 
-    /// An inode has a new name: records it, sets its times, and changes a directory's `..` if the parent changed.
+    /// Records an inode's new name, sets its times, and changes a directory's `..` if the parent changed.
     fn settle(
         &self,
         inode: &Arc<Inode>,
@@ -275,8 +275,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A directory and those above it. The caller holds `names`, so no directory gets another parent, and no inode
-    /// lock.
+    /// A directory and its ancestors. The caller holds `names`, so no directory gets another parent, and no inode lock.
     fn ancestors(&self, dir: &Arc<Inode>) -> Result<Vec<Ino>> {
         let (mut above, mut seen) = (vec![dir.ino], FxHashSet::default());
         let mut at = dir.clone();
@@ -291,8 +290,8 @@ impl Volume {
         Ok(above)
     }
 
-    /// Where a directory's `..` leads. The parent its inode records may be an old one: a kernel may have
-    /// left it when it moved the directory.
+    /// The parent that a directory's `..` points to. The parent recorded in its inode may be outdated: a kernel may not
+    /// have updated it when it moved the directory.
     fn parent(&self, dir: &Arc<Inode>) -> Result<Ino> {
         let known = self.find_in_memory(dir, &dir.content.read(), b"..")?;
         let found = match known {
@@ -352,11 +351,11 @@ mod tests {
                 let inode = vol.outer(ino).unwrap();
                 vol.edit_inode(&inode.node, |r| r.i_pino = (parent.0 as u32).into());
             };
-            // As kernels before 4.20 left a directory that moved.
+            // A directory as kernels before 4.20 left it after a move.
             record(c, vol.root());
             let into_itself = vol.rename(ROOT, (vol.root(), b"a"), (c, b"a"), RenameFlags::empty());
             assert!(matches!(into_itself, Err(vfs::Error::Invalid(_))), "{into_itself:?}");
-            // One that records a parent it never had moves like any other.
+            // A directory that records a parent it never had moves like any other.
             record(b, c);
             let other = dir(&vol, vol.root(), "other");
             vol.rename(ROOT, (b, b"c"), (other, b"c"), RenameFlags::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! Nodes in memory.
+//! Which nodes are in memory?
 //!
 //! A node is shared (`Arc`) and guards its bytes with its own lock. The cache drops a node only if it is clean and has
 //! no other user, so two copies of one node never exist. The cache's size is bounded by the capacity given to
@@ -18,7 +18,7 @@ use crate::replacement::Cache;
 use crate::segment::Pressure;
 
 const SHARDS: usize = 16;
-/// How many of a shard's dropped nodes leave their bytes to the next that are read.
+/// Buffers of dropped nodes that a shard keeps for reuse.
 const SPARE: usize = 4;
 
 /// One node in memory.
@@ -29,9 +29,9 @@ pub struct Node {
     pub ino: Ino,
     bytes: RwLock<Box<Block>>,
     dirty: AtomicBool,
-    /// How often cleaning moved blocks whose addresses are here.
+    /// How often cleaning moved blocks whose addresses are in this node.
     moves: AtomicU32,
-    /// Of an inode: what counts in its delta nodes, if somebody asked since one of them changed.
+    /// In an inode: the live entries of its delta nodes, cached until one of them changes.
     deltas: Mutex<Option<Arc<Index>>>,
 }
 
@@ -50,25 +50,25 @@ impl Node {
     pub fn read(&self) -> RwLockReadGuard<'_, Box<Block>> {
         self.bytes.read()
     }
-    /// Its bytes, to be changed; call [`NodeCache::mark_dirty`] too.
+    /// Its bytes, for changes; call [`NodeCache::mark_dirty`] too.
     pub fn write(&self) -> RwLockWriteGuard<'_, Box<Block>> {
         self.bytes.write()
     }
-    /// Reads it as an inode.
+    /// Reads the node as an inode.
     pub fn inode<T>(&self, f: impl FnOnce(&RawInode) -> T) -> T {
         f(RawInode::of(&self.read()))
     }
-    /// Notes that cleaning moved a block whose address is here. Call it with the bytes locked.
+    /// Notes that cleaning moved a block whose address is in this node. Call it with the bytes locked.
     pub(crate) fn note_move(&self) {
         self.moves.fetch_add(1, Ordering::AcqRel);
     }
-    /// How often cleaning moved blocks whose addresses are here, while it was in memory.
+    /// How often cleaning moved blocks whose addresses are in this node, since it was loaded.
     pub(crate) fn moves(&self) -> u32 {
         self.moves.load(Ordering::Acquire)
     }
-    /// Repeats a read of blocks whose addresses are here until cleaning moved none of them during it: an address looked up
-    /// before a move may point at a reused block afterwards. The caller's reference keeps the node in memory, so its count
-    /// of moves is the same one before and after.
+    /// Repeats a read of blocks whose addresses are in this node until cleaning moved none of them during it: an
+    /// address looked up before a move may point at a reused block afterwards. The caller's reference keeps the node in
+    /// memory, so the counts before and after are comparable.
     pub(crate) fn steady<T>(&self, mut read: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = self.moves();
@@ -76,20 +76,20 @@ impl Node {
             if self.moves() == before {
                 return out;
             }
-            // A reader must not wait for cleaning under an inode lock, since checkpoints take inode locks. The loop
-            // ends by itself: a round of cleaning moves a bounded number of blocks.
+            // A reader must not wait for cleaning under an inode lock, because checkpoints take inode locks. The loop
+            // ends: a round of cleaning moves a bounded number of blocks.
             std::thread::yield_now();
         }
     }
-    /// Of an inode: what counts in its delta nodes.
+    /// In an inode: the live entries of its delta nodes.
     pub(crate) fn known_deltas(&self) -> Option<Arc<Index>> {
         self.deltas.lock().clone()
     }
-    /// Notes what counts in its delta nodes, or that nobody knows any more.
+    /// Sets the cached live entries of its delta nodes, or clears them.
     pub(crate) fn set_known_deltas(&self, index: Option<Arc<Index>>) {
         *self.deltas.lock() = index;
     }
-    /// True if it must be written.
+    /// True if the node must be written.
     pub fn is_dirty(&self) -> bool {
         self.dirty.load(Ordering::Acquire)
     }
@@ -99,7 +99,7 @@ type DirtyShard = Mutex<BTreeMap<(Ino, Nid), Arc<Node>>>;
 
 struct Shard {
     nodes: RwLock<Cache<Nid, Arc<Node>>>,
-    /// Bytes of nodes that were dropped, to be overwritten.
+    /// Buffers of dropped nodes, for reuse.
     spare: Mutex<Vec<Box<Block>>>,
 }
 
@@ -114,8 +114,8 @@ impl NodeCache {
     /// A cache that keeps about `capacity` clean nodes.
     pub fn new(capacity: usize, pressure: Arc<Pressure>) -> Self {
         let each = (capacity / SHARDS).max(1);
-        // A new inode's node comes before an idle inode releases its own, so without a margin the next to go would
-        // always be in use; for the same reason more nodes may be young than inodes.
+        // A new inode's node is added before an idle inode releases its node, so without a margin the eviction
+        // candidate would always be in use; for the same reason more nodes than inodes may be young.
         let shard = || Shard { nodes: RwLock::new(Cache::new(each + each / 16, each / 16)), spare: Mutex::default() };
         NodeCache {
             shards: std::array::from_fn(|_| shard()),
@@ -131,26 +131,26 @@ impl NodeCache {
         &self.dirty[ino.0 as usize % SHARDS]
     }
 
-    /// A node that is in memory.
+    /// A node, if it is in memory.
     pub fn get(&self, nid: Nid) -> Option<Arc<Node>> {
         self.shard(nid).nodes.read().get(&nid).cloned()
     }
 
-    /// A block to read a node into. What is in it means nothing.
+    /// A buffer to read a node into. Its contents are arbitrary.
     pub fn block(&self, nid: Nid) -> Box<Block> {
         let spare = self.shard(nid).spare.lock().pop();
         spare.unwrap_or_else(|| Box::new([0; 4096]))
     }
 
-    /// Puts a new node into memory; if it is there already, returns that one.
+    /// Adds a new node; if it is already in memory, returns that one.
     pub fn insert(&self, nid: Nid, ino: Ino, bytes: Box<Block>) -> Arc<Node> {
-        // OK to unwrap: only bytes that are no longer the node's are refused.
+        // OK to unwrap: only outdated bytes are refused.
         self.insert_read(nid, ino, bytes, || true).unwrap()
     }
 
-    /// Puts a node read from the device into memory; if it is there already, returns that one. `current` says whether
-    /// the bytes are still the node's: since the read, another thread may have loaded, changed, written and dropped the
-    /// node. In that case the cache stays as it is, and the answer is `None`.
+    /// Adds a node read from the device; if it is already in memory, returns that one. `current` checks whether the
+    /// bytes are still the node's: since the read, another thread may have loaded, changed, written and dropped the
+    /// node. In that case the cache is unchanged, and the result is `None`.
     pub fn insert_read(
         &self,
         nid: Nid,
@@ -171,7 +171,7 @@ impl NodeCache {
         nodes.insert(nid, node.clone());
         let dropped = nodes.make_room(|n| Arc::strong_count(n) > 1 || n.is_dirty());
         drop(nodes);
-        // They had no other user, so they have none now.
+        // They had no other user at the time of eviction and cannot get one.
         let mut blocks = dropped.into_iter().flatten().filter_map(Arc::into_inner).map(|n| n.bytes.into_inner());
         if let Some(block) = blocks.next() {
             let mut spare = shard.spare.lock();
@@ -189,8 +189,8 @@ impl NodeCache {
         }
     }
 
-    /// Notes that a node's bytes are being written as they are; a later change marks it dirty again. Call it with the
-    /// bytes locked.
+    /// Notes that a node's bytes are being written in their current state; a later change marks it dirty again. Call it
+    /// with the bytes locked.
     pub fn mark_clean(&self, node: &Node) {
         if node.dirty.swap(false, Ordering::AcqRel) {
             self.pressure.nodes.fetch_sub(1, Ordering::Relaxed);
@@ -204,8 +204,8 @@ impl NodeCache {
         self.shard(node.nid).nodes.write().remove(&node.nid);
     }
 
-    /// Every dirty node, in order of number, as Linux writes them (the index of the node mapping): nodes made at about
-    /// the same time become neighbours in the log.
+    /// Every dirty node, ordered by number, as Linux writes them (the index of the node mapping): nodes created at
+    /// about the same time become adjacent in the log.
     pub fn dirty(&self) -> Vec<Arc<Node>> {
         let mut all: Vec<_> = self.dirty.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_unstable_by_key(|n| n.nid);
@@ -218,7 +218,7 @@ impl NodeCache {
         self.dirty_shard(ino).lock().range(range).map(|(_, n)| n.clone()).collect()
     }
 
-    /// How many are in memory, and how many of these hold deltas. Looks at each.
+    /// The number of nodes in memory, and how many of them hold deltas. Visits each node.
     pub fn count(&self) -> (usize, usize) {
         let of = |shard: &Shard| {
             let nodes = shard.nodes.read();
@@ -228,7 +228,7 @@ impl NodeCache {
         self.shards.iter().map(of).fold((0, 0), |(all, deltas), (a, d)| (all + a, deltas + d))
     }
 
-    /// How many are dirty.
+    /// Number of dirty nodes.
     pub fn dirty_count(&self) -> u64 {
         self.pressure.nodes.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
 //! How are addresses and nodes freed, and how far does one step of that go?
 //!
-//! The caller holds the locks that [`super::map`] requires to change. A file may have a million nodes, and a hole may
-//! be as long as a file can be: a step looks at a given number of *stretches*, blocks whose addresses are in one node or
-//! for which there is none. Between steps the caller gives its locks up, so that others get on. Left out: deltas of what is
-//! freed ([`crate::file::free`]).
+//! The caller holds the locks that [`super::map`] requires for changes. A file may have a million nodes, and a hole may
+//! be as long as the longest file: a step visits a given number of *stretches*. A stretch is the blocks whose addresses
+//! are in one node, or a run of blocks without a node. Between steps the caller releases its locks, so that other
+//! operations run. Left out: deltas of freed pages ([`crate::file::free`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::map::{Lookup, Place, addr_in, set_addr_in, span};
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// How many stretches one step looks at. A step dirties or frees about as many nodes.
+/// Stretches visited in one step. A step dirties or frees about as many nodes.
 pub(crate) const STEP: u64 = 64;
-/// How many stretches are looked at under one lock where nothing changes.
+/// Stretches visited under one lock if nothing changes.
 pub(crate) const LOOKED: u64 = 1024;
 
 impl Volume {
-    /// The blocks around `index` whose addresses are in one node, and the place of the first of them; or those for
-    /// which there is no node.
+    /// The blocks around `index` whose addresses are in one node, and the place of the first of them; or the blocks
+    /// around `index` without a node.
     pub(crate) fn stretch(&self, inode: &Arc<Node>, index: u64) -> Result<(Range<u64>, Option<Place>)> {
         Ok(match self.find(inode, index)? {
             Lookup::Hole(blocks) => (blocks, None),
@@ -32,7 +32,7 @@ impl Volume {
         })
     }
 
-    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were. Compressed clusters must be
+    /// Frees the addresses in `slots` of a node; returns how many counted as used blocks. Compressed clusters must be
     /// freed whole.
     pub(crate) fn free_slots(&self, node: &Arc<Node>, slots: Range<u32>) -> Result<u64> {
         let mut gone: Vec<(u32, BlockAddr)> = Vec::new();
@@ -53,7 +53,7 @@ impl Volume {
         let mut seg = self.seg.lock();
         for (n, (_, a)) in gone.iter().enumerate().filter(|(_, (_, a))| a.is_real()) {
             if let Err(e) = seg.invalidate(*a, age) {
-                // A damaged volume. What is gone by now stays counted as used, though nothing holds it.
+                // A damaged volume. Blocks already removed stay counted as used, although nothing refers to them.
                 let rest = gone[n..].iter().filter(|(_, a)| a.is_real()).count();
                 self.space.unwritten_by((gone.len() - rest) as i64);
                 return Err(e);
@@ -67,8 +67,8 @@ impl Volume {
         Ok(counted)
     }
 
-    /// Subtracts what the freed clusters of a node had saved from what its inode says was saved. Returns how many of the
-    /// freed slots did not count as used: the marks of clusters whose room was released.
+    /// Subtracts the saved blocks of the freed clusters from the inode's count. Returns how many of the freed slots did
+    /// not count as used: the marks of clusters whose saved blocks were released.
     fn forget_clusters(&self, node: &Arc<Node>, gone: &[(u32, BlockAddr)]) -> Result<u64> {
         let marks = gone.iter().filter(|(_, a)| *a == BlockAddr::COMPRESS).count() as u64;
         if marks == 0 {
@@ -127,7 +127,7 @@ impl Volume {
         let whole = from <= base;
         if whole {
             self.free_node(&n, false)?;
-            // `free_node` gave the node's block back to the volume; here it leaves the inode's count.
+            // `free_node` returned the node's block to the volume; here it leaves the inode's count.
             *freed += 1;
         }
         Ok(whole)

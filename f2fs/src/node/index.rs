@@ -1,8 +1,8 @@
-//! Which entry in a file's delta nodes counts for a block?
+//! Which entry in a file's delta nodes is live for a block?
 //!
-//! That in the node of the highest age. Reading a file asks this for each block, so the answer is kept with the inode's
-//! node until one of the file's delta nodes changes ([`crate::delta::nodes`]). It names nodes by their numbers: they may leave
-//! memory meanwhile.
+//! The entry in the node with the highest age. Reading a file needs this for each block, so the index is cached with
+//! the inode's node until one of the file's delta nodes changes ([`crate::delta::nodes`]). It stores node numbers,
+//! because nodes may be dropped from memory meanwhile.
 
 use std::ops::Deref;
 
@@ -11,24 +11,24 @@ use format::node::kept::{self, KEPT};
 use format::{Block, Nid};
 use rustc_hash::FxHashMap;
 
-/// Nodes that a small file's pages take when they are packed, at most.
+/// Most nodes for the packed pages of a small file.
 const FEW: usize = 16;
 
-/// What counts in the delta nodes of one file.
+/// The live entries in the delta nodes of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// Number and node; the first is the root.
     nodes: Vec<(usize, Nid)>,
-    /// Of each block and each kept page, where in `nodes` its entry is.
+    /// For each block and each kept page, the index in `nodes` of its entry.
     at: FxHashMap<u32, usize>,
     /// The file's blocks that have entries, in order.
     blocks: Vec<u32>,
-    /// The kept pages: key, and what each is made of.
+    /// The kept pages: key, and the page that each depends on.
     kept: FxHashMap<u32, (u32, Option<u32>)>,
 }
 
 impl Index {
-    /// Of these nodes: number, node, bytes.
+    /// The index of these nodes: number, node, bytes.
     pub(crate) fn of<B: Deref<Target = Box<Block>>>(nodes: impl Iterator<Item = (usize, Nid, B)>) -> Self {
         let mut index = Index::default();
         let mut ages: Vec<u32> = Vec::new();
@@ -68,7 +68,7 @@ impl Index {
         u32::try_from(block).is_ok_and(|b| b < KEPT && self.at.contains_key(&b))
     }
 
-    /// The first block from `from` on that has one.
+    /// The first block from `from` on that has an entry.
     pub(crate) fn next(&self, from: u64) -> Option<u64> {
         let first = self.blocks.partition_point(|b| u64::from(*b) < from);
         self.blocks.get(first).map(|b| u64::from(*b))
@@ -79,20 +79,18 @@ impl Index {
         self.nodes.get(*self.at.get(&block)?).copied()
     }
 
-    /// Whether the file will use its nodes again after it was cut to nothing: they hold kept pages, as those of a journal
-    /// do, or are few, as those of a document that is written anew each time. To free them would make the next fsync a
-    /// checkpoint.
+    /// Whether the file will use its nodes again after truncation to zero: they hold kept pages, as in a journal, or
+    /// are few, as in a document that is rewritten each time. Freeing them would make the next fsync a checkpoint.
     pub(crate) fn serve_again(&self) -> bool {
         !self.kept.is_empty() || self.nodes.len() <= FEW
     }
 
-    /// Ids of the kept pages that are there, with their keys.
+    /// Ids of the existing kept pages, with their keys.
     pub(crate) fn kept(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.kept.iter().map(|(id, (key, _))| (*id, *key))
     }
 
-    /// The kept page that one is made of in the end, and how many steps away that is. `None` if something on the way is
-    /// not there.
+    /// The root of a kept page's chain, and the number of steps to it. `None` if a page of the chain does not exist.
     pub(crate) fn root(&self, id: u32) -> Option<(u32, usize)> {
         let mut at = id;
         for depth in 0..=kept::DEEPEST {

@@ -1,7 +1,8 @@
-//! How does a file block lead to its address, and how are nodes made and freed?
+//! How is the address of a file block found, and how are nodes created and freed?
 //!
-//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp` shared. Addresses live
-//! in the bytes of nodes, each under its node's own lock, since cleaning changes them without the inode's lock.
+//! The caller holds the inode's lock (shared for lookups, exclusive for changes) and, for changes, `cp` shared.
+//! Addresses are in the bytes of nodes, each under its node's own lock, because cleaning changes them without the
+//! inode's lock.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,23 +15,23 @@ use super::cache::Node;
 use crate::error::{At, Error, Result};
 use crate::volume::Volume;
 
-/// The node that holds the address of a file block, and where in it.
+/// The node with the address of a file block, and the slot.
 #[derive(Clone)]
 pub struct Place {
     /// The inode itself or a direct node.
     pub node: Arc<Node>,
     /// Slot in it (in an inode: past the extra attributes).
     pub slot: u32,
-    /// How many slots the node has, in a compressed file those of whole clusters: `slots - slot` further blocks have
-    /// their addresses here too.
+    /// Number of slots in the node, in a compressed file only those of whole clusters: the addresses of `slots - slot`
+    /// blocks from this one on are here.
     pub slots: u32,
 }
 
-/// Where a file block's address is, or how far it is to those that may exist.
+/// The place of a file block's address, or the extent of a hole.
 pub enum Lookup {
-    /// It is here.
+    /// The address is here.
     At(Place),
-    /// There is no node for the addresses of these blocks, which are holes. The block looked for is one of them.
+    /// These blocks have no node for their addresses and are holes. They include the requested block.
     Hole(Range<u64>),
 }
 
@@ -40,7 +41,7 @@ impl Place {
         let bytes = self.node.read();
         addr_in(vol, &self.node, &bytes, slot)
     }
-    /// Blocks whose addresses are here, from `slot` on.
+    /// Number of blocks whose addresses are here, from `slot` on.
     pub fn run(&self) -> u64 {
         u64::from(self.slots - self.slot)
     }
@@ -55,9 +56,9 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes, for other contents, and the count of slots that have room and no block
-/// (a compressed cluster's mark among them; the caller corrects the count for a released one). A delta of the slot goes. If the node is not the inode itself and a block moves, the caller must then call
-/// [`Volume::forget_extent`].
+/// Changes an address slot in a node's bytes, for new contents, and the count of reserved slots without a block
+/// (including a compressed cluster's mark; the caller corrects the count for a released one). A delta of the slot is
+/// dropped. If the node is not the inode itself and a block moves, the caller must then call [`Volume::forget_extent`].
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     let new = |addr| i64::from(addr == BlockAddr::NEW || addr == BlockAddr::COMPRESS);
     let more = new(to) - new(addr_in(vol, node, bytes, slot));
@@ -92,12 +93,12 @@ pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block,
     put_addr(vol, node, bytes, slot, to, RawInode::move_addr);
 }
 
-/// Blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
+/// Number of blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
 pub(crate) fn span(shape: Shape, level: u32) -> u64 {
     level.checked_sub(1).map_or(1, |level| shape.span(level))
 }
 
-/// How many slots of an indirect node are empty right before and right after an empty one.
+/// How many slots of an indirect node are empty directly before and after an empty one.
 fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
     let empty = |s: &u32| node::word(bytes, *s as usize) == 0;
     let before = (0..slot).rev().take_while(empty).count();
@@ -106,17 +107,17 @@ fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
 }
 
 impl Volume {
-    /// How an inode's address words are divided.
+    /// The layout of an inode's address words.
     pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
         raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
     }
 
-    /// How many of a file's blocks its inode and its direct nodes address.
+    /// How many of a file's blocks are addressed by its inode and by its direct nodes.
     pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
         raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
     }
 
-    /// The node of an inode, if this number is one's.
+    /// The node of an inode, if this number belongs to an inode.
     pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
         let entry = self.nat.get(nid)?;
         let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
@@ -137,12 +138,12 @@ impl Volume {
             let slot = path.slots[0];
             return Ok(Lookup::At(Place { node: inode.clone(), slot, slots: shape.direct_slots }));
         }
-        // How many slots right before and after the one looked at are empty, too, in the node above.
+        // How many slots directly before and after the current one are also empty, in the node above.
         let mut around = (0, 0);
         for k in 1..=path.depth {
             let below = (path.depth - k) as u32; // levels of nodes below this one
             if nid == Nid(0) {
-                // What this missing node would cover ends at a multiple of its span.
+                // The range of this missing node ends at a multiple of its span.
                 let mut inside = u64::from(path.slots[path.depth]);
                 for (j, slot) in path.slots[k..path.depth].iter().enumerate() {
                     inside += u64::from(*slot) * span(shape, (path.depth - k - j) as u32);
@@ -172,7 +173,7 @@ impl Volume {
         }
     }
 
-    /// A node of `ino`'s tree, checked to be at its place there.
+    /// A node of `ino`'s tree, checked to belong at this offset.
     pub(crate) fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
         let n = self.node(nid).map_err(|e| match e {
             Error::Fs(vfs::Error::NotFound) => {
@@ -190,7 +191,7 @@ impl Volume {
         Ok(n)
     }
 
-    /// Finds the place of file block `index`, making the nodes on the way.
+    /// Finds the place of file block `index`, creating missing nodes.
     pub(crate) fn make(&self, inode: &Arc<Node>, index: u64) -> Result<Place> {
         let (path, shape) = {
             let bytes = inode.read();
@@ -220,7 +221,7 @@ impl Volume {
         Ok(Place { node: at, slot: path.slots[path.depth], slots })
     }
 
-    /// A new node of an existing inode.
+    /// Creates a node for an existing inode.
     pub(crate) fn new_node(&self, inode: &Arc<Node>, offset: u32) -> Result<Arc<Node>> {
         self.space.take_node(false)?;
         let nid = self.nat.reserve(Some(inode.ino)).inspect_err(|_| self.space.give_node(false))?;
@@ -230,8 +231,8 @@ impl Volume {
             Footer { nid, ino: inode.ino, cold, fsync: false, dentry: false, offset, cp_ver: 0, next: BlockAddr::NULL };
         node::set_footer(&mut bytes, &f);
         if node::delta::number(offset).is_some() {
-            // Another thread may write the node as soon as others see it. What is no delta node ends the chain there, and
-            // with it the promises of files that are synced afterwards.
+            // Another thread may write the node as soon as it is visible. An invalid delta node would end the chain
+            // there, and break the promises of files synced afterwards.
             node::delta::init(&mut bytes);
         }
         let n = self.nodes.insert(nid, inode.ino, bytes);
@@ -242,9 +243,9 @@ impl Volume {
 
     /// Frees a node: its block, its number, its count.
     ///
-    /// Its bytes stay locked throughout. So a writer of nodes has either stored the node's new address before it is
-    /// looked up here, or finds the node clean afterwards. The NAT entry is released before the node leaves memory: a
-    /// reader that no longer finds it in memory finds no address either, and cannot bring it back.
+    /// Its bytes stay locked throughout. So a writer of nodes either has stored the node's new address before the
+    /// lookup here, or finds the node clean afterwards. The NAT entry is released before the node leaves memory: a
+    /// reader that no longer finds it in memory finds no address either, and cannot load it again.
     pub(crate) fn free_node(&self, node: &Arc<Node>, is_inode: bool) -> Result<()> {
         let _bytes = node.write();
         let entry = self.nat.get(node.nid)?;
@@ -260,8 +261,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Removes the largest extent from a file's inode: a block of the file has moved, and Linux relies on the extent
-    /// without a look at the nodes.
+    /// Removes the largest extent from a file's inode after a block has moved: Linux relies on the extent without
+    /// reading the nodes.
     pub(crate) fn forget_extent(&self, inode: &Arc<Node>) {
         if inode.inode(RawInode::has_extent) {
             self.edit_inode(inode, RawInode::forget_extent);
@@ -296,15 +297,15 @@ mod tests {
         vol.outer(made.attr.ino).unwrap()
     }
 
-    /// A volume whose next warm node makes its log thread into a used segment, which reads that segment's summary
-    /// after the writer has looked whether the node is dirty and where it was.
+    /// A volume whose next warm node makes its log fill holes of a used segment. The log then reads that segment's
+    /// summary after the writer has checked whether the node is dirty and where it was.
     fn about_to_thread() -> (Arc<Gate<Faulty<Memory>>>, Arc<Volume>) {
         let inner = Memory::new(64 * 256);
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
         let dev = Arc::new(Gate::new(Faulty::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
-        // Each of them is made: what is asked for is not only the last.
+        // Collected, so that every file is created, not only the last.
         let made: Vec<_> = (0..520).map(|i| file(&vol, &format!("f{i}"))).collect();
         let last = made.last().unwrap().clone();
         drop(made);
@@ -323,7 +324,7 @@ mod tests {
         (dev, vol)
     }
 
-    /// From now on no segment's summary can be read.
+    /// Makes all reads of segment summaries fail from now on.
     fn summaries_fail(dev: &Gate<Faulty<Memory>>, vol: &Volume) {
         dev.inner().add(Fault::Place { op: Op::Read, blocks: vol.sb.ssa.0.into()..vol.sb.main.0.into() });
     }
@@ -340,7 +341,7 @@ mod tests {
                 vol.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
             });
             assert!(dev.await_one());
-            // The last reference goes; what was left to look at in the inode has been looked at.
+            // Drops the last reference; all earlier checks of the inode are done.
             let freer = s.spawn(|| {
                 let _change = vol.cp.read();
                 let place = vol.orphans.take(doomed.ino);
@@ -348,7 +349,7 @@ mod tests {
                 vol.free_node(&doomed.node, true).unwrap();
                 drop(place);
             });
-            // Time enough to end without the writer, if it does not wait for it.
+            // Time enough for the freer to finish if it does not wait for the writer.
             (0..30).take_while(|_| !freer.is_finished()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
             dev.go_on();
         });
@@ -371,7 +372,7 @@ mod tests {
             vol.edit(&last.node, |_| ());
             vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node)
         };
-        // The segment's last block; then the log must find another segment.
+        // The segment's last block; then the log needs another segment.
         write().unwrap();
         assert!(matches!(write(), Err(Error::Device(_))));
         assert!(last.node.is_dirty());
@@ -392,7 +393,7 @@ mod tests {
         dev.inner().heal();
         let behind = file(&vol, "behind");
         vol.fsync(vfs::Ino(behind.ino.0.into()), false).unwrap();
-        // The power goes: nothing more is written by this mount.
+        // Power cut: this mount writes nothing more.
         let clock = vol.clock.clone();
         drop((last, behind, vol));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();

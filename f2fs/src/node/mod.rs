@@ -1,10 +1,10 @@
-//! Nodes: the blocks that hold inodes and addresses.
+//! How are nodes (inodes and blocks of addresses) stored and used?
 //!
 //! * [`cache`]: nodes in memory, clean and dirty.
-//! * [`index`]: which entry in delta nodes counts.
-//! * [`map`]: from a file block to its address; nodes are made and freed.
-//! * [`free`]: from addresses back again to nothing (truncate), step by step.
-//! * [`mod@write`]: how a dirty node reaches its log.
+//! * [`index`]: which entries in delta nodes are live.
+//! * [`map`]: finding the address of a file block; creating and freeing nodes.
+//! * [`free`]: freeing addresses (truncate), step by step.
+//! * [`mod@write`]: writing dirty nodes to their logs.
 
 pub mod cache;
 pub mod free;

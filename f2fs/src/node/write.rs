@@ -1,8 +1,8 @@
-//! How does a dirty node reach its log?
+//! How is a dirty node written to its log?
 //!
-//! The warm node log is a chain that roll-forward follows: each node's footer names the next free block of the log. So
-//! nodes must reach the device in the order of their allocation. A writer holds `node_io` from allocation to the device
-//! write, and a flush after that makes the whole chain durable.
+//! The warm node log is a chain that roll-forward follows: each node's footer has the address of the log's next free
+//! block. So nodes must reach the device in the order of their allocation. A writer holds `node_io` from allocation to
+//! the device write, and a flush after that makes the whole chain durable.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::volume::Volume;
 /// Bytes gathered for one request: 1 MiB.
 const BATCH: usize = 1 << 20;
 
-/// The marks that written nodes carry.
+/// The marks in written nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// None: roll-forward does not replay a file because of them.
+    /// None: they do not make roll-forward replay the file.
     Plain,
     /// The fsync mark: roll-forward replays the file, and restores the inode's name if `dentry`.
     Fsync {
@@ -35,11 +35,11 @@ pub enum Mark {
     },
 }
 
-/// Blocks on their way to consecutive addresses.
+/// Blocks for consecutive addresses, gathered for one request.
 struct Run {
     start: BlockAddr,
     bytes: Vec<u8>,
-    /// The inode of each.
+    /// The inode of each block.
     owners: Vec<u64>,
 }
 
@@ -60,14 +60,14 @@ pub fn log_of(bytes: &format::Block) -> LogType {
 }
 
 impl Volume {
-    /// Writes those of `nodes` that are dirty, or all with a mark for fsync. `_held` shows that no checkpoint begins
+    /// Writes the dirty ones of `nodes`, or all of them with a mark for fsync. `_held` proves that no checkpoint begins
     /// meanwhile. Marked nodes that roll-forward would not find are not written: the error is NoSpace, and a checkpoint
-    /// makes room for them.
+    /// makes space for them.
     pub(crate) fn write_nodes(&self, _held: &PackState, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
         let mut runs: [Run; 3] = std::array::from_fn(|_| Run::new());
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
-        // Nodes that got an address are written even if the log had no place for the rest, or a read failed.
+        // Nodes that got an address are written even if the log had no space for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
         if !self.health.is_sound() {
             self.keep_unwritten(nodes);
@@ -78,11 +78,11 @@ impl Volume {
         out.and(wrote)
     }
 
-    /// Some of `nodes` may not have reached the device: the next checkpoint writes all of them, each to a new place.
+    /// Handles `nodes` that may not have reached the device: the next checkpoint writes all of them to new places.
     fn keep_unwritten(&self, nodes: &[Arc<Node>]) {
         for node in nodes {
             let _bytes = node.write();
-            // A node that was freed meanwhile stays gone.
+            // A node freed meanwhile stays freed.
             if self.nodes.get(node.nid).is_some_and(|known| Arc::ptr_eq(&known, node)) {
                 self.nodes.mark_dirty(node);
             }
@@ -93,7 +93,7 @@ impl Volume {
         let cp_ver = self.cp_ver();
         let age = self.mounted_seconds();
         self.seg.lock().tally.begin_request();
-        // The buffer of a run that was written serves the next one.
+        // The buffer of a written run is reused for the next.
         let mut spare = None;
         for node in nodes {
             let mut bytes = node.write();
@@ -102,7 +102,7 @@ impl Volume {
             }
             let is_inode = node.nid == node.ino.nid();
             let named = is_inode && mark == Mark::Fsync { dentry: true };
-            // Asked once more: another thread may have moved the inode since, and its bytes say where to.
+            // Check again: another thread may have moved the inode since, and its bytes have the new name.
             if named && !self.promises.may_put_name(&bytes) {
                 return Err(crate::error::Error::no_space());
             }
@@ -111,7 +111,7 @@ impl Volume {
             let owner = Summary { nid: node.nid, version: 0, slot: 0 };
             let placed = {
                 let mut seg = self.seg.lock();
-                // Asked under `node_io`, so that no other writer ends the chain before this node is in it.
+                // Checked under `node_io`, so that no other writer ends the chain before this node is in it.
                 if mark != Mark::Plain && seg.chain_ends {
                     return Err(crate::error::Error::no_space());
                 }
@@ -128,7 +128,7 @@ impl Volume {
             } else if node::kind_of(f.offset) == NodeKind::Delta {
                 node::delta::seal(self.checksum_seed, &mut bytes);
             }
-            // If that fails, the block has its place in the chain, and the NAT does not name it.
+            // On failure, the block is in the chain, but the NAT does not point to it.
             self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|e| self.health.fail_for_good(e))?;
             if named {
                 self.promises.name_is_put(&bytes, placed.addr);
@@ -144,7 +144,7 @@ impl Volume {
             }
             run.bytes.extend_from_slice(&bytes[..]);
             run.owners.push(node.ino.0.into());
-            // Before the node is marked clean: a thread that finds the inode clean must find this, too.
+            // Before the node is marked clean: a thread that finds the inode clean must also find this.
             match mark {
                 Mark::Plain => self.promises.stray(node.ino),
                 Mark::Fsync { .. } => self.promises.vouch_for(node.ino),
@@ -155,7 +155,7 @@ impl Volume {
                 _ => {}
             }
             self.nodes.mark_clean(node);
-            // Readers of this node need not wait for the others on their way to the device.
+            // Readers of this node need not wait while the other nodes are written.
             drop(bytes);
             if let Some(mut full) = full {
                 self.write_run(&mut full, cause)?;
@@ -168,7 +168,7 @@ impl Volume {
     fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
             self.place(run.start, (run.bytes.len() / 4096) as u32, cause as u8);
-            // If that fails, the NAT names addresses at which nothing was written, and the chain has a gap.
+            // On failure, the NAT has addresses where nothing was written, and the chain has a gap.
             let written = self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8);
             written.inspect_err(|e| self.health.fail(format_args!("nodes could not be written: {e}")))?;
             run.bytes.clear();
@@ -177,7 +177,7 @@ impl Volume {
         Ok(())
     }
 
-    /// A node from memory or the device, checked: it is the node asked for.
+    /// A node from memory or the device, checked to be the requested one.
     pub(crate) fn node(&self, nid: Nid) -> Result<Arc<Node>> {
         if let Some(n) = self.nodes.get(nid) {
             return Ok(n);
@@ -188,7 +188,7 @@ impl Volume {
             match self.load_node((nid, ino), addr, || self.nat.is_at(nid, addr)) {
                 Ok(Some(n)) => return Ok(n),
                 // Another thread wrote the node elsewhere before this read: the bytes are not the node. (Or its NAT
-                // block just left memory, so nobody knows.)
+                // block just left memory, so this is unknown.)
                 Ok(None) => {}
                 Err(_) if moved() => {}
                 Err(e) => return Err(e),

@@ -1,11 +1,10 @@
-//! How do many callers that need a flush at the same time share one?
+//! How do concurrent callers share one flush?
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 
-/// One flush for all callers that ask at the same time: a flush makes everything durable that was written before it
-/// began.
+/// One flush for all concurrent callers: a flush makes durable everything written before it began.
 #[derive(Debug, Default)]
 pub(crate) struct FlushGate {
     state: Mutex<Flushes>,

@@ -1,55 +1,54 @@
-//! Which names will roll-forward leave in a directory, if the power goes now?
+//! After a power cut now, which names would roll-forward leave in a directory?
 //!
-//! The answer is an account of names, kept without a look at the volume, and two rules that follow from it:
+//! The answer is an account of names, kept without reading the volume, and two rules that follow from it:
 //! [`ReplayedNames::allows`] (may an fsync put this inode's name into the chain?) and [`ReplayedNames::next`] (what is
 //! missing until roll-forward leaves exactly the names that a directory has now?). An fsync of the directory then needs
 //! no checkpoint.
 //!
 //! # What roll-forward does with names
-//! Linux (6.1, 6.12) and we agree. It starts from the names of the checkpoint and goes along the chain. For each inode
-//! it stops once, at the *last* inode block of it that has the dentry mark. There it gives the inode the name that this
-//! block records. Whatever has the name by then loses it, and is freed if it was its last one. So:
+//! Linux (6.1, 6.12) and JouleFS agree. Roll-forward starts from the names of the checkpoint and follows the chain. It
+//! handles the name of each inode once, at the *last* of its inode blocks with the dentry mark: the inode gets the name
+//! recorded in this block. The previous owner of the name loses it, and is freed if that was its last name. So:
 //!
-//! * A name never goes away by roll-forward; it gets another owner or keeps the one it has.
-//! * Each inode that the chain names (a *named* inode) has one name: that of its last such block, not of earlier ones.
-//! * The owner of a name in the end is the named inode that stands last in the chain among those with this name; if
-//!   there is none, the owner that the checkpoint knows. That is [`Name::replayed`].
-//! * All others that once had the name are gone: the checkpoint's owner, and named inodes further ahead.
+//! * Roll-forward never removes a name; the name gets another owner or keeps its owner.
+//! * Each inode that the chain names (a *named* inode) has one name: that in its last such block, not in earlier ones.
+//! * The final owner of a name is the last named inode in the chain with this name; without one, the owner in the
+//!   checkpoint. This is [`Name::replayed`].
+//! * All earlier owners of the name are gone: the checkpoint's owner, and earlier named inodes in the chain.
 //!
-//! Only an inode that the checkpoint does not know may have the mark: Linux refuses to mount a volume on which
-//! another has it.
+//! Only an inode that is not in the checkpoint may have the mark: Linux refuses to mount a volume on which another
+//! inode has it.
 //!
-//! # Names that the chain gives back
-//! Two changes move a name the other way. A new inode moves when a later block of it records another name. And a
-//! *withdrawal* takes the marks out of its block where it lies: roll-forward passes over a block without marks. The
-//! marks are in the last sector of the block, so a torn write leaves the block as it was or withdrawn, and no other
-//! block of the chain changes.
+//! # Names that the chain releases
+//! Two changes return a name to an earlier owner. A new inode moves when a later block of it records another name. A
+//! *withdrawal* clears the marks of its block in place: roll-forward skips a block without marks. The marks are in the
+//! last sector of the block, so a torn write leaves the block either as it was or withdrawn, and no other block of the
+//! chain changes.
 //!
 //! # Why no promise breaks
-//! *Claim*: at every time, for every name, what roll-forward leaves is something the name led to at some moment since
-//! the last promise about it; and every synced file that always had a name since has one.
+//! *Claim*: at every time, roll-forward leaves each name with an inode (or none) that it led to at some moment since
+//! the last promise about it; and every synced file that always had a name since then has one.
 //!
-//! The chain is only ever read from its beginning up to the first block that is missing, so blocks take effect in
-//! their order, and each of them must keep the claim by itself. A new block for inode X under the name `n` changes
-//! what is left under two names:
+//! The chain is read from its beginning up to the first missing block, so blocks take effect in order, and each must
+//! preserve the claim on its own. A new block for inode X under the name `n` changes the result for two names:
 //!
-//! * under `n`, from K to X. X has the name now. K must be *dead*, without any name: then nobody is lost.
-//! * under X's name in the chain so far, `m`, if that is another. X was its owner in the end, and the name goes back to
-//!   whom it had before. We allow it only if that is nobody, since neither the checkpoint nor the chain further ahead
-//!   has an owner ([`Name::buried`]), and if `m` did lead to nobody at a moment since X left it ([`Name::empty`]): in an
-//!   exchange it does not.
+//! * `n`: from K to X. X has the name now. K must be *dead*, without any name: then no file is lost.
+//! * X's name in the chain so far, `m`, if it differs. X was its final owner, and the name returns to its owner before
+//!   X. This is allowed only if there is no such owner in the checkpoint or earlier in the chain ([`Name::buried`]),
+//!   and if `m` had no owner at some moment since X left it ([`Name::empty`]): in an exchange it always has one.
 //!
-//! A withdrawal of X changes only `m`, and is allowed under the same condition, if X is dead. An older owner would come
-//! back otherwise, though a promise may have covered its removal.
+//! A withdrawal of X changes only `m`, and is allowed under the same condition if X is dead. Otherwise an older owner
+//! would reappear, although a promise may have covered its removal.
 //!
-//! When a directory's names agree, [`Name::replayed`] is what each leads to now, and all that is left to do is a flush
-//! of the device. A later change of a name by the user changes nothing of what roll-forward leaves.
+//! When a directory's names agree, each leads to [`Name::replayed`], and only a flush of the device is left to do. A
+//! later change of a name by the user does not change the result of roll-forward.
 //!
 //! # What needs a checkpoint
-//! A name of the checkpoint that is gone and not made again; names of directories, symlinks and devices, which have no
-//! chain; inodes with several names, that exchanged theirs, or that the checkpoint knows under another name; a directory that is new or moved,
-//! or whose own attributes were set; a casefolded directory in which a name came back in another spelling. Times of a directory are not restored: roll-forward sets them anew, as it always
-//! did for a new file.
+//! A name of the checkpoint that was removed and not created again; names of directories, symlinks and devices, which
+//! have no chain; inodes that have several names, exchanged theirs, or have another name in the checkpoint; a directory
+//! that is new or moved, or whose own attributes were set; a casefolded directory in which a name reappeared in another
+//! spelling. Times of a directory are not restored: roll-forward sets them to the time of recovery, as it does for any
+//! new file.
 
 use std::collections::BTreeMap;
 
@@ -59,47 +58,47 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// One name that changed since the checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Name {
-    /// Who has it in the checkpoint.
+    /// Its owner in the checkpoint.
     before: Option<Ino>,
-    /// Who has it now.
+    /// Its owner now.
     now: Option<Ino>,
-    /// The last named inode that the chain puts there.
+    /// The last named inode with this name in the chain.
     last: Option<Ino>,
-    /// True if the chain puts others there before the last.
+    /// True if earlier inodes in the chain have this name.
     covered: bool,
-    /// True if nobody had it at a moment since roll-forward last left it as it was.
+    /// True if it had no owner at some moment since roll-forward would last have left it as it was.
     empty: bool,
 }
 
 impl Name {
-    /// Who has it after roll-forward.
+    /// Its owner after roll-forward.
     fn replayed(&self) -> Option<Ino> {
         self.last.or(self.before)
     }
     fn agrees(&self) -> bool {
         self.now == self.replayed()
     }
-    /// True if somebody else would have the name after roll-forward, were it not for the last named inode.
+    /// True if without the last named inode another inode would have the name after roll-forward.
     fn buried(&self) -> bool {
         self.before.is_some() || self.covered
     }
 }
 
-/// When what a directory's names depend on is durable.
+/// When the state that a directory's names depend on is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stamp {
-    /// With this write to the chain, or before.
+    /// With this write to the chain, or earlier.
     At(u64),
-    /// The write is on its way to the device.
+    /// The write has not yet reached the device.
     OnItsWay,
 }
 
 /// The names of one directory that changed since the checkpoint.
 #[derive(Debug)]
 struct Directory {
-    /// Those which roll-forward leaves otherwise than they are now.
+    /// Names that differ after roll-forward.
     open: BTreeMap<Box<[u8]>, Name>,
-    /// Those which it leaves as they are.
+    /// Names that are the same after roll-forward.
     agreed: FxHashMap<Box<[u8]>, Name>,
     stamp: Stamp,
 }
@@ -114,7 +113,7 @@ impl Directory {
     fn len(&self) -> usize {
         self.open.len() + self.agreed.len()
     }
-    /// Changes a name; one of which there is nothing left to tell is forgotten.
+    /// Changes a name; forgets it when nothing about it needs to be recorded.
     fn change(&mut self, name: &[u8], first: Name, f: impl FnOnce(&mut Name)) {
         let (key, mut n) = self
             .open
@@ -131,37 +130,37 @@ impl Directory {
     }
 }
 
-/// The name under which the chain puts an inode.
+/// The name of an inode in the chain.
 #[derive(Debug, Clone)]
 struct Place {
     dir: Ino,
     name: Box<[u8]>,
-    /// Where the inode block with the mark lies; `None` if there are several.
+    /// Address of the inode block with the mark; `None` if there are several.
     block: Option<BlockAddr>,
 }
 
-/// What is missing until roll-forward leaves a directory's names as they are.
+/// The next step until roll-forward preserves a directory's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Nothing.
     Nothing,
-    /// This inode's name is put into the chain.
+    /// Put this inode's name into the chain.
     Put(Ino),
-    /// This inode is withdrawn from it.
+    /// Withdraw this inode from the chain.
     Withdraw(Ino),
-    /// Nothing less than a checkpoint will do.
+    /// Only a checkpoint helps.
     Checkpoint,
 }
 
-/// How many steps may take the place of a checkpoint. Each writes a block, a checkpoint about five and what else is
+/// Most steps in place of a checkpoint. Each writes a block; a checkpoint writes about five blocks and everything
 /// dirty.
 pub(crate) const MOST_STEPS: usize = 4;
-/// How many names are remembered. With more the next fsync that asks about names writes a checkpoint.
+/// Limit of remembered names. Above it, the next fsync that needs the account writes a checkpoint.
 const MOST_NAMES: usize = 1 << 15;
-/// How many dead inodes are.
+/// Limit of dead inodes.
 const MOST_DEAD: usize = 1 << 16;
 
-/// A directory, and what a name in it folds to.
+/// A directory and the folded form of a name in it.
 type Folded = (Ino, Box<[u8]>);
 
 /// The account of names since the last checkpoint.
@@ -170,25 +169,25 @@ pub(crate) struct ReplayedNames {
     dirs: FxHashMap<Ino, Directory>,
     /// Named inodes.
     places: FxHashMap<Ino, Place>,
-    /// Inodes that lost their last name. Directories are never among them: roll-forward in Linux frees one that has a
-    /// named inode's name even if it is not empty in the checkpoint (docs/decisions/0009).
+    /// Inodes that lost their last name. Never directories: roll-forward in Linux frees a directory whose name a named
+    /// inode takes, even if it is not empty in the checkpoint (docs/decisions/0009).
     dead: FxHashSet<Ino>,
-    /// Directories that changed in another way than by the names in them.
+    /// Directories that changed in other ways than by names in them.
     altered: FxHashSet<Ino>,
     /// Inodes that exchanged their names.
     exchanged: FxHashSet<Ino>,
-    /// How the names of casefolded directories were spelled last, by what they fold to.
+    /// The last spelling of names in casefolded directories, by folded form.
     spellings: FxHashMap<Folded, Box<[u8]>>,
-    /// Casefolded directories in which a name came back in another spelling.
+    /// Casefolded directories in which a name reappeared in another spelling.
     respelled: FxHashSet<Ino>,
     names: usize,
-    /// There was more than is remembered.
+    /// The account exceeded a limit.
     overflowed: bool,
-    /// Writes to the chain that concern names, and how many of them are durable. They are counted on over checkpoints:
-    /// a flush may begin before one and end after it.
+    /// Writes to the chain that concern names, and how many of them are durable. The counters continue over
+    /// checkpoints: a flush may begin before a checkpoint and end after it.
     written: u64,
     flushed: u64,
-    /// Directories that a write to the chain concerns which the device does not have yet.
+    /// Directories concerned by a write to the chain that has not reached the device.
     on_their_way: Vec<Ino>,
 }
 
@@ -211,18 +210,19 @@ impl ReplayedNames {
         self.dirs.get(&dir)?.get(name)
     }
 
-    // ---- what users do
+    // ---- called by user operations
 
-    /// A name leads to another inode, or to none. The caller holds the directory's lock.
+    /// Records that a name leads to another inode, or to none. The caller holds the directory's lock.
     pub(crate) fn bound(&mut self, dir: Ino, name: &[u8], was: Option<Ino>, now: Option<Ino>) {
         let first = Name { before: was, now: was, ..Name::default() };
         self.change(dir, name, first, |n| n.now = now);
     }
 
-    /// A name of a casefolded directory is about to change, which folds to `folded` and is spelled `name`.
+    /// Records that a name of a casefolded directory will change; it has the spelling `name` and the folded form
+    /// `folded`.
     ///
-    /// Roll-forward in Linux compares bytes: it leaves a name of the checkpoint beside the same name in another
-    /// spelling. So where a name comes back in another one, nothing less than a checkpoint makes names durable.
+    /// Roll-forward in Linux compares bytes: it leaves a name of the checkpoint next to the same name in another
+    /// spelling. So after a name reappears in another spelling, only a checkpoint makes names durable.
     pub(crate) fn spelled(&mut self, dir: Ino, folded: &[u8], name: &[u8]) {
         if self.overflowed {
             return;
@@ -234,50 +234,50 @@ impl ReplayedNames {
         self.overflowed = self.spellings.len() > MOST_NAMES;
     }
 
-    /// An inode that is no directory lost its last name. `known`: the checkpoint has it.
+    /// Records that an inode other than a directory lost its last name. `known`: the checkpoint has it.
     pub(crate) fn died(&mut self, ino: Ino, known: bool) {
         if !known && !self.places.contains_key(&ino) {
-            return; // roll-forward does not know of it
+            return; // roll-forward does not see it
         }
         self.dead.insert(ino);
         self.overflowed |= self.dead.len() > MOST_DEAD;
     }
 
-    /// An inode without a name gets one.
+    /// Records that an inode without a name gets one.
     pub(crate) fn revived(&mut self, ino: Ino) {
         self.dead.remove(&ino);
     }
 
-    /// A directory's own attributes were set, or it moved.
+    /// Records that a directory's own attributes were set, or that it moved.
     pub(crate) fn altered(&mut self, dir: Ino) {
         self.altered.insert(dir);
     }
 
-    /// Two inodes are about to exchange their names. A name of one that an fsync began to write must lead to one of both
-    /// afterwards, and the chain cannot name both at once.
+    /// Records that two inodes will exchange their names. If an fsync began to write one's name, that name must lead to
+    /// one of the two afterwards, and the chain cannot name both at once.
     pub(crate) fn exchanged(&mut self, inodes: [Ino; 2]) {
         self.exchanged.extend(inodes);
         self.overflowed |= self.exchanged.len() > MOST_DEAD;
     }
 
-    /// A checkpoint made everything durable.
+    /// Clears the account after a checkpoint.
     pub(crate) fn clear(&mut self) {
         *self = ReplayedNames { written: self.written, flushed: self.flushed, ..ReplayedNames::default() };
     }
 
-    // ---- what fsync asks and does
+    // ---- called by fsync
 
-    /// True if the chain puts an inode under this name.
+    /// True if an inode has this name in the chain.
     pub(crate) fn is_at(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
         self.places.get(&ino).is_some_and(|p| (p.dir, &*p.name) == (dir, name))
     }
 
-    /// True if a name leads where it did in the checkpoint, and the chain leaves it so.
+    /// True if a name leads to the same inode as in the checkpoint, and the chain does not change it.
     pub(crate) fn is_untouched(&self, dir: Ino, name: &[u8]) -> bool {
         !self.overflowed && self.name(dir, name).is_none()
     }
 
-    /// True if an inode that the checkpoint does not know may be put under this name by the next block of the chain.
+    /// True if the next block of the chain may give this name to an inode that is not in the checkpoint.
     pub(crate) fn allows(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
         if self.overflowed || self.exchanged.contains(&ino) || self.respelled.contains(&dir) {
             return false;
@@ -287,21 +287,20 @@ impl ReplayedNames {
         takes && (self.is_at(ino, dir, name) || self.may_leave(ino))
     }
 
-    /// The named inode that keeps another from a name in the chain, although it lives on elsewhere by now: its own new
-    /// name must come first.
+    /// The named inode that has this name in the chain but now has another name: its new name must be put into the
+    /// chain first.
     pub(crate) fn blocker(&self, ino: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
         let k = self.name(dir, name)?.last?;
         (k != ino && !self.dead.contains(&k)).then_some(k)
     }
 
-    /// True if the name that the chain gives an inode may lead to nobody, and will, once the inode is not there.
+    /// True if an inode's name in the chain may have no owner, and will have none without the inode.
     fn may_leave(&self, ino: Ino) -> bool {
         let Some(p) = self.places.get(&ino) else { return true };
         self.name(p.dir, &p.name).is_some_and(|n| n.last == Some(ino) && !n.buried() && n.empty)
     }
 
-    /// A block at `addr` that puts an inode under this name has its place in the chain, and is on its way to the
-    /// device.
+    /// Records that a block at `addr` with this name of an inode has its place in the chain and is being written.
     pub(crate) fn put(&mut self, ino: Ino, dir: Ino, name: &[u8], addr: BlockAddr) {
         let stays = self.is_at(ino, dir, name);
         let block = (!self.places.contains_key(&ino)).then_some(addr);
@@ -309,8 +308,8 @@ impl ReplayedNames {
             self.leave(ino);
         }
         self.places.insert(ino, Place { dir, name: name.into(), block });
-        // A name that the account does not have was taken away since it was asked whether the inode may have it: it leads to
-        // nobody, and nobody is told of it.
+        // If the account does not have the name, it was removed since `allows` was called: it leads to no inode, and
+        // its removal is not recorded elsewhere.
         self.change(dir, name, Name::default(), |n| {
             n.covered |= n.last.is_some_and(|k| k != ino);
             n.last = Some(ino);
@@ -318,7 +317,7 @@ impl ReplayedNames {
         self.on_its_way(dir);
     }
 
-    /// The chain no longer puts an inode where it did.
+    /// Removes an inode's place in the chain.
     fn leave(&mut self, ino: Ino) {
         if let Some(p) = self.places.remove(&ino) {
             self.change(p.dir, &p.name, Name::default(), |n| n.last = n.last.filter(|k| *k != ino));
@@ -331,7 +330,7 @@ impl ReplayedNames {
         self.on_their_way.push(dir);
     }
 
-    /// The device has taken all that was on its way.
+    /// Records that all writes have reached the device.
     pub(crate) fn landed(&mut self) {
         self.written += 1;
         for dir in std::mem::take(&mut self.on_their_way) {
@@ -341,18 +340,18 @@ impl ReplayedNames {
         }
     }
 
-    /// Where the block of a dead inode lies that may be withdrawn.
+    /// The address of a dead inode's block that may be withdrawn.
     pub(crate) fn withdrawable(&self, ino: Ino) -> Option<BlockAddr> {
         let p = self.places.get(&ino)?;
         p.block.filter(|_| !self.overflowed && self.dead.contains(&ino) && self.may_leave(ino))
     }
 
-    /// The block of an inode lost its marks.
+    /// Records that the block of an inode lost its marks.
     pub(crate) fn withdrawn(&mut self, ino: Ino) {
         self.leave(ino);
     }
 
-    /// The next step towards a chain that leaves a directory's names as they are.
+    /// The next step towards a chain that preserves a directory's names.
     pub(crate) fn next(&self, dir: Ino) -> Step {
         if self.overflowed || self.altered.contains(&dir) || self.respelled.contains(&dir) {
             return Step::Checkpoint;
@@ -363,12 +362,12 @@ impl ReplayedNames {
         }
         let mut found = Step::Checkpoint;
         for (name, n) in &d.open {
-            // In this directory the new name of an inode that moved is open, too.
+            // The new name of a moved inode in this directory is open, too.
             let comes_later = |k: &Ino| d.open.values().any(|o| o.now == Some(*k));
             let step = match (n.now, n.last) {
                 (Some(x), _) if self.allows(x, dir, name) => Some(Step::Put(x)),
                 (Some(x), _) => self.blocker(x, dir, name).filter(|k| !comes_later(k)).map(Step::Put),
-                // A name of the checkpoint is gone: no chain removes it.
+                // A name of the checkpoint was removed: no chain removes it.
                 _ if n.buried() => return Step::Checkpoint,
                 (None, Some(k)) if self.dead.contains(&k) => match self.withdrawable(k) {
                     Some(_) => Some(Step::Withdraw(k)),
@@ -384,17 +383,17 @@ impl ReplayedNames {
         found
     }
 
-    /// True if what the names of a directory depend on is durable, as far as the device took it.
+    /// True if the state that a directory's names depend on is durable, according to completed flushes.
     pub(crate) fn is_durable(&self, dir: Ino) -> bool {
         self.dirs.get(&dir).is_none_or(|d| d.stamp <= Stamp::At(self.flushed))
     }
 
-    /// Writes that a flush which begins now makes durable.
+    /// The number of writes that a flush beginning now makes durable.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
 
-    /// A flush that began after so many writes has succeeded.
+    /// Records that a flush that began after `written` writes has succeeded.
     pub(crate) fn flushed(&mut self, written: u64) {
         self.flushed = self.flushed.max(written);
     }
@@ -409,14 +408,14 @@ mod tests {
     type Key = (Ino, Vec<u8>);
     type Names = BTreeMap<Key, Ino>;
 
-    /// A block that an fsync wrote, or a withdrawal of one.
+    /// A block written by an fsync, or its withdrawal.
     #[derive(Debug, Clone)]
     enum Write {
         Put,
         Withdraw(usize),
     }
 
-    /// What roll-forward makes of the checkpoint's names. The withdrawn blocks of the chain have no marks.
+    /// The result of roll-forward from the checkpoint's names. Withdrawn blocks of the chain have no marks.
     fn replay(checkpoint: &Names, chain: &[(Ino, Key)], withdrawn: &[usize]) -> Names {
         let mut names = checkpoint.clone();
         let marked: Vec<_> = (0..chain.len()).filter(|i| !withdrawn.contains(i)).map(|i| &chain[i]).collect();
@@ -428,7 +427,7 @@ mod tests {
         names
     }
 
-    /// An fsync asks whether it may put a name, and puts it; a thread that removes the name may come between.
+    /// An fsync checks whether it may put a name, then puts it; a thread may remove the name in between.
     #[test]
     fn a_name_that_is_taken_away_while_it_is_put_does_not_agree() {
         let (dir, ino, addr) = (Ino(3), Ino(10), BlockAddr(7));
@@ -439,7 +438,7 @@ mod tests {
         rule.died(ino, false);
         rule.put(ino, dir, b"n", addr);
         assert_ne!(rule.next(dir), Step::Nothing, "the chain has a name that is gone");
-        // Another file takes the name: what the chain has is not what it leads to.
+        // Another file takes the name: the chain's owner differs from the present owner.
         rule.bound(dir, b"n", None, Some(Ino(11)));
         assert!(!rule.allows(Ino(11), dir, b"n") && rule.next(dir) != Step::Nothing);
     }
@@ -453,9 +452,9 @@ mod tests {
         withdrawn: Vec<usize>,
         /// Writes since the last flush.
         unflushed: Vec<Write>,
-        /// What each name led to since the last promise about it.
+        /// The owners of each name since the last promise about it.
         since: BTreeMap<Key, Vec<Option<Ino>>>,
-        /// Synced inodes that always had a name since.
+        /// Synced inodes that have always had a name since.
         durable: Vec<Ino>,
         next: u32,
         steps: [usize; 4],
@@ -596,7 +595,7 @@ mod tests {
             *self = World { steps, ..World::new(self.now.clone(), self.next) };
         }
 
-        /// Whatever of the unflushed writes is lost, roll-forward keeps the claim.
+        /// Whichever unflushed writes are lost, roll-forward preserves the claim.
         fn judge(&self) {
             let puts = self.unflushed.iter().filter(|w| matches!(w, Write::Put)).count();
             let gone: Vec<usize> = self

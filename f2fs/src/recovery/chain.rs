@@ -1,11 +1,10 @@
 //! Which nodes were written since the checkpoint?
 //!
-//! The warm node log is a chain. It begins at the log's next free block, the footer of each node names the next one,
-//! and it ends at the first block without the checkpoint's version. A block that carries the version but makes no sense
-//! (torn by the power cut) ends it too. No fsync had promised what follows: an fsync returns only when everything
-//! before its end is whole. An inode's checksum shows whether it is torn; on a volume without inode checksums only a
-//! torn start is noticed. A *withdrawn* inode, whose marks an fsync took away where it lies, has the checksum that it had
-//! with them.
+//! The warm node log is a chain. It begins at the log's next free block, the footer of each node has the address of the
+//! next one, and it ends at the first block without the checkpoint's version. An invalid block with that version (torn
+//! by the power cut) ends it too. No fsync promised the rest: an fsync returns only when everything up to its last
+//! block is complete. An inode's checksum shows whether it is torn; on a volume without inode checksums only a torn
+//! start is noticed. A *withdrawn* inode, whose marks an fsync cleared in place, still has the checksum from before.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::inode::{self, Inline, RawInode};
@@ -71,7 +70,7 @@ impl Volume {
         let mut out = Vec::new();
         while self.sb.locate(at).is_some() && seen.insert(at) {
             if self.seg.lock().is_valid(at) {
-                break; // part of the checkpoint: nothing can have been written there since
+                break; // part of the checkpoint: nothing can have been written here since
             }
             let block = self.read_link(at)?;
             let f = node::footer(&block);
@@ -89,7 +88,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// True if an inode's checksum is right, as it is or as it was before the inode was withdrawn.
+    /// True if an inode's checksum is right, either now or before its withdrawal.
     fn is_whole(&self, block: &Block, f: &Footer) -> bool {
         let right = |b: &Block| inode::verify_checksum(self.sb.features, self.checksum_seed, b).is_ok();
         right(block) || {
@@ -105,8 +104,8 @@ impl Volume {
         let is_inode = f.nid == f.ino.nid();
         let place = match node::kind_of(f.offset) {
             NodeKind::Inode => {
-                // Where inodes have checksums, one whose bit for the area it lies in is missing is torn:
-                // Linux and we set it in every inode of such a volume.
+                // If inodes have checksums, an inode without the bit for the checksum's area is torn: Linux and JouleFS
+                // set it in every inode of such a volume.
                 let bare = !RawInode::of(block).inline().contains(Inline::EXTRA_ATTR);
                 is_inode
                     && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
@@ -120,7 +119,7 @@ impl Volume {
             }
             _ => !is_inode,
         };
-        // Of nodes without a mark too: they are replayed if a marked one of the same inode follows.
+        // Also for nodes without a mark: they are replayed if a marked node of the same inode follows.
         numbers
             && place
             && addresses(self.sb.features, block).iter().all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some())

@@ -1,19 +1,18 @@
-//! Roll-forward: how does a mount replay what fsync promised before a power cut?
+//! How does a mount replay fsynced changes after a power cut (roll-forward)?
 //!
-//! 1. [`chain`]: find the nodes that were written since the checkpoint, as far as the chain in the warm node log
-//!    reaches.
+//! 1. [`chain`]: find the nodes written since the checkpoint, up to the end of the chain in the warm node log.
 //! 2. Before anything changes in memory, mark the blocks of the chain and the data they point at as *held*: nothing
-//!    overwrites them before the checkpoint that ends recovery. So a power cut in the middle leaves what this mount
-//!    found.
+//!    overwrites them before the checkpoint that ends recovery. So a power cut during recovery leaves the state that
+//!    this mount found.
 //! 3. Free the orphans, except those that cannot be freed.
-//! 4. `replay` and `name`: restore inodes, contents and names in the order they were written, each inode up to its last
-//!    node with an fsync mark. No fsync promised the nodes after that.
+//! 4. `replay` and `name`: restore inodes, contents and names in write order, each inode up to its last node with an
+//!    fsync mark. No fsync promised later nodes.
 //! 5. Write a checkpoint.
 //!
-//! A mount may give the chain up instead ([`RollForward::GiveUp`]): the checkpoint at the end has another version,
-//! which the chain's nodes do not carry. Or it leaves everything as it is and recovers nothing ([`RollForward::Leave`]).
+//! A mount may discard the chain instead ([`RollForward::GiveUp`]): the final checkpoint has a version that the chain's
+//! nodes do not have. Or it changes nothing and recovers nothing ([`RollForward::Leave`]).
 //!
-//! A volume that was unmounted and has nothing to replay is not written to.
+//! A cleanly unmounted volume without anything to replay is not written to.
 
 mod chain;
 mod name;
@@ -38,17 +37,17 @@ use chain::Link;
 struct Promise {
     /// The last node with an fsync mark.
     last: Option<usize>,
-    /// The last inode block whose name is to be restored.
+    /// The last inode block with a name to restore.
     name: Option<usize>,
 }
 
 impl Volume {
-    /// Brings a volume just mounted to the state that fsync promised. No other thread uses it yet.
+    /// Brings a newly mounted volume to the state promised by fsync. No other thread uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
         let (chain, given_up) = match self.options.roll_forward {
             RollForward::Replay => (self.chain()?, false),
-            // Linux writes no checkpoint when it mounts a clean volume: there may be a chain behind one.
+            // Linux writes no checkpoint when it mounts a clean volume: a chain may follow a clean checkpoint.
             RollForward::GiveUp => (Vec::new(), self.chain().map_or(true, |chain| !chain.is_empty())),
             RollForward::Leave => (Vec::new(), false),
         };
@@ -77,7 +76,7 @@ impl Volume {
         Ok(b)
     }
 
-    /// Holds the chain's blocks and the data they point at. If such blocks lie ahead of a log in its segment, the log
+    /// Holds the chain's blocks and the data they point at. If such blocks are ahead of a log in its segment, the log
     /// fills the holes between them.
     fn protect(&self, chain: &[Link]) -> Result<()> {
         for link in chain {
@@ -104,7 +103,7 @@ impl Volume {
                 p.name = Some(i);
             }
         }
-        // New inodes first, so that their numbers are not given to other nodes.
+        // New inodes first, so that their numbers are not allocated to other nodes.
         for (i, link) in chain.iter().enumerate() {
             let promised = promises.get(&link.ino).copied().unwrap_or_default();
             if promised.name != Some(i) {
@@ -123,7 +122,7 @@ impl Volume {
                 continue;
             }
             let inode = match self.inode(link.ino) {
-                // The node that recorded its name is not in the chain: there is no name to restore.
+                // The node with its name is not in the chain: there is no name to restore.
                 Err(crate::error::Error::Fs(vfs::Error::NotFound)) => {
                     promises.remove(&link.ino);
                     continue;
@@ -171,7 +170,7 @@ mod tests {
         write(&vol, f, 0, &blocks(5));
         vol.unmount().unwrap();
         let vol = again(&dev, &vol, RollForward::Replay);
-        // As Linux does: the first change after the mount is no reason for a checkpoint.
+        // As in Linux: the first change after the mount causes no checkpoint.
         vol.untouched.store(false, Ordering::Release);
         write(&vol, f, 0, &blocks(90)[4096..]);
         vol.fsync(f, false).unwrap();
@@ -180,7 +179,7 @@ mod tests {
         assert!(read(&replayed, f) == blocks(90)[4096..], "there is a chain");
         let vol = again(&dev, &vol, RollForward::GiveUp);
         assert!(read(&vol, f) == blocks(5));
-        // The power goes.
+        // Power cut.
         let vol = again(&dev, &vol, RollForward::Replay);
         assert!(read(&vol, f) == blocks(5));
         judge(&dev, &vol);

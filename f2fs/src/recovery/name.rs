@@ -1,16 +1,16 @@
 //! How does roll-forward restore the name of a synced file, which only its inode recorded?
 //!
-//! In the tree of the checkpoint the name may belong to another inode. That inode had lost the name before the fsync:
-//! it was deleted, or it was moved and only a checkpoint would have recorded where to. Roll-forward takes a file for
-//! deleted, as Linux does, and also a directory that is empty after the whole replay.
+//! In the tree of the checkpoint the name may belong to another inode. That inode lost the name before the fsync: it
+//! was deleted, or moved to a place that only a checkpoint would have recorded. Roll-forward treats a file as deleted,
+//! as Linux does, and also a directory that is empty after the whole replay.
 //!
-//! A directory that is not empty by then lives on beside the file, under a name made of its old name and its number.
-//! (Linux frees such a directory and leaves its durable contents without any name. Our own fsync writes a checkpoint
-//! rather than promise such a name; docs/decisions/0009.)
+//! A directory that is not empty then stays next to the file, under a name made of its old name and its number. (Linux
+//! frees such a directory and leaves its durable contents without any name. JouleFS's fsync writes a checkpoint instead
+//! of promising such a name; docs/decisions/0009.)
 //!
-//! Names are compared by their bytes, in casefolded directories too, as Linux does here. What an inode of an encrypted
-//! directory records is ciphertext of any bytes; where the directory folds case as well, the hash follows it, which
-//! nobody could tell without the key.
+//! Names are compared by bytes, in casefolded directories too, as Linux does here. The name recorded in an inode of an
+//! encrypted directory is arbitrary ciphertext; if the directory is also casefolded, the hash follows it, because it
+//! cannot be computed without the key.
 
 use std::sync::Arc;
 
@@ -24,17 +24,17 @@ use crate::inode::Inode;
 use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// A directory whose name a synced file took; it has no name for now.
+/// A directory whose name went to a synced file; it has no name for now.
 pub(super) struct Displaced {
-    /// Where it was.
+    /// Its former parent.
     parent: Arc<Inode>,
     name: Vec<u8>,
     dir: Arc<Inode>,
 }
 
 impl Volume {
-    /// Enters an inode under the name that its node in the chain records; false if the directory does not exist. A
-    /// directory that had the name is left to [`Volume::settle_displaced`].
+    /// Adds the name recorded by an inode's node in the chain; false if the directory does not exist. A directory that
+    /// had the name is left to [`Volume::settle_displaced`].
     pub(super) fn restore_name(
         &self,
         held: &PackState,
@@ -83,7 +83,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// After the whole replay: frees a displaced directory that is empty, gives another name to one that is not.
+    /// After the whole replay: frees a displaced directory if it is empty, otherwise gives it another name.
     pub(super) fn settle_displaced(&self, held: &PackState, displaced: &Displaced) -> Result<()> {
         let Displaced { parent, name, dir } = displaced;
         if self.is_empty_dir(dir, &mut dir.content.write())? {

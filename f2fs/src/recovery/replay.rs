@@ -1,8 +1,8 @@
 //! How does a node of the chain restore an inode and its contents?
 //!
-//! The replay copies the inode's fields and compares its address slots. Where the chain has another address, the replay
-//! adopts the block there in its place, and invalidates the block that the checkpoint had. It does not adopt the
-//! chain's node blocks: it changes the nodes in memory, and they are written anew.
+//! The replay copies the inode's fields and compares its address slots. If the chain has another address, the replay
+//! adopts the block at that address and invalidates the checkpoint's block. It does not adopt the chain's node blocks:
+//! it changes the nodes in memory, and they are written again.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::volume::Volume;
 const BLOCK: u64 = 4096;
 
 impl Volume {
-    /// Makes an inode that the checkpoint does not know, with its number and empty.
+    /// Creates an empty inode that is not in the checkpoint, with its number.
     pub(super) fn recover_new(&self, link: &Link, src: &Block) -> Result<()> {
         self.nat.claim(link.nid, link.ino)?;
         self.space.take_node(true)?;
@@ -51,7 +51,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings an inode to the state that one of its nodes in the chain records.
+    /// Brings an inode to the state recorded in one of its nodes in the chain.
     pub(super) fn replay_link(&self, inode: &Arc<Inode>, link: &Link, src: &Block) -> Result<()> {
         let shape = inode.node.inode(|r| self.shape(r))?;
         let base = match shape.kind_of(node::footer(src).offset) {
@@ -76,7 +76,8 @@ impl Volume {
         }
         let zone = node::kind_of(node::footer(src).offset) == NodeKind::Inode && self.may_hold_deltas();
         if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
-            // The contents had left the inode when this node was written; the inode block that records it comes later.
+            // The contents had moved out of the inode when this node was written; the inode block that records this
+            // comes later.
             self.empty_inline(inode)?;
         }
         self.replay_slots(inode, base, &slots)?;
@@ -109,7 +110,8 @@ impl Volume {
                 inode.ino
             )));
         }
-        // The slots of the old zone may hold addresses now; the new one comes after all addresses are in their slots.
+        // The slots of the old zone may hold addresses now; the new zone is written after all addresses are in their
+        // slots.
         self.edit_inode(&inode.node, |r| {
             delta::drop_slots(r, had, 0..u32::MAX);
         });
@@ -148,7 +150,7 @@ impl Volume {
             (r.i_mtime, r.i_mtime_nsec) = (new.i_mtime, new.i_mtime_nsec);
             r.i_flags = new.i_flags;
             r.i_current_depth = new.i_current_depth;
-            // Extra attributes are the first words of the address area.
+            // Extra attributes occupy the first words of the address area.
             let extra = d.extra as usize;
             r.i_addr[..extra].copy_from_slice(&new.i_addr[..extra]);
             r.forget_extent();
@@ -169,7 +171,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes over the addresses that one node records for the file blocks from `base` on.
+    /// Adopts the addresses recorded in one node for the file blocks from `base` on.
     fn replay_slots(&self, inode: &Arc<Inode>, base: u64, slots: &[(u32, BlockAddr)]) -> Result<()> {
         let any = slots.iter().any(|(_, a)| *a != BlockAddr::NULL);
         let place = match any {
@@ -230,7 +232,7 @@ impl Volume {
         self.nodes.mark_dirty(&place.node);
     }
 
-    /// Takes a block away from the slot that has it now (kernel `check_index_in_prev_nodes`).
+    /// Removes a block from its present slot (kernel `check_index_in_prev_nodes`).
     fn evict(&self, addr: BlockAddr) -> Result<()> {
         let owner = self.seg.lock().owner(addr)?;
         let nobody = || {

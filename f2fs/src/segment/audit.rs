@@ -1,6 +1,6 @@
-//! Do the numbers that the segment table updates as blocks change agree with a plain look at every block?
+//! Do the incrementally updated numbers of the segment table agree with a full count?
 //!
-//! For tests, and for a caller that doubts a volume. Left out on purpose: whether the valid maps themselves are right
+//! For tests, and for callers that suspect a volume. Left out on purpose: whether the valid maps themselves are right
 //! (`fsck`).
 
 use format::sit::MAP_BYTES;
@@ -12,8 +12,8 @@ use super::table::SegmentTable;
 use crate::volume::Volume;
 
 impl SegmentTable {
-    /// Compares counts, the factor f and the pieces of free space of the first `segments` segments with their
-    /// valid maps. The error names the first that differs.
+    /// Compares counts, the factor f and the free fragments of the first `segments` segments with their valid maps. The
+    /// error names the first difference.
     pub(crate) fn audit(&self, segments: u32) -> Result<(), String> {
         let mut pieces = FreeFragments::default();
         let mut run = 0;
@@ -49,7 +49,7 @@ impl SegmentTable {
 }
 
 impl Volume {
-    /// Compares the numbers kept for every segment with its valid map. The error names the first that differs.
+    /// Compares the numbers kept for every segment with its valid map. The error names the first difference.
     pub fn audit_segments(&self) -> Result<(), String> {
         self.seg.lock().table.audit(self.sb.main_segs)
     }

@@ -1,9 +1,9 @@
-//! What does a policy see of a mounted volume?
+//! Which data of a mounted volume does a policy get?
 //!
-//! The segment table lists the segments that changed; here this list becomes the indexes that policies search. They are
-//! updated when a policy is asked, not at every written block. There is one index of sections, for victims, and one of
-//! segments for each kind of log, for threaded logging; a question updates only the index it uses. All of it lies
-//! behind the segment mutex.
+//! The segment table lists the changed segments; this module turns the list into the indexes that policies search. They
+//! are updated when a policy runs, not at every written block. There is one index of sections, for victims, and one of
+//! segments for each kind of log, for threaded logging; a search updates only the index it uses. The segment mutex
+//! guards all of it.
 //!
 //! Left out on purpose: how a victim is chosen (the `victim` crate), and when (`gc`).
 
@@ -16,10 +16,10 @@ use victim::{Candidate, Index};
 
 use super::table::SegmentTable;
 
-/// Marks a segment that is a candidate of no kind.
+/// Marks a segment that is not a candidate.
 const NOWHERE: u8 = u8::MAX;
 
-/// Sections that changed since the index last took them over.
+/// Sections changed since the last update of the index.
 #[derive(Debug, Default)]
 struct Due {
     sections: Vec<SecNo>,
@@ -44,10 +44,10 @@ impl Due {
     }
 }
 
-/// Segments of each log's kind, as targets of threaded logging.
+/// Segments of each kind of log, as targets of threaded logging.
 struct Kinds {
     of: [Index; 6],
-    /// The kind in which each segment is entered, or [`NOWHERE`].
+    /// The kind under which each segment is entered, or [`NOWHERE`].
     entered: Vec<u8>,
 }
 
@@ -57,20 +57,20 @@ pub struct Candidates {
     per_section: u32,
     /// The section being cleaned now.
     pub(crate) victim: Option<SecNo>,
-    /// Sections with valid blocks that have no owner: they cannot be emptied.
+    /// Sections with valid blocks without an owner: they cannot be emptied.
     hopeless: FxHashSet<SecNo>,
     /// Sections emptied except for blocks of pinned files, with the number of valid blocks left.
     pinned: FxHashMap<SecNo, u32>,
-    /// Sections, as victims; made when a victim is first wanted.
+    /// Sections, as victims; created when a victim is first needed.
     victims: Option<Box<Index>>,
     due_victims: Due,
-    /// Made when a log first fills holes.
+    /// Created when a log first fills holes.
     kinds: Option<Box<Kinds>>,
     due_kinds: Due,
 }
 
 impl Candidates {
-    /// For a volume of `segs` segments.
+    /// Candidates for a volume of `segs` segments.
     pub(crate) fn new(segs: u32, per_section: u32) -> Candidates {
         Candidates {
             segs: SegNo(segs),
@@ -85,11 +85,11 @@ impl Candidates {
         }
     }
 
-    /// Excludes a section for good.
+    /// Excludes a section permanently.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.hopeless.insert(section);
     }
-    /// Excludes a section in which only blocks are left that must not move, until one of those blocks is gone.
+    /// Excludes a section with only pinned blocks left, until one of those blocks is gone.
     pub(crate) fn leave_pinned(&mut self, table: &SegmentTable, section: SecNo) {
         let left = table.section(section).map(|s| u32::from(table.segment(s).valid)).sum();
         self.pinned.insert(section, left);
@@ -98,7 +98,7 @@ impl Candidates {
     /// being cleaned or contain a log.
     pub(crate) fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
         if self.per_section == 1 {
-            // A log's segment is not a dirty one, and no section is being cleaned while a victim is chosen.
+            // A log's segment is not dirty, and no section is being cleaned while a victim is chosen.
             return Vec::new();
         }
         let logs = table.logs().map(|s| s.0 / self.per_section).collect::<BTreeSet<u32>>();
@@ -106,7 +106,7 @@ impl Candidates {
         logs.into_iter().filter(dirty).map(|sec| SegNo(sec * self.per_section)).collect()
     }
 
-    /// Takes over the table's list of changes.
+    /// Copies the table's list of changes.
     fn note(&mut self, table: &mut SegmentTable) {
         for seg in table.take_touched() {
             let section = SecNo(seg.0 / self.per_section);
@@ -145,7 +145,7 @@ impl Candidates {
         self.victims.insert(index)
     }
 
-    /// The segments of each log's kind whose holes may be filled.
+    /// The segments of each kind of log whose holes may be filled.
     pub(crate) fn to_fill(&mut self, table: &mut SegmentTable) -> &[Index; 6] {
         self.note(table);
         let segs = self.segs.0;
@@ -183,7 +183,7 @@ impl SegmentTable {
 
 /// The mean write time of a section's segments; segments without valid blocks count too.
 fn mean_age(table: &SegmentTable, sec: SecNo) -> u64 {
-    // Only a damaged image has sums beyond 64 bits.
+    // Only a damaged image has sums above 64 bits.
     let (sum, n) = table.section(sec).fold((0u64, 0), |(t, n), s| (t.saturating_add(table.segment(s).mtime), n + 1));
     sum / n.max(1)
 }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_target_is_as_old_as_its_whole_section() {
-        // Sections of the ages 500, 300 and 400: the nearest to 310 that is no younger is the second.
+        // Sections with ages 500, 300 and 400: of those not younger than 310, the second is nearest.
         let state = [(2, 8, 100), (3, 512, 900), (4, 8, 600), (5, 0, 0), (6, 8, 310), (7, 512, 490)];
         assert_eq!(target(&state, 310), Some(4));
         assert_eq!(target(&state, 450), Some(6));
@@ -250,7 +250,7 @@ mod tests {
         by_place
     }
 
-    /// What a look at the whole table finds: sections to clean, and segments to fill by kind.
+    /// The result of scanning the whole table: sections to clean, and segments to fill by kind.
     fn there(of: &Candidates, table: &SegmentTable) -> (Vec<Candidate>, [Vec<Candidate>; 6]) {
         let (mut victims, mut kinds) = (Vec::new(), <[Vec<Candidate>; 6]>::default());
         let per = of.per_section;

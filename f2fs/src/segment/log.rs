@@ -1,4 +1,4 @@
-//! The six logs: how does a log find its next segment?
+//! How does each of the six logs find its next segment?
 
 use format::sit::LogType;
 use format::summary::{self, Summary, SummaryKind};
@@ -7,11 +7,11 @@ use format::{Block, SegNo};
 use super::Segments;
 use crate::error::{Error, Result};
 
-/// A log: where it writes next, and the owners of the blocks in its segment.
+/// A log: its next block, and the owners of the blocks in its segment.
 pub struct Log {
     /// Its segment.
     pub seg: SegNo,
-    /// The next block; 512 if the segment is used up and no other was found.
+    /// The next block; 512 if the segment is full and no other was found.
     pub next: u16,
     /// True if it fills holes of a used segment (threaded logging, kernel SSR).
     pub threaded: bool,
@@ -29,8 +29,8 @@ impl Log {
     }
 }
 
-/// The temperatures that a log may thread into, nearest first (kernel `get_ssr_segment`): its own; then a hot log looks
-/// towards cold, a warm or cold log towards hot.
+/// The temperatures of segments that a log may fill, nearest first (kernel `get_ssr_segment`): its own; then a hot log
+/// goes towards cold, a warm or cold log towards hot.
 pub(super) fn threading_order(log: LogType) -> impl Iterator<Item = LogType> {
     let base = if log.is_node() { 3 } else { 0 };
     let own = log.index();
@@ -49,15 +49,15 @@ impl Segments {
         }
     }
 
-    /// True if a log must find another segment before it can write: it used its own up, or filled holes before the volume was
-    /// mounted to append only.
+    /// True if a log must find another segment before it can write: its segment is full, or it filled holes before the
+    /// volume was mounted append-only.
     pub(super) fn is_spent(&self, log: LogType) -> bool {
         let l = &self.logs[log.index()];
         l.is_full() || (self.only_appends && l.threaded)
     }
 
-    /// Makes every log that cannot go on where it stands begin a free section, as far as there are any. A checkpoint has to
-    /// follow before an fsync: roll-forward looks where the checkpoint has the log.
+    /// Moves every log that cannot continue in its segment to a free section, as far as there are any. A checkpoint
+    /// must follow before an fsync: roll-forward starts at the log's position in the checkpoint.
     pub(crate) fn leave_unfit(&mut self) -> Result<()> {
         for log in LogType::ALL {
             if self.only_appends && !self.fits(log) {
@@ -67,11 +67,12 @@ impl Segments {
         Ok(())
     }
 
-    /// Makes a log begin a free section. If there is none, the log counts as full.
+    /// Moves a log to a free section. If there is none, the log counts as full.
     pub(super) fn leave_section(&mut self, log: LogType) -> Result<()> {
         match self.begin_section(log) {
             Err(Error::Fs(vfs::Error::NoSpace)) => {
-                // As one that fills holes and found none: it does not go on in the next segment of its section.
+                // Treated as a threaded log that found no hole: it does not continue in the next segment of its
+                // section.
                 let l = &mut self.logs[log.index()];
                 (l.next, l.threaded) = (512, true);
                 Ok(())
@@ -90,8 +91,8 @@ impl Segments {
         Ok(())
     }
 
-    /// Closes a log's segment and finds another: the next of the same section, a fresh section, or the holes of a used
-    /// segment if fresh ones are short (kernel `allocate_segment_by_default`).
+    /// Closes a log's segment and finds another: the next of the same section, a fresh section, or, if fresh ones are
+    /// short, the holes of a used segment (kernel `allocate_segment_by_default`).
     pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
         self.close(log)?;
         let l = &self.logs[log.index()];
@@ -102,7 +103,7 @@ impl Segments {
             return Ok(());
         }
         if found.is_none() {
-            // Hot data and nodes search from the volume's start, other logs from where they stand.
+            // Hot data and nodes search from the volume's start, other logs from their position.
             let hint = match log {
                 LogType::WarmData | LogType::ColdData => old,
                 _ => SegNo(0),
@@ -124,8 +125,8 @@ impl Segments {
         }
     }
 
-    /// Makes a log write a fresh segment, whose blocks lie one after the other, if it filled holes when free segments were
-    /// few. [`vfs::Error::NoSpace`] if they still are.
+    /// Moves a log to a fresh, contiguous segment if it filled holes because free segments were few.
+    /// [`vfs::Error::NoSpace`] if they still are.
     pub(crate) fn fresh(&mut self, log: LogType) -> Result<()> {
         if self.logs[log.index()].threaded && !self.need_threading() {
             self.roll(log)?;
@@ -134,9 +135,9 @@ impl Segments {
         if none { Err(Error::no_space()) } else { Ok(()) }
     }
 
-    /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
-    /// about to be written frees: nothing is written there before that checkpoint is durable. Where there are too few
-    /// of these, none is taken: no checkpoint follows, and a log must not stand in a segment that is still needed.
+    /// Finds a segment for every full log. It may be a segment that the checkpoint about to be written frees: nothing
+    /// is written there before that checkpoint is durable. If there are too few of these, none is taken: no checkpoint
+    /// follows, and a log must not be in a segment that is still needed.
     pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
         let mut without = Vec::new();
         for log in LogType::ALL {
@@ -169,7 +170,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Hands over a log's summary for writing.
+    /// Passes on a log's summary for writing.
     fn close(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let block = l.summary.clone();
@@ -183,7 +184,7 @@ impl Segments {
         self.logs[log.index()] = Log { seg, next, threaded, summary };
     }
 
-    /// Starts to fill the holes of a used segment of a fitting temperature: blocks that are free now and were free at
+    /// Starts to fill the holes of a used segment of a suitable temperature: blocks that are free now and were free at
     /// the last checkpoint.
     fn thread(&mut self, log: LogType) -> Result<bool> {
         for kind in threading_order(log) {
@@ -238,7 +239,7 @@ mod tests {
         write(&vol, large, 4096, &blocks(3));
         vol.fsync(large, false).unwrap();
         assert!(!threaded(&vol));
-        // The power goes.
+        // Power cut.
         let left = std::sync::Arc::new(dev.fork());
         let found = Volume::mount(left.clone(), vol.clock.clone(), MountOptions::default()).unwrap();
         assert!(read(&found, large)[4096..4 * 4096] == blocks(3));

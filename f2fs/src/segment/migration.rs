@@ -1,11 +1,11 @@
-//! Where does cleaning by age move blocks?
+//! Where does age-based cleaning move blocks?
 //!
-//! It moves them into the holes of a used segment of similar age, through a log of their own (kernel
-//! `CURSEG_ALL_DATA_ATGC`). So old blocks stay with old ones, and cleaning uses up no free segment. This log exists
-//! only in memory: no checkpoint records it, its summary is among the ordinary ones, and a segment that it leaves empty
-//! is free. The policy chooses the segment to fill ([`Chooser`]).
+//! It moves them into the holes of a used segment of similar age, through a separate log (kernel
+//! `CURSEG_ALL_DATA_ATGC`). So old blocks stay with old ones, and cleaning uses no free segment. This log exists only
+//! in memory: no checkpoint records it, its summary is an ordinary one, and a segment that it leaves empty is free. The
+//! policy chooses the segment to fill ([`Chooser`]).
 //!
-//! Cleaning by other policies appends to the cold log, as a writer does.
+//! Other policies append to the cold log, as writers do.
 //!
 //! [`Chooser`]: victim::Chooser
 
@@ -19,8 +19,7 @@ use super::{Placed, Segments};
 use crate::error::{Error, Result};
 
 impl Segments {
-    /// Moves a data block to the log of moved blocks. `old` is its address, `owner` its owner. Its contents keep their
-    /// age.
+    /// Moves a data block to the log of moved blocks. `old` is its address. Its contents keep their age.
     pub(crate) fn allocate_moved(&mut self, owner: Summary, old: BlockAddr) -> Result<Placed> {
         let (from, old_off) = self.place(old)?;
         let (kind, mtime) = {
@@ -38,7 +37,7 @@ impl Segments {
         let kind = self.table.segment(seg).log;
         self.check_free(seg, off)?;
         self.table.set_valid(seg, off, kind, mtime)?;
-        // Only the new segment's age changes, by that of the contents (kernel `update_segment_mtime`).
+        // Only the new segment's age changes, by the age of the contents (kernel `update_segment_mtime`).
         self.table.clear_valid(from, old_off, None)?;
         let next = self.table.next_hole(seg, next);
         if let Some(log) = &mut self.moved {
@@ -50,13 +49,13 @@ impl Segments {
         Ok(Placed { addr: here, next: BlockAddr::NULL })
     }
 
-    /// Finds the next segment for the log of moved blocks: the rest of the section it began, the holes of a segment of
-    /// similar age, or a fresh cold segment.
+    /// Finds the next segment for the log of moved blocks: the rest of its section, the holes of a segment of similar
+    /// age, or a fresh cold segment.
     fn open_moved(&mut self, kind: LogType, mtime: u64) -> Result<()> {
         let begun = self.moved.as_ref().filter(|l| !l.threaded).map(|l| l.seg);
         let rest = begun.and_then(|seg| self.table.next_in_section(seg));
         if let Some(seg) = rest {
-            // No other log opens a segment of a section that is not free as a whole.
+            // Logs open only segments of sections that are completely free.
             self.close_moved()?;
             self.open_fresh(seg);
             return Ok(());
@@ -86,7 +85,7 @@ impl Segments {
         self.moved = Some(Log { seg, next: 0, threaded: false, summary });
     }
 
-    /// A used segment of similar age: of the same temperature first, then of the other two.
+    /// A used segment of similar age, preferably of the same temperature.
     fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
         let order = super::log::threading_order(kind);
         let Segments { table, chooser, candidates, .. } = self;
@@ -94,15 +93,14 @@ impl Segments {
         order.into_iter().find_map(|kind| chooser.target(&views[kind.index()], Moved { kind, mtime }))
     }
 
-    /// Ends the log of moved blocks; from here on its segment is an ordinary one.
+    /// Closes the log of moved blocks; its segment becomes an ordinary one.
     pub(crate) fn close_moved(&mut self) -> Result<()> {
         let Some(log) = self.moved.take() else { return Ok(()) };
         self.table.release_log(log.seg);
         self.summaries.store(&self.dev, &self.sb, log.seg, log.summary)
     }
 
-    /// Prepares the log for a checkpoint: stores its summary where every reader looks, and leaves a segment that is
-    /// empty.
+    /// Prepares the log for a checkpoint: stores its summary where every reader looks, and leaves an empty segment.
     pub(crate) fn save_moved(&mut self) -> Result<()> {
         let Some(log) = &self.moved else { return Ok(()) };
         if self.table.segment(log.seg).valid == 0 {

@@ -1,19 +1,19 @@
-//! Segments: which blocks are valid, and where does the next block go?
+//! Which blocks of segments are valid, and where does the next block go?
 //!
 //! * [`table`]: valid maps, counts, ages; which segments are free, dirty, prefree.
 //! * [`log`]: the six logs, and how each finds its next segment.
-//! * `tally`: how many blocks the logs placed, and what holes among them cost.
-//! * `windows`: blocks set aside for files that grow.
-//! * [`migration`]: where cleaning by age moves blocks.
+//! * `tally`: how many blocks the logs placed, and the cost of holes.
+//! * `windows`: preallocated blocks for growing files.
+//! * [`migration`]: where age-based cleaning moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
-//! * `pieces`: the pieces of free space, by size.
-//! * `zones`: how logs keep to the write pointers of a zoned device.
-//! * `audit`: whether the counts kept for a segment agree with its map.
-//! * [`temperature`]: which log a block of contents goes to, or in place.
-//! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
+//! * `pieces`: the free fragments, by size.
+//! * `zones`: how logs follow the write pointers of a zoned device.
+//! * `audit`: checks the counts of a segment against its map.
+//! * [`temperature`]: which log a content block goes to, or whether it is overwritten in place.
+//! * [`summary`]: the owner of each block of a segment, in memory until written to the device.
 //!
 //! One mutex guards all of it ([`Segments`] is the state inside). A caller holds it for the bookkeeping of one block or
-//! a run of blocks, and for the rare reading of a summary when a log starts threading. Left out on purpose: writing the
+//! a run of blocks, and for the rare read of a summary when a log starts threading. Left out on purpose: writing the
 //! blocks themselves, which section to clean (the `victim` crate), and when (`gc`).
 
 mod audit;
@@ -50,7 +50,7 @@ use summary::PendingSummaries;
 use table::SegmentTable;
 use tally::Tally;
 
-/// Dirty blocks held in memory that will need room in the log; read by the allocation rules.
+/// Dirty blocks in memory that will need space in the log; input of the allocation rules.
 #[derive(Debug, Default)]
 pub struct Pressure {
     /// Dirty node blocks.
@@ -67,29 +67,29 @@ impl Pressure {
     }
 }
 
-/// Where a block went.
+/// The address of a newly placed block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placed {
     /// Its address.
     pub addr: BlockAddr,
-    /// The next free block of the same log, as node footers record it.
+    /// The next free block of the same log, for node footers.
     pub next: BlockAddr,
 }
 
-/// What cleaning is to make room for.
+/// The need that cleaning must meet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Expected {
-    /// Blocks the next use will place.
+    /// Blocks that the next use will place.
     pub takes: u64,
-    /// Blocks it will give to the device.
+    /// Blocks that it will write to the device.
     pub writes: u64,
-    /// Free sections a user wants held.
+    /// Free sections that a user requires.
     pub asked: u32,
-    /// Blocks in use, with those only reserved.
+    /// Blocks in use, including reserved ones.
     pub valid: u64,
 }
 
-/// The state behind the segment mutex.
+/// The state guarded by the segment mutex.
 pub struct Segments {
     pub(crate) sb: Arc<SuperBlock>,
     pub(crate) dev: Arc<dyn BlockDevice>,
@@ -99,29 +99,29 @@ pub struct Segments {
     pub logs: [Log; 6],
     /// Summaries of closed segments that have not reached the device.
     pub summaries: PendingSummaries,
-    /// Segments in reserve, as the checkpoint says.
+    /// Reserved segments, from the checkpoint.
     pub reserved_segs: u32,
-    /// The log of blocks that cleaning moves by age, if there is one.
+    /// The log for blocks moved by age-based cleaning, if there is one.
     pub(crate) moved: Option<Log>,
-    /// Blocks set aside for files that grow.
+    /// Preallocated blocks for growing files.
     windows: windows::Windows,
     /// The first segment of the section being cleaned: no log may thread into it.
     victim: Option<SegNo>,
-    /// Chooses victims, and segments to thread into.
+    /// Chooses victims, and segments for threaded logging.
     pub(crate) chooser: Chooser,
-    /// The candidates it chooses from.
+    /// The candidates for the chooser.
     candidates: Candidates,
-    /// True if blocks go to the ends of logs in free sections and nowhere else.
+    /// True if blocks only go to the ends of logs in free sections.
     pub(crate) only_appends: bool,
-    /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
+    /// True if logs fill holes even if there are many fresh segments (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
-    /// What the logs placed.
+    /// Counts of blocks placed by the logs.
     pub(crate) tally: Tally,
-    /// True if the last node of the warm node log names no next block, since the log found no segment to go on in.
+    /// True if the last node of the warm node log has no next block, because the log found no next segment.
     /// Roll-forward stops at that node: until the next checkpoint, it finds no node written later.
     pub(crate) chain_ends: bool,
-    /// The first invariant of theirs that was found broken.
+    /// The first broken invariant found in the segments.
     pub(crate) violated: Option<Violation>,
 }
 
@@ -157,13 +157,13 @@ impl Segments {
         }
     }
 
-    /// True if the block was put into a hole of a used segment by the log of moved blocks.
+    /// True if the log of moved blocks put the block into a hole of a used segment.
     pub(crate) fn is_threaded(&self, addr: BlockAddr) -> bool {
         let seg = self.sb.locate(addr).map(|p| p.0);
         self.moved.as_ref().is_some_and(|l| l.threaded && Some(l.seg) == seg)
     }
 
-    /// Sections in reserve for cleaning.
+    /// Sections reserved for cleaning.
     pub fn reserved_sections(&self) -> u32 {
         self.reserved_segs.div_ceil(self.sb.segs_per_sec)
     }
@@ -172,35 +172,36 @@ impl Segments {
         u64::from(self.sb.segs_per_sec) * 512
     }
 
-    /// Kernel `f2fs_need_SSR`: too few sections are free to keep writing fresh ones, or cleaning is at its most urgent.
+    /// Kernel `f2fs_need_SSR`: too few sections are free to continue with fresh ones, or cleaning is at its highest
+    /// urgency.
     pub fn need_threading(&self) -> bool {
         !self.only_appends && self.lacks_fresh()
     }
 
-    /// True if fresh segments are for those who cannot do without.
+    /// True if fresh segments must be left to writes that cannot use holes.
     pub(crate) fn lacks_fresh(&self) -> bool {
         self.threads_always || u64::from(self.table.free_sections()) <= self.kept_back()
     }
 
-    /// Free sections that must be left, or logs fill holes.
+    /// If at most this many sections are free, logs fill holes.
     fn kept_back(&self) -> u64 {
         let per = self.blocks_per_section();
         let nodes = Pressure::sections(&self.pressure.nodes, per);
         let dents = Pressure::sections(&self.pressure.dents, per);
         let reserved = u64::from(self.reserved_sections());
-        // The kernel's min_ssr_sections is the reserve once more (segment.c).
+        // The kernel's min_ssr_sections adds the reserve again (segment.c).
         nodes + 2 * dents + 2 * reserved
     }
 
-    /// Free sections that are missing for so many blocks in fresh segments: two more than they fill, since a log does not
-    /// begin where they do, and their nodes are written too.
+    /// Missing free sections to write `blocks` blocks to fresh segments: two more than they fill, because a log does
+    /// not start at their first block, and their nodes are written too.
     pub(crate) fn short_of_fresh(&self, blocks: u64) -> u64 {
         let need = self.kept_back() + blocks.div_ceil(self.blocks_per_section()) + 2;
         need.saturating_sub(u64::from(self.table.free_sections()))
     }
 
-    /// Free sections that what is dirty in memory needs, with the reserve (kernel
-    /// `has_not_enough_free_secs`). Contents of files count too, since a checkpoint here writes them.
+    /// Free sections needed for dirty blocks in memory plus the reserve (kernel `has_not_enough_free_secs`). File
+    /// contents count too, because a checkpoint here writes them.
     pub fn sections_needed(&self) -> u32 {
         let per = self.blocks_per_section();
         let need = Pressure::sections(&self.pressure.nodes, per)
@@ -210,38 +211,38 @@ impl Segments {
         need.min(u32::MAX.into()) as u32
     }
 
-    /// Free sections that dirty directories and nodes need.
+    /// Free sections needed for dirty directories and nodes.
     fn needed_without_files(&self) -> u64 {
         let per = self.blocks_per_section();
         Pressure::sections(&self.pressure.nodes, per) + 2 * Pressure::sections(&self.pressure.dents, per)
     }
 
-    /// True if a checkpoint must write directories before contents of files, since directories and nodes may need all
+    /// True if a checkpoint must write directories before file contents, because directories and nodes may need all
     /// free sections.
     pub(crate) fn are_files_last(&self) -> bool {
         let files = Pressure::sections(&self.pressure.data, self.blocks_per_section());
         u64::from(self.table.free_sections()) <= self.needed_without_files() + files
     }
 
-    /// True if a checkpoint must leave contents of files to the next one: nodes and directories need the last free
+    /// True if a checkpoint must leave file contents to the next one: nodes and directories need the last free
     /// sections, and this checkpoint will free others.
     pub(crate) fn must_files_wait(&self) -> bool {
         let free = u64::from(self.table.free_sections());
         free > 0 && free <= self.needed_without_files() && self.table.prefree_segments() > 0
     }
 
-    /// True if there are free sections for `blocks` blocks more than [`Self::sections_needed`] counts.
+    /// True if there are free sections for `blocks` blocks in addition to [`Self::sections_needed`].
     pub fn has_sections_for(&self, blocks: u64) -> bool {
         let more = blocks.div_ceil(self.blocks_per_section());
         u64::from(self.table.free_sections()) > u64::from(self.sections_needed()) + more
     }
 
-    /// Takes the next block of `log` for `owner`; the block at `old`, if that is a real address, becomes invalid. `age`
-    /// is when the block's contents were written, in seconds of mounted time. If it fails, no block became valid or
-    /// invalid.
+    /// Allocates the next block of `log` for `owner`; if `old` is a real address, the block there becomes invalid.
+    /// `age` is the write time of the block's contents, in seconds of mounted time. On failure, no block became valid
+    /// or invalid.
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
         if old.is_real() {
-            // On a damaged volume it may not be; asked before anything changes.
+            // On a damaged volume it may be invalid; check before any change.
             self.check_there(old)?;
         }
         if self.is_spent(log) {
@@ -261,9 +262,9 @@ impl Segments {
         }
         self.advance(log);
         if self.logs[log.index()].is_full() {
-            // This block has its place, whether the next one finds one or not: on a full device, or where a summary
-            // cannot be read, the log stays full, and the next allocation tries again before it changes anything.
-            // Only a node log's last node is worse off: see `chain_ends`.
+            // This block has its place, whether or not the log finds a next one: on a full device, or if a summary
+            // cannot be read, the log stays full, and the next allocation tries again before it changes anything. Only
+            // the last node of a node log is affected: see `chain_ends`.
             if let Err(e) = self.roll(log) {
                 ::log::debug!("{log:?} stays full: {e}");
             }
@@ -274,10 +275,10 @@ impl Segments {
         Ok(Placed { addr, next })
     }
 
-    /// Refuses a block that is about to be handed out though the last checkpoint or an fsync since may need it.
+    /// Refuses to allocate a block that the last checkpoint or a later fsync may need.
     fn check_free(&mut self, seg: SegNo, off: u16) -> Result<()> {
         if !self.table.is_held(seg, off) || self.table.is_valid(seg, off) {
-            // A valid one the table refuses by itself.
+            // The table itself refuses a valid block.
             return Ok(());
         }
         let violation = Violation::Held { seg, off };
@@ -291,7 +292,7 @@ impl Segments {
         self.table.clear_valid(seg, off, Some(age))
     }
 
-    /// Gives places up that were taken and that nothing points at.
+    /// Frees allocated places that nothing points at.
     pub(crate) fn give_back(&mut self, places: &[BlockAddr]) -> Result<()> {
         for addr in places {
             let (seg, off) = self.place(*addr)?;
@@ -300,7 +301,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Marks a block valid at its address: roll-forward found it there.
+    /// Marks a block valid at the address where roll-forward found it.
     pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.adopt(seg, off, log, age)?;
@@ -315,7 +316,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Holds a block that is not valid: nothing overwrites it before the next checkpoint.
+    /// Holds an invalid block: nothing overwrites it before the next checkpoint.
     pub fn hold(&mut self, addr: BlockAddr) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         if !self.table.is_valid(seg, off) {
@@ -324,8 +325,8 @@ impl Segments {
         Ok(())
     }
 
-    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them, or leave the section
-    /// where it may not.
+    /// If held blocks are ahead of a log in its segment, makes the log fill the holes between them, or leave the
+    /// section if it may not fill holes.
     pub fn avoid_held(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let (seg, next) = (l.seg, l.next);
@@ -341,7 +342,7 @@ impl Segments {
         if l.is_full() { self.roll(log) } else { Ok(()) }
     }
 
-    /// The owner of a block, by its segment's summary.
+    /// The owner of a block, from its segment's summary.
     pub fn owner(&self, addr: BlockAddr) -> Result<Summary> {
         let (seg, off) = self.place(addr)?;
         Ok(match self.logs.iter().chain(&self.moved).find(|l| l.seg == seg) {
@@ -353,7 +354,7 @@ impl Segments {
         })
     }
 
-    /// Keeps logs out of a section while it is cleaned, and lets them in again.
+    /// Keeps logs out of a section while it is cleaned; `None` ends that.
     pub(crate) fn set_victim(&mut self, victim: Option<SegNo>) {
         for first in [self.victim, victim].into_iter().flatten() {
             let section = self.sb.section_of(first);
@@ -363,8 +364,8 @@ impl Segments {
         self.candidates.victim = victim.map(|v| self.sb.section_of(v));
     }
 
-    /// The section to clean next, and whether its data goes into holes; `None` if none is worth it. `now` is in seconds of
-    /// mounted time.
+    /// The section to clean next, and whether its data goes into holes; `None` if none is worth cleaning. `now` is in
+    /// seconds of mounted time.
     pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64, next: Expected) -> Option<(Candidate, bool)> {
         let outlook = Outlook {
             free: self.free_soon(),
@@ -383,23 +384,23 @@ impl Segments {
         Some((victim, self.chooser.fills_holes(&victim, &outlook)))
     }
 
-    /// Free blocks in sections that hold valid ones, if `valid` blocks are in use. Those that wait in memory have no place yet, and
-    /// will take one.
+    /// Free blocks in sections that hold valid ones, if `valid` blocks are in use. Blocks waiting in memory have no
+    /// place yet but will need one.
     fn blocks_in_holes(&self, valid: u64) -> u64 {
         let used = self.sb.sections().saturating_sub(self.free_soon());
         (u64::from(used) * self.blocks_per_section()).saturating_sub(valid)
     }
 
-    /// Sections that are free, or will be with the next checkpoint.
+    /// Sections that are free now or after the next checkpoint.
     pub(crate) fn free_soon(&self) -> u32 {
         self.table.free_sections() + self.table.prefree_segments() / self.sb.segs_per_sec
     }
 
-    /// Excludes a section for good.
+    /// Excludes a section permanently.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.candidates.give_up(section);
     }
-    /// Excludes a section in which only blocks are left that must not move, until one of those blocks is gone.
+    /// Excludes a section with only pinned blocks left, until one of those blocks is gone.
     pub(crate) fn leave_pinned(&mut self, section: SecNo) {
         self.candidates.leave_pinned(&self.table, section);
     }
@@ -409,7 +410,7 @@ impl Segments {
         self.sb.locate(addr).ok_or_else(|| Error::corrupt(format_args!("block {addr} is outside the main area")))
     }
 
-    /// Refuses a block that is about to be given up and is not valid: the volume is damaged.
+    /// Refuses to free a block that is not valid: the volume is damaged.
     pub fn check_there(&self, addr: BlockAddr) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.check_valid(seg, off)
@@ -435,7 +436,7 @@ mod tests {
         vol.checkpoint(crate::pack::Reason::Running).unwrap();
         let inode = vol.outer(f).unwrap();
         let addr = vol.addr_of(&inode.node, 7).unwrap();
-        // As on a volume whose segment table is damaged.
+        // As on a volume with a damaged segment table.
         vol.seg.lock().invalidate(addr, 0).unwrap();
         let counts = || {
             let seg = vol.seg.lock();

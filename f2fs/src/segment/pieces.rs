@@ -1,7 +1,7 @@
-//! How many pieces of free space are there?
+//! Into how many fragments is the free space divided?
 //!
-//! The segment table counts the pieces inside segments as blocks change. Pieces that touch a segment's edge are put
-//! together when a caller asks, which costs a look at each segment.
+//! The segment table counts the fragments inside segments as blocks change. Fragments that touch a segment's edge are
+//! joined on request, which visits each segment.
 
 use format::SegNo;
 use vfs::FreeFragments;
@@ -11,7 +11,7 @@ use super::table::SegmentTable;
 use crate::volume::Volume;
 
 impl SegmentTable {
-    /// The pieces of the whole main area.
+    /// The free fragments of the whole main area.
     pub(crate) fn free_fragments(&self, segments: u32) -> FreeFragments {
         let mut out = *self.inner_fragments();
         let mut run = 0;
@@ -33,7 +33,7 @@ impl SegmentTable {
 }
 
 impl Volume {
-    /// The pieces free space is in now.
+    /// The current free fragments.
     pub fn free_fragments(&self) -> FreeFragments {
         self.seg.lock().table.free_fragments(self.sb.main_segs)
     }
@@ -45,7 +45,7 @@ mod tests {
 
     use super::*;
 
-    /// The pieces by looking at one block after another.
+    /// The fragments, found block by block.
     fn plainly(table: &SegmentTable, segments: u32) -> FreeFragments {
         let mut out = FreeFragments::default();
         let mut run = 0;

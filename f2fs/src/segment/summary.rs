@@ -10,7 +10,7 @@ use format::{Block, SegNo};
 use crate::cause::Cause;
 use crate::error::Result;
 
-/// How many summaries wait before all are written: 2 MiB.
+/// Summaries that wait before all are written: 2 MiB.
 const MOST: usize = 512;
 
 /// Changed summary blocks by segment.
@@ -30,7 +30,7 @@ impl PendingSummaries {
         Ok(block)
     }
 
-    /// The summary of `seg`, to be changed.
+    /// The summary of `seg`, for changes.
     pub fn edit(&mut self, dev: &dyn BlockDevice, sb: &SuperBlock, seg: SegNo) -> Result<&mut Block> {
         if !self.blocks.contains_key(&seg) {
             let block = self.load(dev, sb, seg)?;
@@ -40,7 +40,7 @@ impl PendingSummaries {
         Ok(self.blocks.get_mut(&seg).unwrap())
     }
 
-    /// Replaces the summary of `seg`; writes all of them if many have gathered.
+    /// Replaces the summary of `seg`; writes all of them if many are pending.
     pub fn store(&mut self, dev: &Arc<dyn BlockDevice>, sb: &SuperBlock, seg: SegNo, block: Box<Block>) -> Result<()> {
         self.blocks.insert(seg, block);
         if self.blocks.len() > MOST {
@@ -49,7 +49,7 @@ impl PendingSummaries {
         Ok(())
     }
 
-    /// Writes every pending summary; neighbours go as one request.
+    /// Writes every pending summary; adjacent ones in one request.
     pub fn write_all(&mut self, dev: &dyn BlockDevice, sb: &SuperBlock, cause: Cause) -> Result<()> {
         let mut run: Vec<&[u8]> = Vec::new();
         let mut start = SegNo(0);

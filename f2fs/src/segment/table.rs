@@ -1,8 +1,8 @@
 //! Which blocks are valid, and which segments are free, dirty or prefree (freed by the next checkpoint)?
 //!
 //! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then. Nothing may overwrite
-//! a held block before the next checkpoint, since recovery may need it (the kernel's `ckpt_valid_map`, with the bits of
-//! later writes). So every valid block is held.
+//! a held block before the next checkpoint, because recovery may need it (the kernel's `ckpt_valid_map` plus later
+//! writes). So every valid block is held.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::word_set::WordSet;
 use crate::error::{Error, Result};
 use crate::invariant::sums::Sums;
 
-/// The two maps of a segment that is neither empty nor full nor uniform.
+/// The two maps of a segment whose maps are not uniform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Maps {
     valid: [u8; MAP_BYTES],
@@ -31,13 +31,13 @@ pub struct Segment {
     pub valid: u16,
     /// Held blocks, at least `valid`.
     pub held: u16,
-    /// The log that wrote to it last.
+    /// The log that last wrote to it.
     pub log: LogType,
     in_log: bool,
     changed: bool,
     /// True if it is on the list of [`SegmentTable::take_touched`].
     touched: bool,
-    /// How fragmented its free space is.
+    /// Fragmentation of its free space.
     pub fragmentation: Fragmentation,
     /// Mean write time of its blocks, in seconds of mounted time.
     pub mtime: u64,
@@ -72,17 +72,17 @@ impl Segment {
             m => (m.saturating_mul(self.valid.into()).saturating_add(t)) / (u64::from(self.valid) + 1),
         };
     }
-    /// The entry as the SIT records it.
+    /// The SIT entry.
     pub fn to_entry(&self) -> SitEntry {
         SitEntry { log: self.log, valid: self.valid, map: *self.map(), mtime: self.mtime }
     }
 }
 
-/// True if a valid block stands before the `free` free ones that end at block `off`.
+/// True if there is a valid block before the `free` free blocks that end at block `off`.
 fn bounded_left(off: u16, free: u32) -> bool {
     u32::from(off) > free
 }
-/// True if a valid block stands behind the `free` free ones that begin after block `off`.
+/// True if there is a valid block after the `free` free blocks that begin after block `off`.
 fn bounded_right(off: u16, free: u32) -> bool {
     u32::from(off) + free < 511
 }
@@ -98,17 +98,17 @@ pub struct SegmentTable {
     prefree: WordSet,
     changed: BTreeSet<SegNo>,
     logs: BTreeSet<SegNo>,
-    /// Pieces of free space with a valid block of the same segment on either side.
+    /// Free fragments with a valid block of the same segment on either side.
     inner: FreeFragments,
-    /// Valid blocks of all of them.
+    /// Valid blocks of all segments.
     sums: Sums,
-    /// Segments whose numbers changed since the last `take_touched`; filled from its first call on.
+    /// Segments whose numbers changed since the last `take_touched`; recorded from its first call on.
     touched: Vec<SegNo>,
     watched: bool,
 }
 
 impl SegmentTable {
-    /// An empty table: everything free.
+    /// An empty table: everything is free.
     pub fn new(main_segs: u32, per_section: u32) -> Self {
         let sections = main_segs / per_section;
         let mut t = SegmentTable {
@@ -132,7 +132,7 @@ impl SegmentTable {
         t
     }
 
-    /// Takes over a SIT entry while mounting.
+    /// Loads a SIT entry during mount.
     pub fn load(&mut self, seg: SegNo, e: &SitEntry) {
         let s = &mut self.segs[seg.0 as usize];
         self.sums.sub(s.log, s.valid);
@@ -160,7 +160,7 @@ impl SegmentTable {
     pub fn free_sections(&self) -> u32 {
         self.free_secs.len()
     }
-    /// Segments without a valid block that no log writes to and that do not wait for a checkpoint.
+    /// Segments without a valid block that have no log and do not wait for a checkpoint.
     pub fn free_segments(&self) -> u32 {
         self.free.len()
     }
@@ -172,17 +172,17 @@ impl SegmentTable {
     pub fn first_prefree(&self) -> Option<SegNo> {
         self.prefree.next(0).map(SegNo)
     }
-    /// The first segments of sections that are free with the next checkpoint, and not before.
+    /// The first segments of sections that the next checkpoint frees.
     pub fn emptied_sections(&self) -> impl Iterator<Item = SegNo> {
         let gone = |seg: SegNo| self.prefree.has(seg.0) || self.free.has(seg.0);
         let sections = (0..self.segs.len() as u32 / self.per_section).map(SecNo);
         sections.filter(move |sec| self.section(*sec).all(gone)).map(|sec| SegNo(sec.0 * self.per_section))
     }
-    /// True if the segment is dirty: used, with invalid blocks, and no log writes to it.
+    /// True if the segment is dirty: used, with invalid blocks, and without a log.
     pub fn is_dirty(&self, seg: SegNo) -> bool {
         self.dirty.has(seg.0)
     }
-    /// How many segments are dirty.
+    /// Number of dirty segments.
     pub fn dirty_count(&self) -> u32 {
         self.dirty.len()
     }
@@ -214,7 +214,7 @@ impl SegmentTable {
     pub fn sums(&self) -> Sums {
         self.sums
     }
-    /// The same by a look at each segment.
+    /// The same, recounted over all segments.
     pub(crate) fn sums_anew(&self) -> Sums {
         let mut sums = Sums::default();
         self.segs.iter().for_each(|s| sums.add(s.log, s.valid));
@@ -224,12 +224,12 @@ impl SegmentTable {
     pub fn map(&self, seg: SegNo) -> &[u8; MAP_BYTES] {
         self.segs[seg.0 as usize].map()
     }
-    /// Pieces of free space that lie inside a segment between valid blocks.
+    /// Free fragments inside a segment, between valid blocks.
     pub(crate) fn inner_fragments(&self) -> &FreeFragments {
         &self.inner
     }
-    /// The segments whose numbers changed since the last call, each once, in no order; every segment
-    /// with valid blocks the first time.
+    /// The segments whose numbers changed since the last call, each once, in no order; the first call returns every
+    /// segment with valid blocks.
     pub fn take_touched(&mut self) -> Vec<SegNo> {
         if !std::mem::replace(&mut self.watched, true) {
             return (0..self.segs.len() as u32).map(SegNo).filter(|&s| self.segment(s).valid > 0).collect();
@@ -240,7 +240,7 @@ impl SegmentTable {
         }
         out
     }
-    /// The first block from `from` on that is not held; 512 if none.
+    /// The first block from `from` on that is not held; 512 if there is none.
     pub fn next_hole(&self, seg: SegNo, from: u16) -> u16 {
         let s = &self.segs[seg.0 as usize];
         match &s.maps {
@@ -250,7 +250,7 @@ impl SegmentTable {
         }
     }
 
-    /// A log wrote block `off`.
+    /// Marks block `off` as written by a log.
     pub fn set_valid(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
         let s = &mut self.segs[seg.0 as usize];
         s.age(age);
@@ -290,7 +290,7 @@ impl SegmentTable {
         }
     }
 
-    /// Block `off` lost its owner. With `Some`, `age` counts for the segment's age.
+    /// Marks block `off` as invalid. If `age` is `Some`, it counts for the segment's age.
     pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: Option<u64>) -> Result<()> {
         self.check_valid(seg, off)?;
         let s = &mut self.segs[seg.0 as usize];
@@ -319,7 +319,8 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Recovery found that block `off` came into use after the checkpoint. If it is valid already, that is an error.
+    /// Marks block `off` as valid: recovery found that it was written after the checkpoint. An error if it is valid
+    /// already.
     pub fn adopt(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
         if self.segs[seg.0 as usize].valid == 0 && !self.is_log(seg) {
             self.segs[seg.0 as usize].log = log;
@@ -341,16 +342,16 @@ impl SegmentTable {
         self.relocate(seg);
     }
 
-    /// A log opens a free segment.
+    /// Opens a free segment for a log.
     pub fn take(&mut self, seg: SegNo, log: LogType) {
         self.put_free(seg, false);
         self.enter(seg, log);
     }
-    /// A log threads into a used segment.
+    /// Opens a used segment for a threaded log.
     pub fn take_threaded(&mut self, seg: SegNo, log: LogType) {
         self.enter(seg, log);
     }
-    /// At mount: a log stands in this segment, as the checkpoint says.
+    /// At mount: the log is in this segment according to the checkpoint.
     pub fn resume(&mut self, seg: SegNo, log: LogType) {
         self.put_free(seg, false);
         self.dirty.put(seg.0, false);
@@ -375,7 +376,7 @@ impl SegmentTable {
         self.prefree.put(seg.0, false);
         self.note_change(seg);
     }
-    /// A log leaves the segment.
+    /// Closes a log's segment.
     pub fn release_log(&mut self, seg: SegNo) {
         self.logs.remove(&seg);
         self.segs[seg.0 as usize].in_log = false;
@@ -400,7 +401,7 @@ impl SegmentTable {
         (first..first + self.per_section).map(SegNo)
     }
 
-    /// How many segments' SIT entries changed since the last checkpoint.
+    /// Number of segments whose SIT entries changed since the last checkpoint.
     pub fn changed_count(&self) -> usize {
         self.changed.len()
     }
@@ -409,7 +410,7 @@ impl SegmentTable {
         self.changed.iter().copied()
     }
 
-    /// The checkpoint is durable: frees blocks that it does not need. Returns the freed segments.
+    /// After a durable checkpoint: frees blocks that it does not need. Returns the freed segments.
     pub fn commit(&mut self) -> Vec<SegNo> {
         for seg in std::mem::take(&mut self.changed) {
             let s = &mut self.segs[seg.0 as usize];
@@ -443,7 +444,7 @@ impl SegmentTable {
         }
     }
 
-    /// Sorts a segment into dirty, prefree, or neither.
+    /// Classifies a segment as dirty, prefree, or neither.
     fn relocate(&mut self, seg: SegNo) {
         let s = &self.segs[seg.0 as usize];
         if s.in_log {

@@ -1,16 +1,16 @@
-//! How many blocks did the logs place, and how many requests more did those in holes cost?
+//! How many blocks did the logs place, and how many extra requests did holes cost?
 //!
-//! Blocks that a writer places one behind the other go to the device in one request, unless a log fills holes and goes on
-//! elsewhere: a *cut*. The six logs and the log of moved blocks fill other holes, and are told apart. Left out on purpose:
-//! what a cut is worth (the `victim` crate).
+//! Adjacent blocks of a writer go to the device in one request. If a log fills holes and jumps to another hole, that is
+//! a *cut*. Cuts of the six logs and of the log of moved blocks are counted separately, because they fill different
+//! holes. Left out on purpose: the cost of a cut (the `victim` crate).
 
 use format::BlockAddr;
 use format::sit::LogType;
 
-/// Blocks in holes after which the older ones count half.
+/// Number of blocks in holes after which older ones count half.
 const MEMORY: u64 = 8192;
 
-/// Cuts among the last blocks in holes.
+/// Cuts among the most recent blocks in holes.
 #[derive(Debug, Default)]
 struct Holes {
     blocks: u64,
@@ -26,26 +26,27 @@ impl Holes {
             self.cuts /= 2;
         }
     }
-    /// Among 1,024.
+    /// Cuts per 1,024 blocks.
     fn cuts(&self) -> u32 {
-        // OK to cast: no more than a few a block.
+        // OK to cast: at most a few per block.
         (self.cuts * 1024 / self.blocks.max(1)) as u32
     }
 }
 
-/// What the logs placed since the mount.
+/// Counts of blocks placed by the logs since the mount.
 #[derive(Debug)]
 pub(crate) struct Tally {
     placed: u64,
     written: Holes,
     moved: Holes,
-    /// Where the next block of a log would lie behind the one before, if it is of the same request; at last that of the log
-    /// of moved blocks.
+    /// For each log, the address that would continue the current request; the last entry is for the log of moved
+    /// blocks.
     next: [BlockAddr; 7],
 }
 
 impl Default for Tally {
-    /// Nothing is known. Of moved blocks every second one is taken to be a cut, as policies by age fill the fullest segments.
+    /// Initial estimate. Of moved blocks every second one counts as a cut, because age-based policies fill the fullest
+    /// segments.
     fn default() -> Self {
         let moved = Holes { blocks: 64, cuts: 32 };
         Tally { placed: 0, written: Holes::default(), moved, next: Default::default() }
@@ -53,12 +54,12 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// What is placed from now on goes to the device in requests of its own.
+    /// Starts a new request: blocks placed from now on go to the device separately.
     pub fn begin_request(&mut self) {
         self.next = Default::default();
     }
 
-    /// A log placed a block, `threaded` if it fills holes.
+    /// Records a block placed by a log; `threaded` if it fills holes.
     pub fn place(&mut self, log: LogType, addr: BlockAddr, threaded: bool) {
         self.placed += 1;
         let next = std::mem::replace(&mut self.next[log.index()], addr.plus(1));
@@ -67,7 +68,7 @@ impl Tally {
         }
     }
 
-    /// The log of moved blocks did.
+    /// Records a block placed by the log of moved blocks.
     pub fn place_moved(&mut self, addr: BlockAddr, threaded: bool) {
         self.placed += 1;
         let next = std::mem::replace(&mut self.next[6], addr.plus(1));
@@ -76,12 +77,13 @@ impl Tally {
         }
     }
 
-    /// The log of moved blocks goes on in the holes of another segment, whose summary is read and written.
+    /// Records that the log of moved blocks continues in the holes of another segment, whose summary is read and
+    /// written.
     pub fn open_moved(&mut self) {
         self.moved.cuts += 2;
     }
 
-    /// A block was placed that no log placed: it was set aside.
+    /// Records a preallocated block, which no log placed.
     pub fn place_aside(&mut self) {
         self.placed += 1;
     }
@@ -91,12 +93,12 @@ impl Tally {
         self.placed
     }
 
-    /// Cuts among 1,024 blocks that the logs put into holes.
+    /// Cuts per 1,024 blocks that the logs put into holes.
     pub fn cuts(&self) -> u32 {
         self.written.cuts()
     }
 
-    /// The same of moved blocks.
+    /// The same for moved blocks.
     pub fn moved_cuts(&self) -> u32 {
         self.moved.cuts()
     }

@@ -1,4 +1,4 @@
-//! Which log does a block go to by its temperature, and when is it overwritten in place?
+//! Which log does a block's temperature select, and when is a block overwritten in place?
 
 use format::inode::{Advise, Inline, RawInode};
 use format::sit::LogType;
@@ -6,30 +6,31 @@ use format::sit::LogType;
 /// Where blocks may go (Linux: `mode=`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// To the ends of the logs, into holes of used segments if free ones are few, and in place where the rules say so.
+    /// To the ends of the logs, into holes of used segments if free ones are few, and in place where the rules allow
+    /// it.
     #[default]
     Adaptive,
-    /// To the ends of the logs alone, in free sections (Linux: `mode=lfs`). Only a pinned file is overwritten in place.
+    /// Only to the ends of the logs, in free sections (Linux: `mode=lfs`). Only pinned files are overwritten in place.
     Lfs,
 }
 
 /// Why contents are written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writeback {
-    /// The limit of dirty contents, the clock or a checkpoint.
+    /// The limit of dirty contents, a timer or a checkpoint.
     Background,
     /// An fsync of the file, which also writes its inode.
     Fsync,
-    /// An fsync that need not write the inode, if no block gets another place.
+    /// An fsync that writes the inode only if a block gets a new address.
     FsyncContents,
 }
 
 /// Writebacks of at most this many blocks are hot (kernel `DEF_MIN_HOT_BLOCKS`).
 const HOT_BLOCKS: usize = 16;
-/// An fsync of at most this many blocks overwrites in place, if nobody says otherwise (kernel `DEF_MIN_FSYNC_BLOCKS`).
+/// By default, an fsync of at most this many blocks overwrites in place (kernel `DEF_MIN_FSYNC_BLOCKS`).
 pub const IN_PLACE_BLOCKS: usize = 8;
 
-/// The log for the data of an inode that writes `dirty` blocks now (kernel `__get_segment_type_6`; write hints do not
+/// The log for the data of an inode with `dirty` blocks to write (kernel `__get_segment_type_6`; write hints do not
 /// reach this file system).
 pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
     let advise = raw.advise();
@@ -42,9 +43,9 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
     }
 }
 
-/// True if blocks that have an address are overwritten in place (kernel `should_update_inplace` under the default
-/// policy): in pinned and cold files always, in other files by an fsync of at most `few` blocks, in directories never.
-/// Under [`Mode::Lfs`] in pinned files alone: somebody relies on their addresses.
+/// True if blocks with an address are overwritten in place (kernel `should_update_inplace` under the default policy):
+/// always in pinned and cold files, in other files by an fsync of at most `few` blocks, never in directories. Under
+/// [`Mode::Lfs`] only in pinned files, whose users rely on the addresses.
 pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize, mode: Mode) -> bool {
     if crate::fields::is_dir(raw) {
         return false;

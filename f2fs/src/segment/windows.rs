@@ -1,15 +1,15 @@
-//! Which blocks are set aside for files that grow little by little, and until when?
+//! Which blocks are preallocated for slowly growing files, and for how long?
 //!
-//! Several databases that grow by a block at a time, each time synced, share a log: none of them gets two blocks together.
-//! A *window* is a run of blocks at a log's end that only one file gets. The log goes on behind it. (Ji HotStorage'16,
+//! If several databases grow by one synced block at a time in the same log, none of them gets two adjacent blocks. A
+//! *window* is a run of blocks at a log's end for only one file. The log continues behind it. (Ji HotStorage'16,
 //! section 6: contiguous space for database files to grow, 100 KB for a journal.)
 //!
-//! Nothing on the device knows of windows. Their blocks are *held*, like those that the last checkpoint may need, so that no
-//! log fills them; the checkpoint that ends all holds ends all windows, and what is left of one at a log's end the log takes
-//! back. What is left of others are holes, as overwritten blocks are. The window of a file that is gone goes to the next
-//! file, since journals are made and removed with every transaction.
+//! Windows exist only in memory. Their blocks are *held*, like those that the last checkpoint may need, so that no log
+//! fills them; the next checkpoint ends all holds and so all windows. The log takes back unused blocks at its end;
+//! other unused blocks become holes, like overwritten blocks. The window of a deleted file goes to the next file,
+//! because journals are created and removed with every transaction.
 //!
-//! Left out: which files get one, and how large it is ([`crate::file::prealloc`]).
+//! Left out: which files get a window, and its size ([`crate::file::prealloc`]).
 
 use format::sit::LogType;
 use format::summary::Summary;
@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use super::{Placed, Segments};
 use crate::error::Result;
 
-/// A run of blocks set aside.
+/// A run of preallocated blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
     /// The next block.
@@ -39,18 +39,18 @@ impl Window {
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     by_file: FxHashMap<Ino, Window>,
-    /// Those whose files are gone.
+    /// Windows of deleted files.
     spare: Vec<Window>,
-    /// How many were opened.
+    /// Number of opened windows.
     opened: usize,
 }
 
-/// How many windows are opened between two checkpoints: what is set aside is bounded.
+/// Most windows opened between two checkpoints: this bounds preallocation.
 const MOST: usize = 1024;
 
 impl Segments {
-    /// Takes the next block of a file's window, or of a new one of so many blocks; `None` if the log has none to set aside,
-    /// and the file gets its block as any other.
+    /// Allocates the next block of a file's window, or of a new window of this many blocks; `None` if the log has no
+    /// room for one, and the file gets its block like any other.
     pub(crate) fn allocate_ahead(
         &mut self,
         (ino, log): (Ino, LogType),
@@ -68,7 +68,7 @@ impl Segments {
         };
         let addr = window.next;
         self.windows.by_file.insert(ino, Window { next: addr.plus(1), ..window });
-        // As roll-forward does with a block behind the log.
+        // As roll-forward does with a block ahead of the log.
         self.adopt(addr, log, owner, age)?;
         self.tally.place_aside();
         Ok(Some(Placed { addr, next: BlockAddr::NULL }))
@@ -104,13 +104,13 @@ impl Segments {
         Ok(Some(Window { next: start.plus(next.into()), end: start.plus((next + free).into()), log }))
     }
 
-    /// A file is gone: another may have its window.
+    /// Releases the window of a deleted file for another file.
     pub(crate) fn leave_window(&mut self, ino: Ino) {
         let left = self.windows.by_file.remove(&ino).filter(|w| !w.is_used_up());
         self.windows.spare.extend(left);
     }
 
-    /// Ends all windows: a checkpoint is about to be written, which ends all holds.
+    /// Ends all windows before a checkpoint, which ends all holds.
     pub(crate) fn close_windows(&mut self) {
         let Windows { by_file, spare, .. } = std::mem::take(&mut self.windows);
         let mut left: Vec<Window> = by_file.into_values().chain(spare).filter(|w| !w.is_used_up()).collect();

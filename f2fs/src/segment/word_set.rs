@@ -1,4 +1,4 @@
-//! Which segments, or sections, are of a kind?
+//! How is a set of segments or sections stored?
 
 /// A set of small numbers as machine words, with fast search for the next member.
 #[derive(Debug, Clone, Default)]
@@ -14,7 +14,7 @@ impl WordSet {
     pub(super) fn len(&self) -> u32 {
         self.len
     }
-    /// Puts a number in or takes it out; true if it was in.
+    /// Adds or removes a number; true if it was in the set.
     pub(super) fn put(&mut self, i: u32, on: bool) -> bool {
         let (w, m) = (&mut self.words[(i / 64) as usize], 1u64 << (i % 64));
         let was = *w & m != 0;

@@ -1,16 +1,15 @@
-//! How do logs keep to the write pointers of a zoned device?
+//! How do logs follow the write pointers of a zoned device?
 //!
-//! A section is a zone. A log writes its blocks in the order in which it hands them out, so after a clean end it stands at
-//! the zone's pointer. After a power cut, the device may have taken more than the checkpoint knows: then the log leaves the
-//! zone for a free one ([`Segments::leave_unfit`]), and cleaning wins back what is left of it (kernel
-//! `fix_curseg_write_pointer`).
+//! A section is a zone. A log writes blocks in allocation order, so after a clean unmount its position is the zone's
+//! write pointer. After a power cut, the device may have more blocks than the checkpoint: then the log moves to a free
+//! zone ([`Segments::leave_unfit`]), and cleaning reclaims the rest of the old one (kernel `fix_curseg_write_pointer`).
 //!
-//! A zone is reset when a log hands out its first block. The section was free then in a checkpoint that is durable, so
-//! nobody needs what it held; and however often a power cut comes between, the next log that begins there looks again.
-//! (Linux resets when the checkpoint is written, and once more at mount.)
+//! A zone is reset when a log allocates its first block. The section was free in a durable checkpoint, so its old
+//! contents are not needed; after any number of power cuts, the next log that starts there checks again. (Linux resets
+//! when the checkpoint is written, and again at mount.)
 //!
-//! Left out: that requests are given to the device in the order of their places (`Volume::in_order`), and which devices fit
-//! a volume ([`check`]'s caller).
+//! Left out: sending requests in address order (`Volume::in_order`), and which devices fit a volume ([`check`]'s
+//! caller).
 
 use device::BlockDevice;
 use format::SegNo;
@@ -46,7 +45,7 @@ impl Segments {
         off == 0 && seg.0.is_multiple_of(self.sb.segs_per_sec)
     }
 
-    /// True if a log may go on where it stands. Asked only while nothing is on its way to the device.
+    /// True if a log may continue at its position. Call it only while no write is in progress.
     pub(super) fn fits(&self, log: LogType) -> bool {
         let l = &self.logs[log.index()];
         if l.threaded {
@@ -54,7 +53,7 @@ impl Segments {
         }
         let Some(zones) = self.dev.zones() else { return true };
         let Some(pointer) = zones.pointer(self.zone_of(l.seg)) else { return true };
-        // An empty section is reset before its first block.
+        // An empty section is reset before its first block is written.
         let empty = || {
             let mut section = self.table.section(self.sb.section_of(l.seg));
             section.all(|s| self.table.segment(s).held == 0)
@@ -63,7 +62,7 @@ impl Segments {
         pointer.0 == here || (self.begins_section(l.seg, l.next) && empty())
     }
 
-    /// Makes a zone ready for a log that is about to hand out this block of it.
+    /// Prepares a zone for a log that is about to allocate this block.
     pub(super) fn begin_zone(&self, seg: SegNo, off: u16) -> Result<()> {
         if !self.begins_section(seg, off) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! How does a change begin, so that it can be finished?
+//! How does a change begin so that it can be completed?
 //!
-//! It first makes room: on the host, in the log and for node numbers. So this lies above everything that it asks for room,
-//! and is called from below.
+//! It first makes room: on the host, in the log and for node numbers. So this is layered above the modules that it
+//! calls for room, yet called from below.
 
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,12 @@ use super::{Change, Volume};
 use crate::error::Result;
 
 impl Volume {
-    /// Begins a change that may take room: makes sure there is room to finish it, then holds checkpoints off.
+    /// Begins a change that may need room: makes sure there is enough to complete it, then prevents checkpoints.
     pub(crate) fn begin(&self) -> Result<Change<'_>> {
         self.begin_on_host(Room::Takes)
     }
 
-    /// Begins a change that gives room back or takes hardly any: it is accepted while the host is short of room.
+    /// Begins a change that frees room or needs hardly any: it is accepted even while the host is short of room.
     pub(crate) fn begin_modest(&self) -> Result<Change<'_>> {
         self.begin_on_host(Room::Gives)
     }
@@ -28,9 +28,9 @@ impl Volume {
         self.balance()?;
         self.relieve_nat()?;
         let cp = self.cp.read();
-        // The volume may have been unmounted, or have failed, while this waited.
+        // The volume may have been unmounted, or have failed, during the wait.
         self.check_writable()?;
-        // Only now: a checkpoint that was under way ends by noting that nothing changed since.
+        // Only now: a checkpoint in progress ends by clearing this flag.
         let first = !self.changed.swap(true, Ordering::AcqRel);
         if self.options.commit.is_some() {
             self.changes.note(self.monotonic_ms(), first);

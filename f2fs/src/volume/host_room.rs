@@ -1,7 +1,7 @@
-//! What happens if the host has no room for what the volume has accepted?
+//! What happens if the host has no room for everything that the volume has accepted?
 //!
-//! A checkpoint makes everything durable that was accepted before, and changes that may take room are refused. Left out: how
-//! much room that takes ([`crate::host_room`]).
+//! A checkpoint makes everything accepted before durable, and changes that may need room are refused. Left out: how
+//! much room that needs ([`crate::host_room`]).
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -14,7 +14,7 @@ use crate::host_room::BROUGHT;
 use crate::pack::Reason;
 
 impl Volume {
-    /// Makes sure that the host has room for a change. The caller holds no lock but those of
+    /// Makes sure that the host has room for a change. The caller holds no lock except those of
     /// [`crate::inode::Steps`].
     pub(crate) fn check_host_room(&self, change: Room) -> Result<()> {
         let Some(room) = &self.options.host_room else { return Ok(()) };
@@ -27,7 +27,7 @@ impl Volume {
         if refused { Err(Error::no_space()) } else { Ok(()) }
     }
 
-    /// Makes everything durable that was accepted: once when a shortage begins, and if the ballast does not cover more.
+    /// Makes everything accepted durable: at the start of each shortage, and whenever the ballast does not cover more.
     fn relieve(&self, room: &HostRoom, is_uncovered: bool) -> Result<()> {
         let shortage = room.shortage().unwrap_or(0);
         let is_new = shortage > self.relieved.load(Acquire);
@@ -40,7 +40,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Looks at the host again; at the beginning of a shortage makes everything durable.
+    /// Checks the host again; at the start of a shortage makes everything durable.
     pub(crate) fn watch_host_room(&self) -> Result<()> {
         let Some(room) = &self.options.host_room else { return Ok(()) };
         room.renew();
@@ -64,7 +64,7 @@ mod tests {
 
     const MIB: u64 = 256;
 
-    /// A volume on a sparse image of 512 MiB, on a host with so many free blocks after mkfs.
+    /// A volume on a sparse image of 512 MiB, on a host with this many free bytes after mkfs.
     fn mounted(free: u64) -> (Arc<Memory>, Host, Arc<HostRoom>, Arc<Volume>) {
         let memory = Arc::new(Memory::new(512 * MIB));
         let host = Arc::new(Limited::new(memory.clone(), 512 * MIB));
@@ -78,7 +78,7 @@ mod tests {
         (memory, host, room, vol)
     }
 
-    /// Unmounts; the medium is a whole volume with these files and no others of this kind.
+    /// Unmounts and checks that the medium is a valid volume with exactly these files of this kind.
     fn judge(memory: &Arc<Memory>, vol: &Volume, files: &[(String, Vec<u8>)]) {
         vol.unmount().unwrap();
         let report = fsck::check(&**memory, &fsck::Options::default()).unwrap();
@@ -92,7 +92,7 @@ mod tests {
         vol.unmount().unwrap();
     }
 
-    /// Writes a file, as far as that is accepted; returns what was.
+    /// Writes a file as far as it is accepted; returns the accepted part.
     fn put(vol: &Volume, name: &str, contents: &[u8]) -> Option<Vec<u8>> {
         let ino = try_file(vol, vol.root(), name).ok()?;
         let mut done = 0;
@@ -118,7 +118,7 @@ mod tests {
             files.push((name.clone(), put(&vol, &name, &blocks(50)).unwrap()));
         }
         host.leave_free(0);
-        // Nobody has noticed yet; the first write finds out, and later ones are refused.
+        // The shortage is still unnoticed; the first write detects it, and later ones are refused.
         let mut refused = 0;
         for n in 0..400 {
             let name = format!("after{n}");
@@ -129,7 +129,7 @@ mod tests {
         }
         assert!(refused > 100 && room.is_short());
         assert_eq!(vol.statfs().unwrap().blocks_available, 0);
-        // What is there can be removed and cut.
+        // Existing files can be removed and truncated.
         vol.unlink(vol.root(), b"before0").unwrap();
         vol.setattr(
             vol.lookup(vol.root(), b"before1").unwrap().attr.ino,
@@ -170,7 +170,7 @@ mod tests {
         }
         assert_eq!(big.len(), 30 << 20);
         vol.unlink(vol.root(), b"big").unwrap();
-        // A checkpoint frees its segments, and the device is told.
+        // A checkpoint frees its segments and discards them.
         vol.sync().unwrap();
         vol.tick().unwrap();
         assert!(!room.is_short(), "{room:?}, {} blocks free", host.free());
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn without_ballast_accepted_files_would_be_lost() {
-        // What the other tests rest on.
+        // The assumption of the other tests.
         let (memory, host, _, vol) = mounted(100 * MIB);
         vol.unmount().unwrap();
         drop(vol);

@@ -1,6 +1,6 @@
-//! What does a mounted volume say of itself?
+//! Which state does a mounted volume report?
 //!
-//! Left out on purpose: how that reaches a user (the `fuse` crate) and how it is printed.
+//! Left out on purpose: the interface to users (the `fuse` crate) and printing.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,33 +12,33 @@ use super::Volume;
 use crate::error::Result;
 use crate::gc::settings::Urgency;
 
-/// What a volume says of itself.
+/// The reported state.
 #[derive(Debug, Clone)]
 pub struct State {
     /// Inodes in use.
     pub inodes: u32,
     /// Nodes in use.
     pub nodes: u32,
-    /// Segments without a valid block that may be written.
+    /// Segments without a valid block that can be written.
     pub free_segments: u32,
     /// Segments without a valid block that become free with the next checkpoint.
     pub prefree_segments: u32,
     /// Segments with valid and invalid blocks.
     pub dirty_segments: u32,
-    /// Segments kept back for cleaning.
+    /// Segments reserved for cleaning.
     pub reserved_segments: u32,
-    /// Version of the checkpoint that counts.
+    /// Version of the valid checkpoint.
     pub checkpoint_version: u64,
     /// True if that checkpoint was written by an unmount.
     pub clean_unmount: bool,
-    /// True if usage in quota files is not to be believed before fsck.f2fs has counted anew.
+    /// True if usage in quota files is invalid until fsck.f2fs has recounted it.
     pub quotas_need_fsck: bool,
     /// The logs: type, segment, next block, whether it fills holes.
     pub logs: Vec<(format::sit::LogType, u32, u16, bool)>,
 }
 
 impl Volume {
-    /// Where the device has an inode.
+    /// The address of an inode on the device.
     ///
     /// # Errors
     /// If the node table cannot be read.
@@ -46,7 +46,7 @@ impl Volume {
         Ok(self.nat.get(ino.nid())?.addr)
     }
 
-    /// What the volume says of itself now.
+    /// The current state.
     pub fn state(&self) -> State {
         let (checkpoint_version, flags) = {
             let cp = &self.cp.read().checkpoint;
@@ -71,7 +71,7 @@ impl Volume {
         }
     }
 
-    /// Counters and settings as name and value, in the order people read them.
+    /// Counters and settings as name and value, in display order.
     pub fn report(&self) -> Vec<(String, String)> {
         let s = self.cleaning();
         let c = &self.counters;

@@ -1,16 +1,17 @@
-//! When do pages leave the delta nodes of a file that is no longer written but read?
+//! When are deltas folded in the delta nodes of a file that is now mostly read?
 //!
-//! A page with a delta is read alone, and put together. MedFS (FAST'25, section 4.2, BGRes) writes such pages whole
-//! while the device is idle, of files that became read-hot. So does this: every 60 seconds each file gets its class
-//! ([`crate::delta::hotness`]); a file that is read often and written seldom gets no delta node, and the deltas that it has in
-//! some are folded when nobody has asked anything of the volume for as long as cleaning waits, a few at a time.
+//! A page with a delta is read in a separate request and rebuilt. MedFS (FAST'25, section 4.2, BGRes) writes such pages
+//! of read-hot files as whole blocks while the device is idle. JouleFS does the same: every 60 seconds each file gets
+//! its class ([`crate::delta::hotness`]); a file that is often read and seldom written gets no delta node, and its
+//! deltas in existing ones are folded, a few at a time, when the volume has been idle for the interval of cleaning.
 //!
-//! Only if a mount asks for it ([`MountOptions::delta_return`](crate::MountOptions::delta_return)). A page that is
-//! written whole leaves its neighbours, so that a file takes about as many requests to read as with deltas, and more than
-//! with bases in memory. What remains is the time of putting pages together, for one block written for each.
+//! Only with the mount option [`MountOptions::delta_return`](crate::MountOptions::delta_return). A page written as a
+//! whole block is no longer adjacent to its neighbours, so reading the file takes about the same number of requests as
+//! with deltas, and more than with bases in memory. The gain is only the time to rebuild pages, for one block write
+//! each.
 //!
-//! Departed from the paper: files that are read *and* written often keep their deltas. There a delta's page must be
-//! found by two further reads; here its node is in memory, and what an fsync saves is more than what a read costs.
+//! Different from the paper: files that are often read *and* written keep their deltas. In the paper a delta's page
+//! needs two further reads; here its node is in memory, and an fsync saves more than a read costs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,13 +25,13 @@ use crate::file::writeback::or_wait;
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// Pages folded between two looks at whether somebody needs the volume.
+/// Pages folded between two checks for requests to the volume.
 const STEP: usize = 64;
-/// Steps of one call, after which the caller looks at what else is due.
+/// Steps in one call; then the caller checks for other due work.
 const STEPS: usize = 16;
 
 impl Volume {
-    /// Ends the window if it is time, and folds deltas of files that are only read if nobody uses the volume.
+    /// Ends the window if it is due, and folds deltas of files that are only read if the volume is idle.
     pub(crate) fn restore_if_due(&self) -> Result<()> {
         if !self.may_hold_deltas() || !self.options.delta_return || self.options.read_only {
             return Ok(());
@@ -73,21 +74,21 @@ impl Volume {
         Ok(())
     }
 
-    /// When the present window of counting reads and writes began, and which files were read or written in the one before,
-    /// if [`MountOptions::delta_return`](crate::MountOptions::delta_return) is on.
+    /// When the current window of counting reads and writes began, and the files that were read or written in the
+    /// previous one, if [`MountOptions::delta_return`](crate::MountOptions::delta_return) is on.
     pub fn file_heat(&self) -> (Duration, Vec<FileHeat>) {
         let hotness = self.hotness.lock();
         (hotness.since, hotness.last.clone())
     }
 
-    /// True if nobody has asked anything of the volume for as long as cleaning waits.
+    /// True if the volume has been idle for the interval of cleaning.
     fn is_idle(&self, now: Duration) -> bool {
         !self.used.load(Ordering::Relaxed) && self.cleaner.is_idle(now)
     }
 
     /// Folds some deltas of a file's delta nodes; true if there are more.
     fn restore_some(&self, inode: &Arc<Inode>) -> Result<bool> {
-        // Not `begin`, by which users of the volume are noted.
+        // Not `begin`, which counts as use of the volume.
         self.balance()?;
         let _held = self.cp.read();
         self.check_writable()?;
@@ -103,7 +104,7 @@ impl Volume {
         self.changed.store(true, Ordering::Release);
         or_wait(self.fold(&inode.node, now))?;
         self.counters.restored.fetch_add(now.len() as u64, Ordering::Relaxed);
-        // A page that cannot be put together stays, and would be tried for ever.
+        // A page that cannot be rebuilt keeps its delta, and would be retried forever.
         let left = self.deltas(&inode.node)?.blocks().count();
         Ok(!later.is_empty() && left < all.len())
     }

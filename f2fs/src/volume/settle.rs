@@ -1,10 +1,11 @@
-//! How does a volume come to hold deltas, and how does it become plain F2FS again?
+//! How does a volume get deltas, and how does it become plain F2FS again?
 //!
-//! The superblock's magic says that inodes may hold deltas, and Linux mounts no volume of another magic. It does mount
-//! one of which a single copy of the superblock is plain, and makes the other copy alike. So a volume holds deltas only
-//! while *both* copies have the private magic; while one of them is plain, nobody makes a delta ([`SuperBlock::beside`]).
-//! Unsettling writes one copy after the other before the first delta is made. Settling folds every delta and writes a
-//! checkpoint first, then the copies. A power cut at any write leaves a volume that Linux refuses or one without deltas.
+//! The superblock's magic number shows that inodes may hold deltas, and Linux mounts no volume with another magic
+//! number. But Linux does mount a volume with one plain superblock copy, and overwrites the other copy. So a volume
+//! holds deltas only while *both* copies have the private magic; while one copy is plain, no delta is created
+//! ([`SuperBlock::beside`]). Unsettling writes one copy after the other before the first delta. Settling first folds
+//! every delta and writes a checkpoint, then writes the copies. A power cut at any write leaves a volume that Linux
+//! refuses or one without deltas.
 
 use std::sync::Arc;
 
@@ -19,21 +20,21 @@ use crate::mount::{MountError, read_superblock};
 use crate::pack::Reason;
 use crate::volume::{MountOptions, Volume};
 
-/// Why a volume was not settled or unsettled.
+/// Why settling or unsettling failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettleError {
-    /// It cannot be mounted.
+    /// The volume cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
     /// A volume of this kind cannot hold deltas.
     #[error("this volume cannot hold deltas: it lacks {0}")]
     Unfit(String),
-    /// One of its inodes.
+    /// Deltas of an inode could not be folded.
     #[error("inode {ino}: {error}; nothing is lost, the volume holds deltas as before")]
     Inode {
-        /// Whose deltas could not be folded.
+        /// The inode.
         ino: Ino,
-        /// Why.
+        /// The reason.
         error: Error,
     },
     /// Anything else.
@@ -47,7 +48,7 @@ impl From<device::DeviceError> for SettleError {
     }
 }
 
-/// What settling did.
+/// Result of settling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Settled {
     /// Inodes that had deltas.
@@ -56,17 +57,17 @@ pub struct Settled {
     pub deltas: u64,
 }
 
-/// Stores a superblock with another magic in both copies, one after the other.
+/// Stores a superblock with another magic number in both copies, one after the other.
 fn store(dev: &dyn BlockDevice, sb: &SuperBlock, magic: u32) -> Result<()> {
     let mut raw = sb.raw.clone();
     raw.magic = magic.into();
     crate::superblocks::store(dev, &raw)
 }
 
-/// Makes a volume one whose inodes may hold deltas. Nothing else on it changes. True if it was none before.
+/// Allows the inodes of a volume to hold deltas. Nothing else on it changes. True if that is new.
 ///
 /// # Errors
-/// If it is no volume, or one without what deltas need.
+/// If it is not a volume, or lacks a feature that deltas need.
 pub fn unsettle(dev: &dyn BlockDevice) -> std::result::Result<bool, SettleError> {
     let sb = read_superblock(dev)?;
     if sb.features.contains(Features::DELTA) {
@@ -85,11 +86,11 @@ pub fn unsettle(dev: &dyn BlockDevice) -> std::result::Result<bool, SettleError>
     Ok(true)
 }
 
-/// Makes plain F2FS of a volume: writes every page whole that is a delta, unmounts, and renames the volume. `None` if
-/// it was plain already. `progress` hears how many node numbers of how many were looked at.
+/// Converts a volume to plain F2FS: folds every delta, unmounts, and changes the magic number. `None` if it was plain
+/// already. `progress` gets the number of checked node numbers and the total.
 ///
 /// # Errors
-/// If a delta cannot be folded; the volume then is as it was.
+/// If a delta cannot be folded; the volume then still holds deltas.
 pub fn settle(
     dev: Arc<dyn BlockDevice>,
     clock: Arc<dyn Clock>,
@@ -97,7 +98,7 @@ pub fn settle(
 ) -> std::result::Result<Option<Settled>, SettleError> {
     let sb = read_superblock(&*dev)?;
     if !sb.features.contains(Features::DELTA) {
-        // A cut may have left the copies different.
+        // A power cut may have left the copies different.
         if sb.mixed {
             store(&*dev, &sb, MAGIC)?;
         }
@@ -120,22 +121,22 @@ pub fn settle(
     Ok(Some(done))
 }
 
-/// The deltas of a volume.
+/// Totals for the deltas of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DeltaCount {
     /// Inodes with deltas.
     pub inodes: u64,
     /// Deltas.
     pub deltas: u64,
-    /// Bytes that they take, in inodes and delta nodes.
+    /// Their bytes, in inodes and delta nodes.
     pub bytes: u64,
 }
 
 impl Volume {
-    /// Counts the deltas of all inodes, which reads all of them.
+    /// Counts the deltas of all inodes. Reads every inode.
     ///
     /// # Errors
-    /// If one cannot be read.
+    /// If an inode cannot be read.
     pub fn count_deltas(&self) -> Result<DeltaCount> {
         let mut count = DeltaCount::default();
         for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
@@ -161,7 +162,7 @@ impl Volume {
             };
             let mut left = usize::MAX;
             while let Err(e) = fold() {
-                // A checkpoint frees what was overwritten.
+                // A checkpoint frees the overwritten blocks.
                 let now = self.deltas_of(&node)?.0;
                 if !matches!(e, Error::Fs(vfs::Error::NoSpace)) || now >= left {
                     return Err(e);

@@ -1,5 +1,5 @@
-//! A mounted volume in memory, and its judges.
-#![allow(dead_code)] // each test takes what it needs
+//! A mounted volume in memory, and its checks.
+#![allow(dead_code)] // each test uses a part of it
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-/// An empty volume of so many MiB.
+/// An empty volume of `mib` MiB.
 pub fn formatted(mib: u64, options: &Options) -> Memory {
     let dev = Memory::new(mib * 256);
     let options = Options { checkpoint_version: Some(7), uuid: Some([9; 16]), ..options.clone() };
@@ -56,14 +56,14 @@ pub fn find(vol: &Volume, name: &str) -> Option<Ino> {
     }
 }
 
-/// Bytes that differ by seed and place.
+/// Bytes that depend on seed and position.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     device::Rng::new(seed).fill(&mut out);
     out
 }
 
-/// Our own checker finds nothing.
+/// JouleFS's checker finds nothing.
 pub fn assert_clean(dev: &dyn BlockDevice, when: &str) {
     let report = fsck::check(dev, &fsck::Options::default()).unwrap();
     let errors: Vec<_> = report.errors().take(10).collect();
@@ -78,7 +78,7 @@ pub fn assert_tools_clean(image: &Memory) {
     judges::oracle::tools::assert_fsck_clean(&path);
 }
 
-/// What a cut leaves is mounted, judged, looked at, and judged again after a clean end.
+/// Mounts and checks what a cut left, calls `look`, and checks again after a clean unmount.
 pub fn recovered<T>(image: &Memory, look: impl FnOnce(&Volume) -> T) -> T {
     assert_clean(image, "before recovery");
     let dev = Arc::new(image.fork());
@@ -94,10 +94,10 @@ pub fn power_cut(image: &Memory) -> Arc<PowerCut> {
     Arc::new(PowerCut::new(image.fork()))
 }
 
-/// Bytes of a file of [`fill`].
+/// Size of a file created by [`fill`].
 pub const CHUNK: usize = 1 << 20;
 
-/// Fills a volume to at most so many percent with files of so many bytes.
+/// Fills a volume to at most `percent` with files of [`CHUNK`] bytes.
 pub fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
     let mut files = Vec::new();
     loop {
@@ -111,7 +111,8 @@ pub fn fill(vol: &Volume, percent: u64) -> Vec<Ino> {
     }
 }
 
-/// Overwrites blocks of files of [`fill`] at random, every sixteenth synced, and reads back all that it wrote.
+/// Overwrites random blocks of files from [`fill`], with an fsync every sixteenth time, and reads back everything
+/// written.
 pub fn overwrite(vol: &Volume, files: &[Ino], writes: u64, seed: u64) {
     let mut rng = device::Rng::new(seed);
     let mut last: BTreeMap<(usize, u64), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! A simulated phone with a meter, on which a volume's computing and writing are booked.
+//! A simulated phone with a meter for a volume's computing and writing.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Metered {
 }
 
 impl Metered {
-    /// An empty volume of 64 MiB with these features beside the modern ones, on the profile after a change.
+    /// An empty volume of 64 MiB with these features in addition to the modern ones, on a changed profile.
     pub fn new(more: Features, change: impl FnOnce(&mut Profile)) -> Self {
         let mut profile = Profile::find("oneplus8t-ufs31").unwrap();
         change(&mut profile);
@@ -35,7 +35,7 @@ impl Metered {
         Metered { device, profile, clock }
     }
 
-    /// Mounts it; `booked`: what is computed is on the meter.
+    /// Mounts it; `booked`: the meter counts computation.
     pub fn mounted(&self, booked: bool, options: MountOptions) -> Arc<Volume> {
         let processor = booked.then(|| self.device.inner().clone() as Arc<_>);
         Volume::mount(self.device.clone(), self.clock.clone(), MountOptions { processor, ..options }).unwrap()
@@ -45,7 +45,7 @@ impl Metered {
         self.device.inner().ledger()
     }
 
-    /// What so much computing costs, so many times.
+    /// The cost of computing `each`, `times` times.
     pub fn computing(&self, each: Nanos, times: u64) -> Energy {
         let host = self.profile.host.prices();
         (host.cpu_busy.over(each) + host.board.over(each)).times(times)

@@ -1,17 +1,17 @@
-//! Files whose blocks are compressed in clusters: how are they read, and brought into memory to be changed?
+//! How are files with compressed clusters read, and loaded to be changed?
 //!
 //! A compressed file's clusters never straddle nodes: of each node's address slots only a multiple of the cluster size
-//! is used. A *packed* cluster begins with a mark in its first slot, the following slots are the blocks of its stream,
-//! and the others have room without a block. Every other cluster is *raw*: its slots are those of a plain file.
+//! is used. A *packed* cluster begins with a mark in its first slot; the next slots are the blocks of its stream, and
+//! the rest are reserved without a block. Every other cluster is *raw*: its slots are those of a plain file.
 //!
-//! A packed cluster is changed in memory as a whole: either all of its pages are there, dirty, or none. (Linux does the
-//! same.) So writing it back reads nothing, and no page in memory depends on a stream on the device. What lies behind
-//! the end of the file becomes zeroes when the cluster is brought into memory.
+//! A packed cluster is changed in memory as a whole: either all of its pages are in memory and dirty, or none. (Linux
+//! does the same.) So writing it back reads nothing, and no page in memory depends on a stream on the device. Bytes
+//! behind the end of the file become zeroes when the cluster is loaded.
 //!
-//! * [`writeback`]: clusters are packed and written. [`repack`]: at a user's wish, those that are on the volume already.
-//!   [`room`]: what packing saved is given back, and taken again.
+//! * [`writeback`]: clusters are packed and written. [`repack`]: at a user's request, existing clusters. [`room`]:
+//!   saved blocks are released and reserved again.
 //!
-//! Left out: what a stream looks like ([`format::compress`]) and how it is made ([`crate::compress`]).
+//! Left out: the stream format ([`format::compress`]) and the compressors ([`crate::compress`]).
 
 pub(crate) mod repack;
 pub(crate) mod room;
@@ -34,19 +34,19 @@ use crate::inode::{Content, Inode};
 use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 
-/// The first slot of the cluster of a slot. Clusters begin at the first slot of each node.
+/// The first slot of the cluster that contains a slot. Clusters begin at the first slot of each node.
 pub(crate) fn mark_slot(slot: u32, method: Method) -> u32 {
     slot & !(method.cluster_blocks() - 1)
 }
 
-/// The file blocks of the cluster of a block.
+/// The file blocks of the cluster that contains a block.
 pub(crate) fn cluster_of(index: u64, method: Method) -> Range<u64> {
     let n = u64::from(method.cluster_blocks());
     let first = index / n * n;
     first..first + n
 }
 
-/// What an inode says of its clusters; `None` for other inodes than compressed files'.
+/// An inode's compression method; `None` if it is not a compressed file.
 pub(crate) fn method_of(vol: &Volume, raw: &RawInode) -> Result<Option<Method>> {
     let place = || format!("inode {}", raw.footer.ino.get());
     if !vol.has(Features::COMPRESSION) || raw.log_cluster(vol.sb.features).at(place)?.is_none() {
@@ -60,7 +60,7 @@ pub(crate) fn method_of(vol: &Volume, raw: &RawInode) -> Result<Option<Method>> 
 }
 
 impl Volume {
-    /// How a file is compressed; `None` if it is not a compressed file.
+    /// A file's compression method; `None` if it is not a compressed file.
     pub(crate) fn clusters(&self, inode: &Inode) -> Result<Option<Method>> {
         if inode.kind != FileKind::Regular || !self.has(Features::COMPRESSION) {
             return Ok(None);
@@ -68,7 +68,7 @@ impl Volume {
         inode.node.inode(|r| method_of(self, r))
     }
 
-    /// Refuses to change a file whose clusters have no room: what packing saved was given back.
+    /// Refuses to change a file whose saved blocks were released: its clusters have no room.
     pub(crate) fn check_has_room(&self, inode: &Inode) -> Result<()> {
         match inode.node.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED)) {
             true => Err(vfs::Error::NotPermitted("the file's compressed blocks were released").into()),
@@ -157,8 +157,8 @@ impl Volume {
             .map_err(|e| Error::corrupt(format_args!("inode {}, cluster at file block {first}: {e}", inode.ino)))
     }
 
-    /// Brings the cluster of a block into memory if it is packed and not there yet: one of its blocks is about to
-    /// change. The caller holds the inode's lock exclusively.
+    /// Loads the cluster of a block that is about to change, if it is packed and not in memory. The caller holds the
+    /// inode's lock exclusively.
     pub(crate) fn open_cluster(&self, inode: &Arc<Inode>, content: &mut Content, index: u64) -> Result<()> {
         let Some(method) = self.clusters(inode)? else { return Ok(()) };
         if content.pages.contains_key(&index) || !self.is_packed(inode, method, index)? {
@@ -179,8 +179,8 @@ impl Volume {
         inode.gained_dirty(self, fresh.count());
     }
 
-    /// What a writer at `offset` does first: if the cluster there is packed, it is brought into memory. If `data`
-    /// replaces all of it, it becomes `data`; returns how many bytes that took.
+    /// First step of a write at `offset`: if the cluster there is packed, loads it. If `data` replaces all of it, it
+    /// becomes `data`; returns how many bytes were used.
     pub(crate) fn enter_cluster(
         &self,
         inode: &Arc<Inode>,
@@ -201,9 +201,9 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Zeroes what a packed cluster has behind byte `from`, the end of the file as it was or will be. True if it is
-    /// packed: then its slots must stay. Where there is nothing but zeroes it stays packed: a file whose room was released
-    /// has none for its clusters to be written again, and may grow by whole clusters all the same.
+    /// Zeroes a packed cluster behind byte `from`, the old or new end of the file. True if it is packed: then its slots
+    /// must stay. A cluster that already has only zeroes there stays packed: a file whose room was released cannot
+    /// write its clusters again, but may still grow by whole clusters.
     pub(crate) fn clear_packed_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<bool> {
         let Some(method) = self.clusters(inode)? else { return Ok(false) };
         let cluster = cluster_of(from / BLOCK, method);
@@ -227,8 +227,8 @@ impl Volume {
         Ok(true)
     }
 
-    /// How far a range of blocks that is to become a hole can be treated alike, from its first block on; true if these
-    /// blocks have become zeroes in memory, because they are a part of a packed cluster, whose slots stay.
+    /// How many blocks, from the start of a range that will become a hole, can be treated alike; true if these blocks
+    /// became zeroes in memory, because they are part of a packed cluster, whose slots stay.
     pub(crate) fn zero_packed(
         &self,
         inode: &Arc<Inode>,
@@ -249,7 +249,7 @@ impl Volume {
         Ok((end, true))
     }
 
-    /// The first block that a file of `size` bytes does not need: the rest of a packed cluster stays.
+    /// The first block that a file of `size` bytes does not need: the rest of its last packed cluster is needed.
     pub(crate) fn needed_blocks(&self, inode: &Inode, size: u64) -> Result<u64> {
         let plain = size.div_ceil(BLOCK);
         let Some(method) = self.clusters(inode)? else { return Ok(plain) };
@@ -270,7 +270,7 @@ mod tests {
     use crate::MountOptions;
     use crate::rig::*;
 
-    /// A checkpoint without contents that wait, a power cut, and other writers leave a packed cluster like this.
+    /// A checkpoint without waiting contents, a power cut, and other implementations can leave such a packed cluster.
     #[test]
     fn what_a_packed_cluster_has_behind_the_end_is_never_seen() {
         for grow in [

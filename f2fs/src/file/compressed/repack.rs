@@ -1,8 +1,7 @@
-//! How does a user have a file packed, or unpacked, that is on the volume already?
+//! How does a user compress or decompress an existing file?
 //!
-//! (Linux: `F2FS_IOC_COMPRESS_FILE` and `F2FS_IOC_DECOMPRESS_FILE`, on a mount with `compress_mode=user` only.) Clusters
-//! are brought into memory and written back, in steps like those of other long operations. A cluster of which a block is
-//! a hole stays as it is.
+//! (Linux: `F2FS_IOC_COMPRESS_FILE` and `F2FS_IOC_DECOMPRESS_FILE`, on a mount with `compress_mode=user` only.)
+//! Clusters are loaded and written back, in steps like other long operations. A cluster with a hole stays unchanged.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Packs every cluster that is raw and saves a block packed, or unpacks all.
+    /// Packs every raw cluster if that saves a block, or unpacks all.
     pub(crate) fn repack(&self, inode: &Arc<Inode>, packed: bool) -> Result<()> {
         let _turn = inode.steps.turn.lock();
         let pack = if packed { Pack::Yes } else { Pack::No };
@@ -58,7 +57,7 @@ impl Volume {
         }
     }
 
-    /// Makes a page of a raw cluster dirty; none of a hole.
+    /// Makes a page of a raw cluster dirty, unless it is a hole.
     fn bring(&self, inode: &Arc<Inode>, content: &mut Content, index: u64) -> Result<()> {
         if content.pages.contains_key(&index) {
             return Ok(());

@@ -1,12 +1,12 @@
-//! How does a user get back what packing saved, and what comes before the file is changed again?
+//! How does a user release the blocks saved by compression, and reserve them again before changes?
 //!
-//! A packed cluster keeps room for all of its blocks, so that it can be overwritten by what packs less well. *Releasing*
-//! a file gives that room back to the volume; from then on the file is not changed, only cut between two clusters or deleted.
-//! *Reserving* takes the room again. Both are Linux's (`F2FS_IOC_RELEASE_COMPRESS_BLOCKS`, `_RESERVE_`), with its
-//! answers.
+//! A packed cluster keeps room for all of its blocks, so that contents that compress less well can replace it.
+//! *Releasing* a file returns that room to the volume; from then on the file cannot be changed, only truncated between
+//! two clusters or deleted. *Reserving* takes the room again. Both are Linux operations
+//! (`F2FS_IOC_RELEASE_COMPRESS_BLOCKS`, `_RESERVE_`), with the same results.
 //!
-//! An inode's flag says whether the marks of its clusters count as used, so both are done in one step: they dirty as
-//! many nodes as the file has under one guard. Unlike Linux, reserving changes nothing if the volume has too little room.
+//! An inode's flag says whether the marks of its clusters count as used, so each runs in one step and dirties all nodes
+//! of the file under one guard. Unlike in Linux, reserving changes nothing if the volume has too little room.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::volume::Volume;
 
-/// A packed cluster: where its mark is, and how many blocks follow.
+/// A packed cluster: the place of its mark, and the number of blocks that follow.
 struct Packed {
     node: Arc<Node>,
     slot: u32,
@@ -40,19 +40,19 @@ fn name(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// What the compressed files of a volume are.
+/// Totals for the compressed files of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompressedCount {
-    /// How many they are, with empty ones.
+    /// Number of files, including empty ones.
     pub files: u64,
-    /// Blocks that compression saves, for which they still have room.
+    /// Blocks saved by compression that are still reserved.
     pub saved: u64,
-    /// Files whose room was given back.
+    /// Files whose saved blocks were released.
     pub released: u64,
 }
 
 impl Volume {
-    /// Counts the compressed files of the volume. Looks at every inode.
+    /// Counts the compressed files of the volume. Reads every inode.
     pub fn count_compressed(&self) -> Result<CompressedCount> {
         let mut count = CompressedCount::default();
         for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
@@ -69,7 +69,7 @@ impl Volume {
         Ok(count)
     }
 
-    /// How a file is compressed, and what that saves.
+    /// A file's compression method and savings.
     pub(crate) fn compression_of(&self, inode: &Inode) -> Result<Option<Compression>> {
         let Some(method) = self.clusters(inode)? else { return Ok(None) };
         let (algorithm, log_cluster, _) = method.for_inode();
@@ -98,7 +98,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// One step with a compressed file, whose contents are written back before.
+    /// One step on a compressed file; writes its contents back first.
     fn with_clusters<T>(&self, inode: &Arc<Inode>, f: impl FnOnce(Method) -> Result<T>) -> Result<T> {
         let _turn = inode.steps.turn.lock();
         self.check_plain(inode)?;
@@ -115,7 +115,7 @@ impl Volume {
         Ok(out)
     }
 
-    /// Gives back the room that packing saved; returns how many blocks.
+    /// Releases the blocks saved by packing; returns their number.
     pub(crate) fn release_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
         self.with_clusters(inode, |method| {
             let (inline, saved) = inode.node.inode(|r| (r.inline(), r.saved_blocks()));
@@ -134,7 +134,7 @@ impl Volume {
                         given += 1;
                     }
                 }
-                // The mark stays and no longer counts.
+                // The mark stays but no longer counts.
                 self.space.unwritten_by(-1);
                 given += 1;
                 self.nodes.mark_dirty(&packed.node);
@@ -149,7 +149,7 @@ impl Volume {
         })
     }
 
-    /// Takes the room again that [`Self::release_saved`] gave back; returns how many blocks.
+    /// Reserves the blocks again that [`Self::release_saved`] released; returns their number.
     pub(crate) fn reserve_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
         self.with_clusters(inode, |method| {
             if !inode.node.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED)) {

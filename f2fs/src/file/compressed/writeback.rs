@@ -1,16 +1,16 @@
-//! How do dirty pages of a compressed file get to the log?
+//! How are dirty pages of a compressed file written to the log?
 //!
 //! Cluster by cluster. A cluster is packed if all of its pages are dirty, the last of them begins before the end of the
-//! file, and its stream saves a block; else its dirty pages are written as they are, as in Linux. A cluster gets all of
-//! its addresses or, if the log has no place, none. Nothing is overwritten in place, and the file's blocks are cold
-//! (kernel `__get_segment_type_6`).
+//! file, and its stream saves a block; otherwise its dirty pages are written uncompressed, as in Linux. A cluster gets
+//! all of its addresses or, if the log has no space, none. Nothing is overwritten in place, and the file's blocks are
+//! cold (kernel `__get_segment_type_6`).
 //!
-//! An fsync of a compressed file is a checkpoint, as in Linux, and roll-forward never replays one. So a cluster that got
-//! new addresses is durable with all of them or with none.
+//! An fsync of a compressed file is a checkpoint, as in Linux, and roll-forward never replays one. So either all new
+//! addresses of a cluster become durable, or none.
 //!
-//! Nothing here notes for fsync that contents were written (`Promises::stray`), as [`Volume::write_back`] does where it
-//! overwrites in place: what is written gets new addresses, which makes a node dirty, and no file with a dirty node is
-//! taken for synced. Who writes the node notes it.
+//! Unlike [`Volume::write_back`] when it overwrites in place, this code does not note for fsync that contents were
+//! written (`Promises::stray`): new addresses make a node dirty, and a file with a dirty node never counts as synced.
+//! The writer of the node notes it.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::volume::Volume;
 /// Which clusters are written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// Those of which every page is dirty. A writer may be about to fill the others.
+    /// Clusters in which every page is dirty. A writer may be about to fill the others.
     Whole,
     /// All.
     All,
@@ -45,33 +45,33 @@ pub(crate) enum Which {
 /// Whether clusters are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pack {
-    /// As the mount says.
+    /// As the mount options require.
     Mount,
-    /// If it saves a block.
+    /// If that saves a block.
     Yes,
     /// Never.
     No,
 }
 
-/// A cluster about to be written: its blocks and, if it is packed, those that stand for it.
+/// A cluster about to be written: its blocks and, if it is packed, the blocks of its stream.
 struct Ready {
     blocks: Range<u64>,
     packed: Option<Vec<Block>>,
 }
 
-/// What became of a cluster.
+/// The result for one cluster.
 struct Placed<'b> {
     at: Vec<(BlockAddr, &'b Block)>,
-    /// Slots whose room was given back: blocks behind the end.
+    /// Slots freed: blocks behind the end.
     freed: u64,
-    /// Slots that had no room.
+    /// Slots that had no reservation before.
     taken: u64,
-    /// By how much the blocks that packing saves became more.
+    /// Change in the number of blocks saved by packing.
     saved: i64,
 }
 
 impl Volume {
-    /// [`Volume::write_back`] for a compressed file. True if a block got a new place.
+    /// [`Volume::write_back`] for a compressed file. True if a block got a new address.
     pub(crate) fn write_clusters(
         &self,
         _held: &PackState,
@@ -123,8 +123,8 @@ impl Volume {
         }
     }
 
-    /// Gives clusters addresses and writes them. Returns how many of them, counted from the first, are where they
-    /// belong, and why not all. If the device fails, all pages stay dirty.
+    /// Allocates addresses for clusters and writes them. Returns how many, from the first, were placed, and why not
+    /// all. If the device fails, all pages stay dirty.
     fn place_clusters(
         &self,
         inode: &Arc<Inode>,
@@ -168,7 +168,7 @@ impl Volume {
         Ok((done, out))
     }
 
-    /// Gives one cluster its addresses, or changes nothing.
+    /// Allocates the addresses of one cluster, or changes nothing.
     fn place_cluster<'b>(
         &self,
         inode: &Arc<Inode>,
@@ -196,7 +196,7 @@ impl Volume {
             return Err(Error::corrupt(format_args!("inode {}: a block twice in the cluster at {first}", inode.ino)));
         }
         let was_packed = old[0] == BlockAddr::COMPRESS;
-        // What each slot becomes: a block of ours, a mark or room without a block, or nothing. Other slots stay.
+        // The new value of each slot: a new block, a mark or reservation, or nothing. Other slots stay.
         let pages: Vec<(u32, &Block)> =
             content.pages.range(cluster.blocks.clone()).map(|(i, page)| ((i - first) as u32, &**page)).collect();
         if was_packed && pages.len() < n as usize {
