@@ -186,7 +186,7 @@ pub fn by_file(
         }
     };
     add(format!("<{} others>", others.iter().map(|(inodes, ..)| inodes.len()).sum::<usize>()), sum);
-    // Only idle time is booked without cause and owner, and work whose cause is unspecified.
+    // The ledger books only idle time and work of unspecified cause without cause and owner.
     let waiting = Component::ALL.map(|c| ledger.component_of(c, 0));
     if waiting.iter().zip(&none).all(|(w, n)| w <= n) {
         let mut own = none;
