@@ -1,4 +1,4 @@
-//! How is the contents of a simulated device saved as an image?
+//! How are the contents of a simulated device saved as an image?
 //!
 //! Zero blocks become holes. Only the owner can read the image: it may hold the contents of a recording.
 
