@@ -135,7 +135,7 @@ fn a_directory_high_above_a_deep_one_is_not_followed_either_if_a_link_took_its_p
     sink.make(&[&at[..], b"/another"].concat(), &item(FileKind::Regular)).unwrap().place().unwrap();
     fs::rename(dir.path().join("0"), dir.path().join("aside")).unwrap();
     std::os::unix::fs::symlink(&roots, dir.path().join("0")).unwrap();
-    // The file ends up in the original directory, or the copy fails.
+    // The file is created in the original directory, or the copy fails.
     let _ = sink.make(b"/0/file", &item(FileKind::Regular));
     assert_eq!(fs::read_dir(&roots).unwrap().count(), 0);
 }
