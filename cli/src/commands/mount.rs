@@ -114,10 +114,10 @@ fn after_help() -> String {
 /// Default of `retry=`: how long a failed last checkpoint is retried.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// Default of `commit=` on battery, with a device whose `power=` says that there is a battery to spare.
+/// Default of `commit=` on battery, if `power=` is given.
 const COMMIT_ON_BATTERY: Duration = Duration::from_secs(15);
 
-/// The smallest keep: a smaller one would hold hardly a file.
+/// Minimum size of a keep: a smaller one would hold hardly any file.
 const KEEP_MIN: u64 = 1 << 20;
 
 /// The parsed options of `-o`.
