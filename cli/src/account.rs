@@ -103,8 +103,8 @@ struct File {
     name: Option<String>,
 }
 
-/// An answer. Lists up to `files` files by name from those that cost most in total, and as many from those that cost
-/// most since `since`.
+/// An answer. Lists by name the `files` files that cost most in total, and the `files` files that cost most since
+/// `since`.
 #[allow(clippy::too_many_arguments, reason = "two closures tell names, which only some answers need")]
 pub fn answer(
     profile: &str,

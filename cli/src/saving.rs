@@ -1,7 +1,7 @@
 //! `joulefs ctl DIR save OUT`: how is data that is not durable copied out of a mounted volume?
 //!
 //! Like `joulefs cp -r` from an image, but done by the process that has the volume in memory, into a directory opened
-//! by the requesting process. Durable data is left out, if the volume can tell and its image still has a name.
+//! by the requesting process. Durable data is left out, if the volume distinguishes it and its image still has a name.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -187,7 +187,7 @@ impl Kernel {
             if self.line.is_empty() {
                 return Ok(None);
             }
-            // There is an event to look at, and issues are looked for.
+            // Created when an event is available: `Requests::new` looks at the first events.
             self.requests = Some(Requests::new(Box::new(self.line.clone())));
         }
         self.requests.as_mut().map_or(Ok(None), Requests::seen).map_err(|e| e.to_string().into())

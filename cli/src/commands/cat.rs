@@ -161,8 +161,8 @@ impl Out {
         Ok((&self.file).write_all(bytes)?)
     }
 
-    /// The position of the next byte, if the file's tail can be left as a hole: the position is the end of a file that
-    /// is not in append mode.
+    /// The position of the next byte, if holes can be skipped there: at the end of a regular file that is not in append
+    /// mode.
     fn end(&self) -> Option<u64> {
         let appends = rustix::fs::fcntl_getfl(&self.file).map_or(true, |flags| flags.contains(OFlags::APPEND));
         if !self.regular || appends {

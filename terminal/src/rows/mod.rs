@@ -1,13 +1,13 @@
 //! How do runs become Parquet files for notebooks, which combine and group the rows freely?
 //!
-//! `runs.parquet` has a row for each run with everything it depends on; its columns depend on the rows ([`cells`]).
-//! `energy.parquet` has a row for each run, owner, cause and component: whole picojoules whose sum is the ledger's
-//! total.
-//! `timeline.parquet` has the energy of each component over time; `latency.parquet` how long each kind of request or
-//! call took.
-//! Every row has the run's number and its key, so that rows of several directories stay apart.
+//! * `runs.parquet` has a row for each run with everything it depends on; its columns depend on the rows ([`cells`]).
+//! * `energy.parquet` has a row for each run, owner, cause and component: whole picojoules whose sum is the ledger's
+//!   total.
+//! * `timeline.parquet` has the energy of each component over time.
+//! * `latency.parquet` has the duration of each kind of request or call.
 //!
-//! `runs.parquet` gets its name last: if it exists, the other files are complete.
+//! Every row has the run's number and its key, so that rows of several directories stay apart. `runs.parquet` gets its
+//! name last: if it exists, the other files are complete.
 
 pub mod cells;
 

@@ -4,7 +4,7 @@ use vfs::{Allocate, Moving};
 
 /// An operation. Paths have `/` between names.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)] // the fields say it
+#[allow(missing_docs)] // the field names suffice
 pub enum Step {
     Create(String),
     /// Creates a file without a name, writes bytes of this stream, syncs it if true, then names it.

@@ -1,9 +1,9 @@
 //! Reads the next files of a copy while the current one is being written.
 //!
 //! A thread walks the tree in the order of the copy and hands over attributes, names and the contents of small files.
-//! It stays at most a few batches ahead. If it could not read something, or the copy asks in another order, the copy
-//! reads it itself, so results are the same with and without reading ahead. Left out: large files, which need no
-//! reading ahead, and hard-linked files, which are read once.
+//! It stays at most a few batches ahead. If it could not read something, or calls come in another order, the copy reads
+//! it itself, so results are the same with and without reading ahead. Left out: large files, which need no reading
+//! ahead, and hard-linked files, which are read once.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
