@@ -26,7 +26,7 @@ pub enum Way {
 /// All of them.
 pub const WAYS: [Way; 4] = [Way::Buffered, Way::Appended, Way::Sparse, Way::Mapped];
 
-/// Tolerance for the time of the error, in bytes too many or too few.
+/// How many bytes too early or too late a writer may get the error.
 const TOLERANCE: u64 = 16 << 20;
 /// Distance of the writes of [`Way::Sparse`].
 const STRIDE: u64 = 1 << 20;

@@ -1,8 +1,8 @@
 //! SELinux labels from `file_contexts`: each line has a regular expression for paths, an optional file type, and a
 //! context.
 //!
-//! /bin(/.*)?         u:object_r:system_file:s0
-//! /bin/sh     --     u:object_r:shell_exec:s0
+//!     /bin(/.*)?         u:object_r:system_file:s0
+//!     /bin/sh     --     u:object_r:shell_exec:s0
 //!
 //! An expression must match the whole path. As in libselinux, the last matching line wins, lines without special
 //! characters before those with them; `<<none>>` means no label. Left out: lookahead and lookbehind, and includes.

@@ -1,6 +1,6 @@
 //! Owners and modes from a list in the format of Android's `fs_config`, one path per line:
 //!
-//! path uid gid mode [capabilities=MASK]
+//!     path uid gid mode [capabilities=MASK]
 //!
 //! Paths begin with the mount point without its leading `/`; the mode is octal.
 
