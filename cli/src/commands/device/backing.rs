@@ -79,7 +79,7 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
 }
 
 /// True if the host can punch holes in the image. On a block device it always can: Linux writes zeroes if the device
-/// has no better way.
+/// cannot.
 fn has_holes(image: &Path) -> bool {
     let Ok(meta) = image.metadata() else { return false };
     if !meta.is_file() {
