@@ -1,8 +1,8 @@
-//! What a mount has spent, for who asks again and again: in all, and since an earlier answer, by cause and by file.
+//! What has a mount spent, for a client that polls: in total and since an earlier answer, by cause and by file?
 //!
 //! An answer is a line of JSON that fits into an extended attribute ([`fuse::control::ACCOUNT`]). The mount keeps the
-//! ledgers of its last answers, so that whoever asks gets exact differences for every file, also for those that were not
-//! among the costliest before.
+//! ledgers of its last answers, so that the client gets exact differences for every file, even for files not listed
+//! before.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,27 +13,27 @@ use serde_json::{Map, Value, json};
 
 use crate::spent::{Cause, Words};
 
-/// Ledgers of earlier answers that are kept: for so many who ask at one time.
+/// Ledgers of earlier answers that are kept: the number of clients at a time.
 const KEPT: usize = 8;
-/// Bytes of an answer at most: an extended attribute has 64 KiB.
+/// Maximum length of an answer: an extended attribute has 64 KiB.
 const LONGEST: usize = 60 << 10;
 
-/// What was spent up to a moment.
+/// Everything spent up to a given time.
 #[derive(Clone)]
 pub struct Moment {
-    /// Nanoseconds of the device's time.
+    /// Device time in nanoseconds.
     pub took: u64,
     /// The accounts.
     pub ledger: Ledger,
 }
 
-/// Moments that were told, by token; tokens begin with 1.
+/// Reported moments by token; tokens begin with 1.
 #[derive(Default)]
 pub struct Moments(Mutex<(u64, VecDeque<(u64, Moment)>)>);
 
 impl Moments {
-    /// Keeps a moment; gives it a token, and the moment that has the token `since`, if it is kept still. That one is not
-    /// needed any more by who has its successor, and goes.
+    /// Keeps a moment and returns its token, with the moment that has the token `since`, if that is still kept. That
+    /// moment is removed: its client now has the successor.
     pub fn keep(&self, moment: Moment, since: u64) -> (u64, Option<Moment>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = kept.1.iter().position(|(token, _)| *token == since);
@@ -50,7 +50,7 @@ impl Moments {
 
 type Amounts = [Energy; Component::ALL.len()];
 
-/// Amounts in all, and since.
+/// Amounts in total, and since the earlier moment.
 #[derive(Clone, Copy, Default)]
 struct Both {
     all: Amounts,
@@ -96,14 +96,15 @@ impl Both {
     }
 }
 
-/// A file, or several of one name.
+/// A file, or several files with one name.
 struct File {
     inodes: Vec<u64>,
     both: Both,
     name: Option<String>,
 }
 
-/// An answer. At most `files` files by name, of those that cost most in all, and of those that cost most since.
+/// An answer. Lists by name the `files` files that cost most in total, and the `files` files that cost most since
+/// `since`.
 #[allow(clippy::too_many_arguments, reason = "two closures tell names, which only some answers need")]
 pub fn answer(
     profile: &str,
@@ -165,7 +166,7 @@ fn row(what: &str, name: String, inode: Option<u64>, both: &Both) -> Value {
     out.into()
 }
 
-/// Files with amounts; those for which `together` gives a name are one with all of that name.
+/// Files with amounts; files with the same `together` name are merged.
 fn group(owners: BTreeMap<u64, Both>, together: impl Fn(u64) -> Option<String>) -> Vec<File> {
     let mut groups: BTreeMap<String, File> = BTreeMap::new();
     let mut files = Vec::new();
@@ -219,7 +220,7 @@ fn rows(
         }
     };
     add(format!("<{left} others>"), &others);
-    // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
+    // The ledger books only idle time and work of unspecified cause without cause and owner.
     if nobody.covers(&waiting) {
         add(rest.to_owned(), &nobody.less(&waiting));
         add("<waiting>".to_owned(), &waiting);
@@ -271,7 +272,7 @@ mod tests {
                 token = said["token"].as_u64().unwrap();
             }
         }
-        // Another who asks has another moment before, and one that is too old is not known.
+        // Each client has its own earlier moment; one that is too old is unknown.
         let now = Moment { took: 9, ledger: meter.ledger() };
         assert!(moments.keep(now.clone(), 1).1.is_none());
         (0..KEPT).for_each(|_| drop(moments.keep(now.clone(), 0)));

@@ -8,7 +8,7 @@ use terminal::failure::one_line;
 use crate::{Failure, output};
 
 /// Starts the command again as a background process, and returns its process number when it is ready. If that process
-/// fails, this one fails with the same message, and after a usage error with the same exit code.
+/// fails, this one fails with the same message; after a usage error, also with the same exit code.
 pub fn start(again: Command) -> Result<u32, Failure> {
     daemon::start(again, output::warn).map_err(|e| {
         let text = one_line(&e.to_string());

@@ -1,7 +1,7 @@
-//! What stands beside a volume of ScherlFS on another disk: which file, and may it be used?
+//! Which companion files does a ScherlFS volume have on another disk, and may they be used?
 //!
-//! `index=FILE` of a mount: FILE, of which nearly all is holes, and `FILE.stage` and `FILE.keep` beside it. They are their
-//! owner's alone, for they hold names and contents. A file that is something else is not touched.
+//! Mount option `index=FILE`: FILE, which is mostly holes, and next to it `FILE.stage` and `FILE.keep`. Only their
+//! owner may access them, for they hold names and contents. Unrelated files are not touched.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -16,20 +16,20 @@ use volume::MountOptions;
 
 use crate::Failure;
 
-/// Blocks of a stage for so many that may wait: each may need a block that says where it belongs.
+/// Size of a stage for up to `dirty` waiting blocks: each may need a block that records its destination.
 fn stage_blocks(dirty: u64) -> u64 {
     2 * dirty + 256
 }
 
-/// The file beside an index with so much more in its name.
+/// The index's path with `more` appended.
 fn beside(index: &Path, more: &str) -> PathBuf {
     let mut name = index.as_os_str().to_owned();
     name.push(more);
     name.into()
 }
 
-/// The bytes of an existing file, if nothing is in it, or it begins as `magic` says, in its first or second block, or has as
-/// many bytes as one of ours for this volume. One of ours that was never written to is a hole.
+/// The size of an existing file, if it may be used: it is all holes, has `magic` at the start of its first or second
+/// block, or has the expected size for this volume. A companion file that was never written is all holes.
 fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u64>, Failure> {
     let failed = |e: std::io::Error| Failure::from(format!("{}: {e}", path.display()));
     let meta = match fs::metadata(path) {
@@ -54,7 +54,8 @@ fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u6
     }
 }
 
-/// Opens a file of ours with at least so many blocks; `exact`: with no others, and then it is emptied.
+/// Opens a companion file with at least `blocks` blocks; `exact`: with exactly that number, and emptied if its size
+/// differs.
 fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
     let bytes = blocks * BLOCK as u64;
     let failed = |e: std::io::Error| {
@@ -79,15 +80,15 @@ fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Re
     Ok(Arc::new(device))
 }
 
-/// Opens the index of a volume; a keep of so many bytes; and the stage where it is wanted or there is one: what was staged is
-/// brought to the volume.
+/// Opens the index of a volume, a keep of the given size, and the stage if requested or present: staged data is moved
+/// to the volume.
 pub fn open_index(
     index: &Path,
     keep: Option<u64>,
     disk: &dyn BlockDevice,
     options: &mut MountOptions,
 ) -> Result<(), Failure> {
-    // A volume that cannot be read says so when it is mounted.
+    // An unreadable volume is reported when it is mounted.
     let Ok(sb) = scherlfs::superblock(disk) else { return Ok(()) };
     let blocks = scherlfs::index_blocks(sb.blocks).map_err(|e| e.to_string())?;
     let options = &mut options.scherlfs;

@@ -1,34 +1,34 @@
 //! How much may be written when files are copied out of an image?
 //!
-//! An image can claim anything: a file of 5 TiB in one block, or a million files that share their blocks. So a copy writes at
-//! most as many bytes as the volume can hold, and it stops before the host's file system is full. Holes are not written, and
-//! do not count.
+//! An image can claim anything: a file of 5 TiB in one block, or a million files that share their blocks. So a copy
+//! writes at most what the volume can hold, and it stops before the host's file system is full. Holes are not written,
+//! and do not count.
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
 
 use crate::output;
 
-/// The most that the host keeps free, in bytes.
+/// Maximum number of bytes kept free on the host.
 const KEPT: u64 = 256 << 20;
-/// The most inodes that the host keeps free.
+/// Maximum number of inodes kept free on the host.
 const KEPT_FILES: u64 = 1024;
 
-/// How many bytes may still be written of a volume's files.
+/// Bytes of a volume's files that may still be written.
 pub struct Allowance {
-    /// What the volume can hold; `None`: no limit.
+    /// The volume's capacity; `None`: no limit.
     holds: Option<u64>,
     written: u64,
     reached: bool,
 }
 
 impl Allowance {
-    /// As much as a volume of so many bytes can hold; without a limit if there is none, or if the user says `--really`.
+    /// The capacity of a volume of `holds` bytes; no limit without one or with `--really`.
     pub fn new(holds: Option<u64>, really: bool) -> Self {
         Allowance { holds: holds.filter(|_| !really), written: 0, reached: false }
     }
 
-    /// Fails if so many more bytes are more than the volume can hold, else counts them.
+    /// Counts `bytes` more, or fails if they exceed the volume's capacity.
     pub fn take(&mut self, bytes: u64) -> Result<(), String> {
         let written = self.written.saturating_add(bytes);
         match self.holds {
@@ -47,18 +47,18 @@ impl Allowance {
         }
     }
 
-    /// How many bytes may still be written, if there is a limit.
+    /// Bytes that may still be written, if there is a limit.
     pub fn left(&self) -> Option<u64> {
         self.holds.map(|holds| holds.saturating_sub(self.written))
     }
 
-    /// True if it was not enough.
+    /// True if the limit was exceeded.
     pub fn is_reached(&self) -> bool {
         self.reached
     }
 }
 
-/// What stays free of one file system of the host.
+/// Space to keep free on one file system of the host.
 #[derive(Clone, Copy)]
 struct Kept {
     id: u64,
@@ -66,17 +66,17 @@ struct Kept {
     files: u64,
 }
 
-/// The room that a copy leaves free on the host: a hundredth of each file system, at most 256 MiB, and never more than a
-/// quarter of what was free when the copy came there.
+/// The space that a copy leaves free on the host: one percent of each file system, at most 256 MiB, and at most a
+/// quarter of what was free before the copy's first write to it.
 #[derive(Default)]
 pub struct HostReserve {
     kept: RefCell<Vec<Kept>>,
 }
 
 impl HostReserve {
-    /// Fails if so many bytes more, or one file more, would not leave enough free on the file system of an open file.
+    /// Fails if `bytes` more, or one file more, would leave too little free on the file system of an open file.
     pub fn check(&self, file: impl AsFd, bytes: u64) -> Result<(), String> {
-        // A file system that does not say how full it is refuses by itself.
+        // A file system without statistics fails by itself when full.
         let Ok(now) = rustix::fs::fstatvfs(file) else { return Ok(()) };
         let unit = now.f_frsize.max(1);
         let free = now.f_bavail.saturating_mul(unit);
@@ -97,7 +97,7 @@ impl HostReserve {
                 output::bytes(kept.bytes)
             ));
         }
-        // Some file systems make inodes as they are needed, and count none.
+        // Some file systems create inodes on demand and report no count.
         if now.f_files > 0 && now.f_favail <= kept.files {
             return Err(format!(
                 "stopped: the host's file system has only {} free inodes, which stay reserved; copy to another place",

@@ -1,5 +1,5 @@
-//! Is every `joulefs ...` that the help and the documents show a command line this program takes? `joulefs lab ...` is for
-//! `joulefs-lab` to say.
+//! Is every `joulefs ...` example in the help and the documents a valid command line? Examples of `joulefs lab ...` are
+//! checked by `joulefs-lab`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use judges::documents::{self, Shown, typed};
 
 use crate::{Cli, Command, commands};
 
-/// What is wrong with a command line: with its words, or with what a command reads from one of them.
+/// What is wrong with a command line: its words, or the value of an argument that the command parses.
 fn wrong(words: &[String]) -> Option<String> {
     let said = |e: crate::Failure| e.text().to_owned();
     match Cli::try_parse_from(words) {
@@ -19,14 +19,14 @@ fn wrong(words: &[String]) -> Option<String> {
         Ok(cli) => match cli.command {
             Command::Mount(args) => commands::mount::parse(&args).err().map(said),
             Command::Mkfs(args) => commands::mkfs::options(&args).err().map(said),
-            // A file of one's own is not here, which is no wrong usage.
+            // The user's files do not exist here; that is not a usage error.
             Command::Trace(args) => commands::trace::is_there(&args).err().filter(|e| e.code() == 2).map(said),
             _ => None,
         },
     }
 }
 
-/// The help that stands below the options of every command.
+/// The help below the options of every command.
 fn helps(command: &clap::Command, above: &str, all: &mut BTreeMap<String, String>) {
     let name = format!("{above}{}", command.get_name());
     all.insert(name.clone(), command.get_after_help().map(ToString::to_string).unwrap_or_default());
@@ -43,7 +43,7 @@ fn every_command_shows_examples_that_it_takes() {
     let mut bad = Vec::new();
     for (name, help) in &all {
         let examples = typed(help);
-        // What stands for a group is its subcommands' affair.
+        // A group's examples belong to its subcommands.
         let own = examples.iter().any(|words| words.join(" ").starts_with(name.as_str()));
         if !own {
             bad.push(format!("{name}: no example"));
@@ -55,7 +55,7 @@ fn every_command_shows_examples_that_it_takes() {
 
 #[test]
 fn every_command_line_in_the_documents_is_taken() {
-    // A command that is only named lacks what it needs; what it is said to take must still be known.
+    // A command that is only mentioned may lack required arguments, but those it has must be valid.
     let short = |words: &[String]| {
         let lacking = [ErrorKind::MissingRequiredArgument, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
         let no_value = ContextValue::String(String::new());

@@ -1,4 +1,4 @@
-//! Which file system does a person ask for, and how large may its volume be?
+//! Which file system was requested, and which sizes are valid for it?
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl From<Type> for Kind {
     }
 }
 
-/// Bytes of a volume that is made with the defaults of its file system, as they were typed after `--size`.
+/// Parses `--size` for a volume with the default options of its file system.
 pub fn size_of(kind: Kind, text: &str) -> Result<u64, Failure> {
     match kind {
         Kind::F2fs => size::of_volume(text, &Options::default()),
@@ -37,12 +37,12 @@ pub fn size_of(kind: Kind, text: &str) -> Result<u64, Failure> {
     }
 }
 
-/// The same of ScherlFS, whatever it is made with.
+/// Parses `--size` for ScherlFS with any options.
 pub fn size_of_scherlfs(text: &str) -> Result<u64, Failure> {
     size::within("--size", text, BLOCKS_MIN * 4096..=BLOCKS_MAX * 4096).map(|bytes| bytes & !4095)
 }
 
-/// The file system of an image: that which somebody asked for, or the one that is there.
+/// The file system of an image; it must match the requested one, if any.
 pub fn kind_of(image: &dyn BlockDevice, path: &Path, asked: Option<Type>) -> Result<Kind, Failure> {
     let there = volume::probe(image).unwrap_or_default();
     match asked.map(Kind::from) {

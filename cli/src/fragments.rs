@@ -1,4 +1,4 @@
-//! How the pieces of free space are shown.
+//! How free-space fragments are shown.
 
 use serde_json::{Value, json};
 use vfs::{FreeFragments, LEVELS};
@@ -6,7 +6,7 @@ use vfs::{FreeFragments, LEVELS};
 use crate::output;
 use crate::table::{self, Table};
 
-/// For machines: pieces and bytes, L1 first.
+/// For machines: fragments and bytes, L1 first.
 pub fn json(free: &FreeFragments) -> Value {
     json!({
         "count": free.count,
@@ -17,7 +17,7 @@ pub fn json(free: &FreeFragments) -> Value {
     })
 }
 
-/// What level `n` holds: pieces up to so many bytes.
+/// The size limit of level `n`.
 fn upto(level: usize) -> String {
     match 4096u64 << level {
         _ if level == LEVELS - 1 => "above".to_owned(),
@@ -42,7 +42,7 @@ pub fn table(free: &FreeFragments) -> String {
     table.text()
 }
 
-/// For people: the pieces of several states, a column each.
+/// For people: the fragments of several states, one column each.
 pub fn side_by_side(states: &[(&str, FreeFragments)]) -> String {
     let names = [table::word("").least(16)];
     let counts = states.iter().map(|(name, _)| table::number(*name).least(16));

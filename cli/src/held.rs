@@ -1,7 +1,7 @@
 //! Which blocks of an image hold data?
 //!
-//! The caller tells a simulated device before it uses it. A read of data costs flash more than a read of a hole, and a
-//! full device has less room to clean in.
+//! The caller passes them to a simulated device before using it. On flash, reading data costs more than reading a hole,
+//! and a fuller device has less room for cleaning.
 
 use std::fs::File;
 use std::path::Path;
@@ -11,11 +11,11 @@ use rustix::fs::SeekFrom;
 
 use crate::Failure;
 
-/// Blocks read at once where the file system below cannot say where its holes are.
+/// Blocks per read if the file system cannot report holes.
 const PIECE: u64 = 256;
 
-/// The runs of blocks of the image at `path`, opened as `device`, that hold data: those that are no hole of
-/// the file. Where that cannot be asked (block devices, Android's sparse images), those that are not zero.
+/// The runs of blocks with data in the image at `path`, opened as `device`: those outside the file's holes. If holes
+/// cannot be queried (block devices, Android sparse images), those that are not zero.
 pub fn runs(device: &dyn BlockDevice, path: &Path) -> Result<Vec<(Lba, u64)>, Failure> {
     let plain = File::open(path)
         .ok()
@@ -26,13 +26,13 @@ pub fn runs(device: &dyn BlockDevice, path: &Path) -> Result<Vec<(Lba, u64)>, Fa
     }
 }
 
-/// `None` if the file system cannot name its holes.
+/// `None` if the file system cannot report holes.
 fn extents(file: &File, blocks: u64) -> Option<Vec<(Lba, u64)>> {
     let (mut runs, mut at) = (Vec::new(), 0);
     loop {
         let from = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(from) => from / BLOCK as u64,
-            // Nothing more.
+            // No data left.
             Err(rustix::io::Errno::NXIO) => return Some(runs),
             Err(_) => return None,
         };
@@ -74,7 +74,7 @@ mod tests {
         let path = dir.path().join("image");
         drop(FileDevice::create(&path, 64 << 20).unwrap());
         let file = File::options().write(true).open(&path).unwrap();
-        // Far apart: file systems keep holes in larger pieces than a block.
+        // Far apart: file systems keep holes in units larger than a block.
         for block in [300, 301, 16383] {
             file.write_all_at(&[7; BLOCK], block * BLOCK as u64).unwrap();
         }

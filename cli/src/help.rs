@@ -1,6 +1,6 @@
-//! How does `joulefs --help` show what there is? Commands stand under headings, by what a person wants to do.
+//! How does `joulefs --help` list the commands? Under headings by task.
 //!
-//! clap knows headings for options only, so the list is made here of the commands' own words.
+//! clap has headings for options only, so the list is generated here from the commands' own help.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use clap::{Command, CommandFactory};
 
 use crate::{Cli, output};
 
-/// Columns of the list.
+/// Width of the list.
 const COLUMNS: usize = 80;
 
-/// Every command in the one group where a person looks for it.
+/// Every command, in the one group where users look for it.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Make and mount volumes", &["mkfs", "mount", "unmount", "ctl"]),
     (
@@ -23,7 +23,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Laboratory", &["age", "lab"]),
 ];
 
-/// The whole command line, with a help in which commands are in groups.
+/// The whole command line, with commands grouped in the help.
 pub fn command() -> Command {
     let command = Cli::command();
     let list = list(&command);

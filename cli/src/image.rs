@@ -1,4 +1,4 @@
-//! Opening images, and what was written to them.
+//! Opening images, and counting writes to them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct Image {
     path: PathBuf,
 }
 
-/// Refuses a place inside an image where an image is meant.
+/// Refuses a path inside an image where an image is expected.
 pub fn check_name(path: &Path) -> Result<(), Failure> {
     match Place::from(path.as_os_str().to_owned()) {
         Place::Inside { image, .. } if image.exists() => Err(Failure::Usage(format!(
@@ -43,7 +43,7 @@ pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Fai
     Ok(opening::open(path, access).map_err(|why| in_use::why(path).unwrap_or(why))?)
 }
 
-/// Opens an image as the device of a volume that is written. A line says when its host has no room.
+/// Opens an image as the device of a volume mounted for writing. Prints a line if the host has no room.
 fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), Failure> {
     check_name(path)?;
     let (device, room) = opening::open_to_mount(path).map_err(|why| in_use::why(path).unwrap_or(why))?;
@@ -63,7 +63,7 @@ fn say_full(image: &str) {
     output::warn(&format!("{image}: the file system that holds this image is full"));
 }
 
-/// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
+/// Refuses an image that is not F2FS, for commands that read F2FS blocks directly; `what` names the command.
 pub fn only_f2fs(dev: &dyn BlockDevice, path: &Path, what: &str) -> Result<(), Failure> {
     match volume::probe(dev) {
         Some(kind) if kind != Kind::F2fs => {
@@ -73,13 +73,13 @@ pub fn only_f2fs(dev: &dyn BlockDevice, path: &Path, what: &str) -> Result<(), F
     }
 }
 
-/// Makes an image where nothing is; it goes again unless it is kept.
+/// Creates an image at an unused path; it is removed unless kept.
 pub fn create(path: &Path, bytes: u64, made: HalfMade) -> Result<(FileDevice, HalfMade), Failure> {
     match FileDevice::create(path, bytes) {
         Ok(dev) => Ok((dev, made)),
         Err(e) => {
             if matches!(e, OpenError::InUse { .. }) {
-                // Somebody else made it meanwhile.
+                // Created by another process meanwhile.
                 made.keep();
             }
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists());
@@ -94,7 +94,7 @@ impl Image {
         Self::open_with(path, MountOptions::default().read_only(!write))
     }
 
-    /// Mounts an image to read it.
+    /// Mounts an image for reading.
     pub fn open_to_read(path: &Path, reading: Reading) -> Result<Self, Failure> {
         Self::open_with(path, reading.options())
     }
@@ -104,13 +104,13 @@ impl Image {
         Self::open_through(path, options, |dev, _, _| Ok(dev))
     }
 
-    /// Mounts an image with options, at a time.
+    /// Mounts an image with options and a clock.
     pub fn open_at(path: &Path, options: MountOptions, clock: Arc<dyn Clock>) -> Result<Self, Failure> {
         Self::open_between(path, options, clock, |dev, _, _| Ok(dev))
     }
 
-    /// Mounts an image with options, and with something between the volume and the image: `through` gets
-    /// the image's device and its file system, and returns what the volume is to use; it may change the options.
+    /// Mounts an image with options and a layer between volume and image: `through` gets the image's device and its
+    /// file system, and returns the device for the volume; it may change the options.
     pub fn open_through(
         path: &Path,
         options: MountOptions,
@@ -146,27 +146,27 @@ impl Image {
         Ok(Image { vol: mounted.volume(), mounted, dev, room, path: path.to_owned() })
     }
 
-    /// Where it lies.
+    /// Path of the image.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The room that its host has for it, if it is a file that is written.
+    /// The host's room for the image, if it is a file mounted for writing.
     pub fn host_room(&self) -> Option<&Arc<HostRoom>> {
         self.room.as_ref()
     }
 
-    /// How many bytes it has.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.dev.blocks().saturating_mul(BLOCK as u64)
     }
 
-    /// What it is.
+    /// The mounted file system.
     pub fn mounted(&self) -> &Mounted {
         &self.mounted
     }
 
-    /// The volume, of which `what` asks something that only F2FS has.
+    /// The F2FS volume; fails on other file systems, naming `what`, which needs F2FS.
     pub fn f2fs(&self, what: &str) -> Result<&Arc<f2fs::Volume>, Failure> {
         match &self.mounted {
             Mounted::F2fs(volume) => Ok(volume),
@@ -174,7 +174,7 @@ impl Image {
         }
     }
 
-    /// Leaves the volume clean. Fails if the image was removed meanwhile: what was written to it is gone.
+    /// Unmounts the volume cleanly. Fails if the image was removed meanwhile: the data written to it is lost.
     pub fn close(&self) -> Result<(), Failure> {
         let path = self.path.display();
         self.vol.unmount().map_err(|e| format!("{path}: {e}"))?;
@@ -184,7 +184,7 @@ impl Image {
         Ok(())
     }
 
-    /// What was written and why: a table, or JSON.
+    /// Writes by cause: a table, or JSON.
     pub fn statistics(&self) -> Statistics {
         let counts = self.dev.snapshot();
         let reasons = self.vol.reasons();
@@ -201,7 +201,7 @@ impl Image {
     }
 }
 
-/// Blocks written for one cause.
+/// Blocks written for a cause.
 struct Written {
     key: &'static str,
     text: &'static str,

@@ -1,15 +1,15 @@
-//! Why has a process an image in use, whose mount is gone or takes no more changes?
+//! Why does a process still hold an image whose mount is gone or read-only?
 
 use std::path::Path;
 use std::time::Duration;
 
 use fuse::socket::{Client, Reply, Request};
 
-/// How long an answer is waited for: a volume that is being written answers late.
+/// How long to wait for an answer: a process busy with writing answers late.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is said of an image in use by a process that cannot make durable what it holds; `None` if there is none that this
-/// user may ask.
+/// The reason, if an image is held by a process that cannot make its data durable; `None` if there is no such process
+/// that this user may query.
 pub fn why(image: &Path) -> Option<String> {
     let answer = Client::of_image(image).ok()?.patience(PATIENCE).ask(&Request::Status, None).ok()?;
     let Reply::Status(status) = answer else { return None };

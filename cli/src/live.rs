@@ -1,4 +1,4 @@
-//! Files that are written anew every second.
+//! Files that are rewritten every second.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::Failure;
 
-/// How often they are written.
+/// Interval between writes.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A thread that does something every second.
+/// A thread that repeats a task every second.
 pub struct Live {
     stop: Sender<()>,
     thread: JoinHandle<()>,
@@ -22,7 +22,7 @@ impl Live {
         let (stop, stopped) = mpsc::channel();
         let go_on = move || {
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                // What fails now is tried again in a second, and said by the last attempt.
+                // A failure is retried after a second; the final run reports it.
                 let _ = each();
             }
         };
@@ -30,7 +30,7 @@ impl Live {
         Ok(Live { stop, thread })
     }
 
-    /// Ends the thread. The last run's results stay.
+    /// Ends the thread. The results of the last run stay.
     pub fn end(self) {
         drop(self.stop);
         let _ = self.thread.join();

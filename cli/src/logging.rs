@@ -1,11 +1,11 @@
 //! Where do the messages of a mount go?
 //!
-//! In the foreground to standard error. In the background nobody reads that, so they go to the system's log: as datagrams
-//! to `/dev/log`, where journald and every syslogd listen. With `-o log=FILE` they go to FILE, too, which is opened for each
-//! line, so that it may be moved away at any time.
+//! In the foreground to standard error; in the background to the system log, as datagrams to `/dev/log`, where journald
+//! and every syslogd listen. With `-o log=FILE` they also go to FILE, which is opened for each line, so that it may be
+//! rotated at any time.
 //!
-//! A line has no control characters, whatever name or error it tells of. A fault that repeats without end does not fill a
-//! disk: of more than [`MOST`] lines in [`SPAN`] the rest is left out, and how many there were is said.
+//! A line has no control characters, whatever names or errors it contains. A repeating fault does not fill a disk: in
+//! each [`SPAN`], lines beyond [`MOST`] are dropped, and their number is logged.
 #![allow(clippy::disallowed_methods, reason = "a log has the time of this machine")]
 
 use std::fs::OpenOptions;
@@ -20,18 +20,18 @@ use parking_lot::Mutex;
 
 use crate::output;
 
-/// Where the system's log listens.
+/// The system log's socket.
 const SYSTEM: &str = "/dev/log";
-/// syslog's number of daemons, as the upper bits of a priority.
+/// syslog's daemon facility, as the upper bits of a priority.
 const DAEMON: u8 = 3 << 3;
-/// Lines that are written in each span.
+/// Maximum number of lines per [`SPAN`].
 const MOST: u32 = 100;
-/// See [`MOST`].
+/// The period of [`MOST`].
 const SPAN: Duration = Duration::from_secs(10);
-/// Characters of the longest line; what is longer is cut.
+/// Maximum number of characters per line; longer lines are cut.
 const LONGEST: usize = 4000;
 
-/// That of this process.
+/// The log of this process.
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// Where messages go.
@@ -43,8 +43,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Begins to log: a process in the background to the system's log, another to standard error; both to the file, if one
-    /// is given by its absolute path.
+    /// Starts logging: in the background to the system log, otherwise to standard error; also to the file, if one is
+    /// given by its absolute path.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -52,7 +52,7 @@ impl Log {
         if let Some(file) = &file {
             OpenOptions::new().append(true).create(true).open(file)?;
         }
-        // Without a system log there is none. Whoever reads it must not make a mount wait.
+        // The system log is optional. Its reader must not block a mount.
         let system = UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok();
         let system = system.filter(|_| background);
         let log = Log { system, file, stderr: !background, flood: Mutex::new(Flood::new(Instant::now())) };
@@ -72,14 +72,14 @@ impl Log {
         }
         let process = std::process::id();
         if let Some(system) = &self.system {
-            // The time is the receiver's. One that is not there gets nothing.
+            // The receiver adds the time. If there is no receiver, the message is dropped.
             let _ =
                 system.send_to(format!("<{}>joulefs[{process}]: {text}", DAEMON + severity(level)).as_bytes(), SYSTEM);
         }
         if let Some(file) = &self.file {
             let line = format!("{} joulefs[{process}] {level}: {text}\n", utc(SystemTime::now()));
             let open = OpenOptions::new().append(true).create(true).open(file);
-            // Nobody is left to tell that a log cannot be written.
+            // A failing log cannot be reported anywhere.
             let _ = open.and_then(|mut file| file.write_all(line.as_bytes()));
         }
     }
@@ -87,7 +87,7 @@ impl Log {
 
 impl log::Log for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Libraries tell much that is nobody's concern.
+        // From libraries, only errors matter.
         let most = if metadata.target().starts_with("joulefs") { Level::Info } else { Level::Error };
         metadata.level() <= most
     }
@@ -107,7 +107,7 @@ impl log::Log for Log {
     fn flush(&self) {}
 }
 
-/// How many lines there were lately.
+/// Rate limiter.
 struct Flood {
     since: Instant,
     lines: u32,
@@ -119,7 +119,7 @@ impl Flood {
         Flood { since: now, lines: 0, left_out: 0 }
     }
 
-    /// How many lines were left out before this one, which is written; `None` if it is left out, too.
+    /// The number of lines dropped before this one if it is written; `None` if it is dropped too.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if now.duration_since(self.since) >= SPAN {
             (self.since, self.lines) = (now, 0);
@@ -133,7 +133,7 @@ impl Flood {
     }
 }
 
-/// syslog's number of a level.
+/// syslog's severity of a level.
 fn severity(level: Level) -> u8 {
     match level {
         Level::Error => 3,
@@ -143,11 +143,11 @@ fn severity(level: Level) -> u8 {
     }
 }
 
-/// A moment as `2026-11-28T05:02:42Z`.
+/// A time as `2026-11-28T05:02:42Z`.
 fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
-    // Years begin in March here, so that a leap day is a year's last; eras have 400 of them.
+    // Years begin in March here, so that the leap day is the last day of a year; eras have 400 years.
     let day = days + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
     let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;

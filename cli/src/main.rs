@@ -1,6 +1,6 @@
-//! The `joulefs` command: what a person types, and nothing of how it works.
+//! The `joulefs` command: the command line, without any file system logic.
 //!
-//! Exit codes: 0 done, 1 failed, 2 wrong usage, with one line on standard error that says why; `fsck` has
+//! Exit codes: 0 success, 1 failure, 2 usage error, with one line on standard error that gives the reason; `fsck` uses
 //! those of fsck(8).
 #![forbid(unsafe_code)]
 
@@ -120,10 +120,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// How fsck(8) says that it was called wrongly.
+/// Exit code of fsck(8) for a usage error.
 const FSCK_USAGE: u8 = 16;
 
-/// A command line that clap does not take, or that asks for help.
+/// A command line that clap rejects, or that requests help.
 fn misused(e: &clap::Error) -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     output::failure(Failure::of_clap_or_help(e).text(), words.any(|w| w == "--json"));
@@ -168,7 +168,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Generate(a) => done(commands::generate::run(&a, help::command())),
     };
     let out = match (out, output::lost()) {
-        // What 1 says of another command, 8 says of fsck(8).
+        // A failure that is 1 elsewhere is 8 in fsck(8).
         (Ok(_), Some(failure)) if is_fsck => {
             output::failure(failure.text(), json);
             Ok(ExitCode::from(8))

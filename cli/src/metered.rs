@@ -1,5 +1,5 @@
 //! A mounted image on a metered device. Contents go to the image. The energy that the device of a profile would have
-//! spent is counted, and written to a file every second.
+//! spent is metered, and written to a file every second.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,15 +20,15 @@ use crate::{Failure, joules, output, whole};
 pub struct Metered {
     device: Arc<Simulated<Arc<dyn BlockDevice>>>,
     profile: String,
-    /// Files that are named.
+    /// Maximum number of files listed by name.
     most: usize,
-    /// What was told to who asks again and again.
+    /// Moments reported to polling clients.
     moments: Moments,
-    /// Names found before: for files whose inode has left memory since.
+    /// Names found before, for files whose inode is no longer in memory.
     known: Mutex<BTreeMap<u64, String>>,
 }
 
-/// The name of an owner, or what stands for one.
+/// The name of an owner, or a substitute.
 fn name(volume: &dyn Volume, owner: u64, look: Look) -> Option<String> {
     match volume.owner_of(owner, look) {
         Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
@@ -38,8 +38,7 @@ fn name(volume: &dyn Volume, owner: u64, look: Look) -> Option<String> {
     }
 }
 
-/// The name of an owner if it was deleted: files that had one name one after the other, as journals do,
-/// are one line.
+/// The name of a deleted owner: consecutive files with one name, such as journals, share a line.
 pub fn deleted(volume: &dyn Volume, owner: u64) -> Option<String> {
     match volume.owner_of(owner, Look::InMemory) {
         Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
@@ -47,13 +46,13 @@ pub fn deleted(volume: &dyn Volume, owner: u64) -> Option<String> {
     }
 }
 
-/// The name of an owner, wherever it must be looked for.
+/// The name of an owner, searching the volume if needed.
 pub fn name_of(volume: &dyn Volume, owner: u64) -> String {
     name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
 }
 
 impl Metered {
-    /// The device of a profile over `contents`, which hold data in the `held` blocks.
+    /// The device of a profile over `contents`, in which the `held` blocks contain data.
     pub fn new(
         contents: Arc<dyn BlockDevice>,
         held: &[(Lba, u64)],
@@ -81,13 +80,12 @@ impl Metered {
         self.device.clone()
     }
 
-    /// Who computes beside it.
+    /// The processor model used with the device.
     pub fn processor(&self) -> Arc<dyn Processor> {
         self.device.clone()
     }
 
-    /// Everything spent up to now. Names that are looked for on the device are not on the ledger that is
-    /// returned.
+    /// Everything spent so far. The cost of searching for names on the device is not in the returned ledger.
     pub fn spent(&self, volume: &dyn Volume, look: Look) -> Spent {
         let ledger = self.device.ledger();
         let took = self.device.time().0;
@@ -115,7 +113,7 @@ impl Metered {
         }
     }
 
-    /// What was spent, for who asks a mount again and again: in all, and since the answer that had the token `since`.
+    /// What was spent, for a polling client: in total, and since the answer with the token `since`.
     pub fn account(&self, volume: &dyn Volume, files: usize, since: u64) -> String {
         let now = Moment { took: self.device.time().0, ledger: self.device.ledger() };
         let (token, before) = self.moments.keep(now.clone(), since);
@@ -137,8 +135,8 @@ impl Metered {
         )
     }
 
-    /// What was spent, for a volume's report: all of it and by component, and that of cleaning, for these causes, in
-    /// microjoules.
+    /// What was spent, for a volume's report, in microjoules: the total, each component, and cleaning, which has these
+    /// causes.
     pub fn report(&self, cleaning: &[u8]) -> Vec<(String, String)> {
         let out = self.device.look(|ledger| {
             let mut out = vec![("uj_total".to_owned(), ledger.total())];
@@ -149,7 +147,7 @@ impl Metered {
         out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()
     }
 
-    /// A ledger as a file holds it: JSON if its name ends in `.json`, else tables.
+    /// A ledger as text: JSON if the file's name ends in `.json`, otherwise tables.
     fn text(spent: &Spent, file: &Path) -> String {
         if file.extension().is_some_and(|e| e == "json") {
             crate::hidden::shown_json(&format!("{:#}\n", serde_json::Value::Object(spent.json())))
@@ -164,12 +162,12 @@ impl Metered {
         format!("{}: {total} in {took} of the device's time\n\n{}", spent.profile, spent.tables())
     }
 
-    /// Writes a ledger to a file. A reader of the file finds this ledger or the one before, whole.
+    /// Writes a ledger to a file atomically: a reader finds this ledger or the one before.
     pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
         whole::write(file, Self::text(spent, file))
     }
 
-    /// The same while more is spent, every second.
+    /// Like [`write`](Self::write), for repeated writes while more is spent.
     pub fn write_often(spent: &Spent, file: &Path) -> Result<(), Failure> {
         whole::write_often(file, Self::text(spent, file))
     }

@@ -1,4 +1,4 @@
-//! Which devices of a recording are meant, and what is said of those that are not counted?
+//! Which devices of a recording are selected, and what is reported about devices that are not counted?
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,12 @@ pub struct OfArgs {
 }
 
 impl OfArgs {
-    /// What was typed.
+    /// The arguments as typed.
     pub fn typed(&self) -> &[String] {
         &self.of
     }
 
-    /// The devices; none if all are meant.
+    /// The devices; none if all are selected.
     pub fn devices(&self) -> Result<Devices, Failure> {
         let mut all = Devices::default();
         for text in &self.of {
@@ -41,7 +41,7 @@ impl OfArgs {
     }
 }
 
-/// A device by its numbers or its name.
+/// A device by number or name.
 pub fn device(text: &str) -> Result<Devices, Failure> {
     let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     if let Some((major, minor)) = numbers {
@@ -56,7 +56,7 @@ pub fn device(text: &str) -> Result<Devices, Failure> {
     Ok(Devices { numbers: fixed(name).into_iter().collect(), names: vec![text.to_owned()] })
 }
 
-/// The numbers that Linux always gives a device of this name (its list of allocated devices).
+/// The fixed device number of this name in Linux's list of allocated devices.
 fn fixed(name: &str) -> Option<DeviceId> {
     let numbered = |prefix: &str, major: u32| {
         let minor = name.strip_prefix(prefix)?.parse().ok()?;
@@ -74,22 +74,22 @@ fn fixed(name: &str) -> Option<DeviceId> {
     numbered("loop", 7).or_else(|| numbered("md", 9)).or_else(|| numbered("ram", 1)).or_else(scsi)
 }
 
-/// The requests of a recording that are replayed, opened as often as they are needed.
+/// The requests to replay, opened repeatedly.
 pub struct Source<'a> {
     path: &'a Path,
     part: &'a SessionArgs,
-    /// Only the events of this device are read.
+    /// Read only the events of this device.
     only: Option<DeviceId>,
 }
 
 impl Source<'_> {
-    /// From the beginning, and how long the file is.
+    /// Opens them from the start; also returns the file's length.
     pub fn open(&self) -> Result<(Requests, u64), Failure> {
         requests(self.path, self.part, self.only)
     }
 }
 
-/// The requests of a block device's recording, without those that a mobile block trace tells twice.
+/// The requests of a block device recording, without the duplicates of a mobile block trace.
 fn requests(path: &Path, part: &SessionArgs, only: Option<DeviceId>) -> Result<(Requests, u64), Failure> {
     let recorded::Recorded { opened, length } = recorded::open_cleared(path, part)?;
     let Opened::Blocks(events) = opened else { return Err(recorded::no_blocks(path, &opened)) };
@@ -100,15 +100,15 @@ fn requests(path: &Path, part: &SessionArgs, only: Option<DeviceId>) -> Result<(
     Ok((Requests::new(events), length))
 }
 
-/// The requests of a whole recording, for `--after`.
+/// All requests of a recording, for `--after`.
 pub fn earlier(path: &Path) -> Result<Requests, Failure> {
     recorded::again(path)?;
     requests(path, &SessionArgs::default(), None).map(|(requests, _)| requests).map_err(|e| e.named("--after"))
 }
 
-/// What is needed to make a recording's requests, of the device that `of` names or of the busiest, behind those of the
-/// busiest device of each recording `before` it. One that is given no
-/// requests (device mapper's) is replayed by what ended or was queued there, if it is named.
+/// Plans the replay of a recording's requests on the device `of`, or on the busiest one, after those of the busiest
+/// device of each recording in `before`. A device that gets no requests (device mapper) is replayed from its
+/// completions or queued bios, if it is named.
 pub fn planned<'a>(
     path: &'a Path,
     before: &[PathBuf],
@@ -132,14 +132,14 @@ pub fn planned<'a>(
         return Ok(first.map(|plan| (plan, source)));
     }
     source.only = of;
-    // What is wrong if nothing is told of it at all is said with the devices that there are.
+    // If the recording has nothing of that device, the error lists the devices it has.
     Ok(match plan(&source)? {
         Err(ReplayError::NotRecorded { .. } | ReplayError::Empty(_)) => first.map(|plan| (plan, source)),
         other => other.map(|plan| (plan, source)),
     })
 }
 
-/// The numbers of a device that is named.
+/// The numbers of a named device.
 fn found(path: &Path, part: &SessionArgs, text: &str) -> Result<DeviceId, Failure> {
     let wanted = device(text)?;
     if let [id] = wanted.numbers[..] {
@@ -148,7 +148,7 @@ fn found(path: &Path, part: &SessionArgs, text: &str) -> Result<DeviceId, Failur
     let (mut requests, _) = requests(path, part, None)?;
     let named =
         |requests: &Requests| requests.devices().find(|id| wanted.has(*id, requests.events().device(*id).as_deref()));
-    // Up to damage, which is told when the requests are made.
+    // Damage ends the search; it is reported when the requests are replayed.
     while let Ok(Some(_)) = requests.seen() {
         if let Some(id) = named(&requests) {
             return Ok(id);
@@ -157,12 +157,12 @@ fn found(path: &Path, part: &SessionArgs, text: &str) -> Result<DeviceId, Failur
     Err(not_there(path, text, &requests))
 }
 
-/// That a recording knows no such device, with those that it knows.
+/// Error: the recording has no such device; lists those it has.
 pub fn not_there(path: &Path, text: &str, requests: &Requests) -> Failure {
     let mut known: Vec<DeviceId> = requests.devices().collect();
     known.sort_unstable();
     if known.len() > 1 {
-        // Events that are of no device, as plugging.
+        // Events without a device, such as plugging.
         known.retain(|id| *id != DeviceId::default());
     }
     let known: Vec<String> = known
@@ -173,13 +173,13 @@ pub fn not_there(path: &Path, text: &str, requests: &Requests) -> Failure {
     Failure::Usage(format!("--of {text}: {}: no such device in the recording; it has {there}", path.display()))
 }
 
-/// The devices whose requests are left out so that nothing counts twice, in words.
+/// The devices left out so that no request counts twice, in words.
 pub fn said(left_out: &[LeftOut]) -> Vec<String> {
     let said = |l: &LeftOut| format!("{} requests of {} skipped: it {}", l.count, l.device, l.reason());
     left_out.iter().filter(|l| l.has_requests()).map(said).collect()
 }
 
-/// The same for machines, with those that have none.
+/// The same for machines, with devices that have no requests.
 pub fn json(left_out: &[LeftOut]) -> Value {
     let one = |l: &LeftOut| {
         json!({

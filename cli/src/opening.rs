@@ -1,4 +1,4 @@
-//! How is an image opened as a device, whatever it is: a file, pieces of one, a disk, a zoned disk?
+//! How is any kind of image opened as a device: a file, pieces of one, a disk, a zoned disk?
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -10,15 +10,15 @@ use host::zoned;
 
 use crate::pieces;
 
-/// Memory for copies of what was written since the last flush.
+/// Memory for copies of data written since the last flush.
 const MOST_COPIES: u64 = 64 << 20;
 const LEAST_COPIES: u64 = 8 << 20;
 
-/// Opens an image, whatever it is, with its zones if it is a disk that has any. If it is written and has none, a flush
-/// that failed can be repeated.
+/// Opens any kind of image, with zones if it is a zoned disk. If it is writable and has no zones, a failed flush can be
+/// repeated.
 ///
 /// # Errors
-/// What is in the way.
+/// Why it cannot be opened.
 pub fn open(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, String> {
     open_as(path, access, |plain| match access {
         Access::ReadOnly => Arc::new(plain),
@@ -26,10 +26,10 @@ pub fn open(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, String>
     })
 }
 
-/// The same for a volume that is mounted to be written, with the room that the host has for the image if it is a file.
+/// Like [`open`], for a volume mounted for writing; also returns the host's room for the image if it is a file.
 ///
 /// # Errors
-/// What is in the way.
+/// Why it cannot be opened.
 pub fn open_to_mount(path: &Path) -> Result<(Arc<dyn BlockDevice>, Option<Arc<HostRoom>>), String> {
     let mut room = None;
     let device = open_as(path, Access::ReadWrite, |plain| {

@@ -1,10 +1,10 @@
-//! Is an Android sparse image a whole volume, or a piece of one that was split?
+//! Is an Android sparse image a whole volume, or a piece of a split one?
 //!
-//! What a sparse image does not store ("don't care") reads as zeroes, which is right for free blocks and wrong for all others.
-//! `simg2simg` splits an image into pieces, each of which says the whole's size and does not store what the others have; if they
-//! lie beside each other they are read together. So before a volume is read from a sparse image, every block that it uses
-//! must be stored: its superblock, its checkpoint, its tables, and what the SIT says is in use. Of ScherlFS, reading a block that is
-//! not stored fails. Left out: other file systems, of which `inspect` reads the tables.
+//! Blocks that a sparse image does not store ("don't care") read as zeroes, which is right for free blocks and wrong
+//! for all others. `simg2simg` splits an image into pieces, each with the size of the whole and without the blocks of
+//! the other pieces; pieces in one directory are read together. So before a volume is read from a sparse image, every
+//! block in use must be stored: its superblock, checkpoint, tables, and the blocks in use according to the SIT. On
+//! ScherlFS, reading a missing block fails. Left out: other file systems, of which `inspect` reads the tables.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,7 +18,7 @@ use volume::Kind;
 
 use crate::output;
 
-/// Opens an image that is no zoned disk, whatever it is; refuses a sparse image that lacks blocks of its volume.
+/// Opens any image but a zoned disk; refuses a sparse image that lacks blocks of its volume.
 pub fn open(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, String> {
     let mut image = match open_any(path, access).map_err(|e| e.to_string())? {
         Opened::File(file) => return Ok(Arc::new(file)),
@@ -32,7 +32,7 @@ pub fn open(path: &Path, access: Access) -> Result<Arc<dyn BlockDevice>, String>
     Ok(Arc::new(image))
 }
 
-/// The same to save files from: of a sparse image that lacks blocks, reading these fails.
+/// Like [`open`], for rescuing files: reading missing blocks of a sparse image fails.
 pub fn open_ruin(path: &Path) -> Result<Arc<dyn BlockDevice>, String> {
     let mut image = match open_any(path, Access::ReadOnly).map_err(|e| e.to_string())? {
         Opened::File(file) => return Ok(Arc::new(file)),
@@ -61,12 +61,12 @@ fn refusal(path: &Path, image: &SparseImage, what: &str) -> String {
     )
 }
 
-/// What a sparse image is.
+/// The state of a sparse image.
 enum Seen {
     Whole,
-    /// Which blocks the volume needs is not known.
+    /// The blocks in use are unknown.
     Unknown,
-    /// Something that is needed is missing.
+    /// A needed block is missing.
     Lacks(String),
 }
 
@@ -84,7 +84,7 @@ fn look(image: &SparseImage) -> Seen {
         return match volume::probe(image) {
             Some(Kind::ScherlFs) => Seen::Unknown,
             _ if lacks(0) => Seen::Lacks("its first block is missing".to_owned()),
-            // Other file systems leave out tables that nobody has written to yet, and read them as zeroes.
+            // Other file systems omit tables that were never written, and read them as zeroes.
             _ => Seen::Whole,
         };
     };
@@ -92,7 +92,7 @@ fn look(image: &SparseImage) -> Seen {
         let packs = u64::from(sb.cp.0);
         return match lacks(packs) || lacks(packs + u64::from(BLOCKS_PER_SEG)) {
             true => Seen::Lacks("its checkpoint is missing".to_owned()),
-            // No damage by splitting.
+            // Damaged, but not by splitting.
             false => Seen::Unknown,
         };
     };
@@ -116,7 +116,7 @@ fn look(image: &SparseImage) -> Seen {
     }
 }
 
-/// How many of the blocks that are not stored are in use, and the first of them.
+/// The number of missing blocks that are in use, and the first of them.
 fn missing(absent: &[Range<u64>], sb: &SuperBlock, sit: &tables::Sit) -> (u64, u64) {
     let (mut count, mut first) = (0, 0);
     let (main, end) =

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::{Failure, output};
 
-/// What a person names.
+/// A path as given by the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A path inside an image.
@@ -21,8 +21,8 @@ pub enum Place {
 }
 
 impl From<OsString> for Place {
-    /// The longest part before a `:` that is a file of the host is the image, unless the whole is one;
-    /// if none is, the first `:/` parts image and path. `IMAGE:` alone means its root.
+    /// The longest prefix before a `:` that is an existing file is the image, unless the whole text is a file; if there
+    /// is none, the first `:/` separates image and path. `IMAGE:` alone means its root.
     fn from(text: OsString) -> Self {
         let bytes = text.as_bytes();
         let host = || Place::Host(PathBuf::from(&text));
@@ -55,12 +55,12 @@ impl std::str::FromStr for Place {
 }
 
 impl Place {
-    /// The place as it is shown to a person.
+    /// The place, escaped for display.
     pub fn text(&self) -> String {
         output::plain(&self.raw())
     }
 
-    /// The place as a person wrote it.
+    /// The place as typed.
     pub fn raw(&self) -> String {
         match self {
             Place::Host(p) => p.display().to_string(),
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// Image and path, or a failure that says how to write it.
+    /// Image and path, or a failure that explains the syntax.
     pub fn inside(&self) -> Result<(&PathBuf, &[u8]), Failure> {
         match self {
             Place::Inside { image, path } => Ok((image, path)),

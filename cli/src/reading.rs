@@ -1,4 +1,4 @@
-//! As of which state is an image read?
+//! Which state of an image is read?
 
 use f2fs::{CheckpointChoice, RollForward};
 use volume::MountOptions;
@@ -25,7 +25,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// How a volume is mounted to be read so.
+    /// The mount options for this state.
     pub fn options(self) -> MountOptions {
         let mut options = MountOptions::default().read_only(true);
         if self.norecovery {

@@ -1,4 +1,4 @@
-//! Recordings of others as commands want them: opened with a bar, errors in one line.
+//! Recordings by other programs, opened with a progress bar and one-line errors.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,11 +17,11 @@ use trace::{Format, Opened, TraceError};
 use crate::session::SessionArgs;
 use crate::{Failure, output, progress};
 
-/// A recording that is read with a bar over its bytes.
+/// An open recording with a progress bar over its bytes.
 pub struct Recorded {
-    /// What it is.
+    /// The recording by kind.
     pub opened: Opened,
-    /// Bytes of its file; 0 if that is not known.
+    /// Size of its file; 0 if unknown.
     pub length: u64,
 }
 
@@ -31,12 +31,12 @@ pub fn open(path: &Path) -> Result<Recorded, Failure> {
     Ok(Recorded { opened, length: length(path) })
 }
 
-/// Opens a part of a recording. Of a whole one, too, what is out of order of time is counted.
+/// Opens a part of a recording. Events out of time order are counted even if the part is the whole.
 pub fn open_part(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
     open_as(path, part, |events| events)
 }
 
-/// The same of a block device's events as `seen`.
+/// Like [`open_part`], reading a block device's events as `seen`.
 pub fn open_as(
     path: &Path,
     part: &SessionArgs,
@@ -70,22 +70,22 @@ pub fn of_calls(calls: Box<dyn Calls>, span: Span) -> Box<dyn Calls> {
     Box::new(Session::<dyn Calls>::new(calls, span))
 }
 
-/// Bytes of a recording's file; 0 if that is not known.
+/// Size of a recording's file; 0 if unknown.
 pub fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// Opens a part of a recording, of a block device's without the requests that a mobile block trace tells twice.
+/// Opens a part of a recording, for a block device without the duplicates of a mobile block trace.
 pub fn open_cleared(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
     open_as(path, part, |events| Box::new(Cleared::new(Box::new(WithFiles::new(events)))))
 }
 
-/// That a recording is of something else than a block device.
+/// Error: the recording is not of a block device.
 pub fn no_blocks(path: &Path, opened: &Opened) -> Failure {
     not_of(path, &opened.kind().to_string(), "requests to a block device")
 }
 
-/// The requests of a block device's recording: without those that a mobile block trace tells twice.
+/// The requests of a block device's recording, without the duplicates of a mobile block trace.
 pub fn requests(path: &Path, part: &SessionArgs) -> Result<(Requests, u64), Failure> {
     let Recorded { opened, length } = open_cleared(path, part)?;
     match opened {
@@ -94,7 +94,7 @@ pub fn requests(path: &Path, part: &SessionArgs) -> Result<(Requests, u64), Fail
     }
 }
 
-/// Why nothing could be made of a recording's requests: what is wrong with it before the first, if that is why.
+/// Why a recording has no usable requests: an error before the first one, or else `otherwise`.
 pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failure) -> Failure {
     let Ok((mut requests, _)) = requests(path, part) else { return otherwise };
     loop {
@@ -114,19 +114,19 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
     }
 }
 
-/// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
+/// Notes about duplicate requests and requests recorded as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
     let texts = [(TOLD_AGAIN, "duplicate requests skipped"), (DISCARDS, "discards marked as reads corrected")];
     let counted = |(key, text): (&str, &str)| requests.other_counts().get(key).map(|n| format!("{n} {text}"));
     texts.into_iter().filter_map(counted).collect()
 }
 
-/// A recording of another kind than is needed.
+/// Error: a recording of the wrong kind.
 pub fn not_of(path: &Path, is: &str, wanted: &str) -> Failure {
     format!("{}: a recording of {is}; one of {wanted} is needed", path.display()).into()
 }
 
-/// Whether a replay of calls wrote what programs had written, in one line.
+/// Whether a replay of calls wrote the programs' real data, in one line.
 pub fn contents_of(before: &Prepared, written: u64, generated: u64) -> String {
     let bytes = output::bytes;
     let written = match (written, generated) {
@@ -146,8 +146,8 @@ pub fn contents_of(before: &Prepared, written: u64, generated: u64) -> String {
     both.join("; ")
 }
 
-/// The end of a command that used a recording up to a damaged place. The damage is told, unless the JSON value has told
-/// it.
+/// The exit code of a command that read a recording up to a damaged place. Prints the damage, unless the JSON value
+/// contains it.
 pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
     let Some(e) = damage else { return ExitCode::SUCCESS };
     if !as_json {
@@ -156,7 +156,7 @@ pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Whether a recording can be read twice; standard input and pipes cannot.
+/// Fails if a recording cannot be read twice, such as standard input and pipes.
 pub fn again(path: &Path) -> Result<(), Failure> {
     if path.as_os_str() == "-" || std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
         return Err(Failure::usage(format!(
@@ -167,7 +167,7 @@ pub fn again(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A bar over the bytes of a recording, and what moves it.
+/// A progress bar over the bytes of a recording, and the function that moves it.
 pub fn bar(length: u64, what: &str) -> (ProgressBar, impl Fn(u64) + use<>) {
     let bar = progress::bytes(length, what);
     let moved = bar.clone();

@@ -1,4 +1,4 @@
-//! Recordings that are being made.
+//! Recordings being written.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -27,10 +27,10 @@ pub struct End {
 }
 
 impl Recording {
-    /// Makes the file, or empties it. A new file is removed if the command fails before anything is recorded.
+    /// Creates or truncates the file. A new file is removed if the command fails before anything is recorded.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let named = |e| format!("{}: {e}", path.display());
-        // The background part has another working directory.
+        // The background process has another working directory.
         let path = std::path::absolute(path).map_err(named)?;
         let missing = !path.exists();
         let file = File::create(&path).map_err(named)?;
@@ -38,8 +38,8 @@ impl Recording {
         Ok(Recording { file, path, made })
     }
 
-    /// The same for a recording that holds what others wrote: only its owner can read it. What had the name before, and
-    /// whoever has that open, gets nothing of it.
+    /// Like [`create`](Self::create), for a recording with file contents: only its owner can read it. It replaces an
+    /// existing file instead of writing to it, so that a process with that file open sees none of the data.
     pub fn create_private(path: &Path) -> Result<Self, Failure> {
         let named = |e: std::io::Error| format!("{}: {e}", path.display());
         let path = std::path::absolute(path).map_err(named)?;
@@ -88,7 +88,7 @@ impl Recording {
 }
 
 impl End {
-    /// Ends the recording; fails if not all of it could be written.
+    /// Ends the recording; fails if a part could not be written.
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(made) = self.made {
             made.keep();

@@ -1,6 +1,6 @@
-//! How does what a simulated device holds become an image?
+//! How are the contents of a simulated device saved as an image?
 //!
-//! Zero blocks become holes. The image is as private as what is in it: it can hold the contents of a recording.
+//! Zero blocks become holes. Only the owner can read the image: it may hold the contents of a recording.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -11,10 +11,10 @@ use device::{BLOCK, BlockDevice, Lba, Tag};
 use crate::Failure;
 use crate::half_made::HalfMade;
 
-/// Blocks read at once.
+/// Blocks per read.
 const PIECE: u64 = 256;
 
-/// An image that is being made.
+/// An image being written.
 pub struct Saved {
     file: File,
     path: PathBuf,
@@ -22,7 +22,7 @@ pub struct Saved {
 }
 
 impl Saved {
-    /// Makes the file. What is there already stays, and is an error.
+    /// Creates the file; fails if it exists.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file =
             OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|e| match e.kind() {
@@ -34,7 +34,7 @@ impl Saved {
         Ok(Saved { file, path: path.to_owned(), made: HalfMade::new(path) })
     }
 
-    /// Writes what `device` holds.
+    /// Writes the contents of `device`.
     pub fn finish(self, device: &dyn BlockDevice) -> Result<(), Failure> {
         let named = |e: &dyn std::fmt::Display| format!("--save {}: {e}", self.path.display());
         let blocks = device.blocks();

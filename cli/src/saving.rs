@@ -1,7 +1,7 @@
-//! `joulefs ctl DIR save OUT`: how is what is not durable copied out of a served volume?
+//! `joulefs ctl DIR save OUT`: how is data that is not durable copied out of a mounted volume?
 //!
-//! As `joulefs cp -r` copies out of an image, but by the process that has the volume in memory, into a directory that the
-//! asking process has opened. What is durable already is left out, if the volume can tell and its image still has a name.
+//! Like `joulefs cp -r` from an image, but done by the process that has the volume in memory, into a directory opened
+//! by the requesting process. Durable data is left out, if the volume distinguishes it and its image still has a name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::commands::cp::{Glance, Item, Out, Reader, Source, copy_out, join, who
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 
-/// Failures that are told; the rest is counted.
+/// Failures reported individually; the rest is counted.
 const TOLD: usize = 200;
 
-/// Who copies what of `image` is not durable.
+/// Copies data of `image` that is not durable.
 pub fn saver(image: Arc<Image>) -> Saver {
     Arc::new(move |saving| save(&image, saving))
 }
@@ -40,15 +40,15 @@ fn save(image: &Image, saving: Saving) -> Result<Saved, String> {
     Ok(Saved { files: done.files, bytes: done.bytes, failed, failed_more })
 }
 
-/// A source of which only some paths are there.
+/// A source restricted to some paths.
 struct Part<'s> {
     inner: &'s dyn Source,
     kept: HashSet<Vec<u8>>,
 }
 
 impl Part<'_> {
-    /// Keeps what is wanted at or below a path, with the directories that lead there; says whether there is anything. What
-    /// cannot be read is kept, too: the copy says why.
+    /// Keeps wanted files at or below a path, with the directories that lead to them; returns true if there are any.
+    /// Unreadable files are kept, too: the copy reports the error.
     fn keep(&mut self, wanted: &HashSet<u64>, path: &[u8], above: &mut Vec<u64>, stop: &Interrupt) -> Out<bool> {
         if stop.came() {
             return Err("interrupted".into());
@@ -59,7 +59,7 @@ impl Part<'_> {
         };
         let (_, number) = glance.file;
         let mut any = wanted.contains(&number);
-        // The copy says that a directory contains itself.
+        // The copy reports a directory that contains itself.
         if glance.kind == FileKind::Directory && !above.contains(&number) {
             above.push(number);
             let (names, read) = self.inner.names(path);

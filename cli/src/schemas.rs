@@ -1,4 +1,4 @@
-//! Which versions have the forms of the answers in JSON? docs/json.md has the rule by which they change.
+//! Which schema versions do the JSON answers have? docs/json.md has the rule for changes.
 
 use terminal::schema::Schema;
 
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use clap::{Command, CommandFactory};
 
-    /// Commands whose answer is a list, or that have none.
+    /// Commands whose answer is a list, or that have no answer.
     const NO_OBJECT: &[&str] = &["cat", "df", "du", "lab", "ls", "stat", "energy profiles"];
 
     fn leaves(command: &Command, above: &str, out: &mut Vec<String>) {

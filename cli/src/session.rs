@@ -1,4 +1,4 @@
-//! Which part of a recording does a command take, and what is said of its times?
+//! Which part of a recording does a command use, and what is reported about its times?
 
 use serde_json::{Value, json};
 use trace::session::Span;
@@ -39,7 +39,7 @@ pub struct UntilArgs {
 }
 
 impl UntilArgs {
-    /// The part that is asked for.
+    /// The requested part.
     pub fn part(&self) -> SessionArgs {
         let UntilArgs { from, until, max_gap } = self.clone();
         SessionArgs { from, to: until, max_gap, until: true }
@@ -51,7 +51,7 @@ impl SessionArgs {
         if self.until { "--until" } else { "--to" }
     }
 
-    /// The part that is asked for.
+    /// The requested time span.
     pub fn span(&self) -> Result<Span, Failure> {
         let of = |option: &str, text: &Option<String>| text.as_deref().map(|t| time(option, t)).transpose();
         let (from, to) = (of("--from", &self.from)?.unwrap_or(0), of(self.end(), &self.to)?);
@@ -61,14 +61,14 @@ impl SessionArgs {
         Ok(Span { from, to, max_gap: of("--max-gap", &self.max_gap)? })
     }
 
-    /// The first option that was given.
+    /// The first option given.
     pub fn given(&self) -> Option<&'static str> {
         let all = [("--from", &self.from), (self.end(), &self.to), ("--max-gap", &self.max_gap)];
         all.into_iter().find(|(_, value)| value.is_some()).map(|(name, _)| name)
     }
 }
 
-/// Nanoseconds of `1h30m`, `90s`, `1.5s`, `250ms`; a number alone is of seconds.
+/// Nanoseconds of `1h30m`, `90s`, `1.5s`, `250ms`; a plain number means seconds.
 fn time(option: &str, text: &str) -> Result<u64, Failure> {
     parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a time; give e.g. 90s, 5m or 1h30m")))
 }
@@ -92,7 +92,7 @@ fn parse(text: &str) -> Option<u64> {
             "" if last.is_infinite() => 1.0,
             _ => return None,
         };
-        // Larger units first, each once: what else people write is a slip.
+        // Larger units first, each once: anything else is probably a typo.
         if seconds >= last {
             return None;
         }
@@ -103,7 +103,7 @@ fn parse(text: &str) -> Option<u64> {
     (ns < u64::MAX as f64).then_some(ns as u64)
 }
 
-/// What is to be known of a recording's times before its numbers are believed, in words.
+/// Warnings about a recording's times that affect its numbers, in words.
 pub fn said(t: &Timing) -> Vec<String> {
     let mut all = Vec::new();
     if t.before > 0 {

@@ -10,7 +10,7 @@ pub fn of(option: &str, text: &str) -> Result<u64, Failure> {
     parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a size; give e.g. 512M, 1.5G or 8GB")))
 }
 
-/// The same within limits, which the error says.
+/// Like [`of`], within limits that the error names.
 pub fn within(option: &str, text: &str, limits: std::ops::RangeInclusive<u64>) -> Result<u64, Failure> {
     let bytes = of(option, text)?;
     if limits.contains(&bytes) {
@@ -20,7 +20,7 @@ pub fn within(option: &str, text: &str, limits: std::ops::RangeInclusive<u64>) -
     Err(Failure::usage(format!("{option} {text}: must be from {from} to {to}")))
 }
 
-/// `--size` of a volume that is made with these options.
+/// `--size` of a volume with these options.
 pub fn of_volume(text: &str, options: &Options) -> Result<u64, Failure> {
     let bytes = of("--size", text)?;
     let wrong = |why: String| Err(Failure::Usage(format!("--size {text}: {why}")));

@@ -1,4 +1,4 @@
-//! What a person who types `joulefs age` gets: the same image twice, a report, and no file lost.
+//! `joulefs age`: the same image twice, a report, and no file lost.
 
 use serde_json::Value;
 
@@ -104,7 +104,7 @@ fn a_hollow_image_has_the_same_files_in_the_same_places_and_takes_little_room() 
     let taken = |image: &str| std::fs::metadata(image).unwrap().blocks() * 512;
     assert!(taken(&hollow) * 8 < taken(&full), "{} and {}", taken(&hollow), taken(&full));
     misused(&[&["age", &hollow, "--hollow"][..], &options].concat(), &["--hollow", "hollow.img"]);
-    // All that is on the device was written since it was made.
+    // Everything on the device was written after it was created.
     let told = answer(&["trace", "stat", &log]);
     let used = report["user_bytes"].as_u64().unwrap() - report["free_bytes"].as_u64().unwrap();
     let written = told["places"]["written"].as_u64().unwrap();

@@ -1,5 +1,5 @@
-//! Names in directories that Linux folds: `casefold.img.zst` was made and filled by Linux 6.12, with an inline directory
-//! `small` and a directory `large` of 700 names.
+//! Names in case-folded directories: Linux 6.12 created and filled `casefold.img.zst`, with an inline directory `small`
+//! and a directory `large` of 700 names.
 
 use std::fs;
 use std::path::Path;

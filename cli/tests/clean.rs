@@ -1,5 +1,5 @@
-//! `joulefs clean` says what bringing files together costs and saves, does it where that pays, in an image and through a
-//! mount, and names what it leaves alone.
+//! `joulefs clean` reports the cost and savings of defragmenting, defragments where that pays, in an image and through
+//! a mount, and names the files it skips.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -39,7 +39,7 @@ impl Mount {
     fn dir(&self) -> String {
         self.room.text("mnt")
     }
-    /// Files that grow by turns, each time synced.
+    /// Appends to files in turn, syncing each time.
     fn tear(&self, names: &[&str], blocks: usize) {
         let place = |name: &str| self.room.path(&format!("mnt/{name}"));
         for name in names {
@@ -71,7 +71,7 @@ fn json(args: &[&str]) -> (i32, Value) {
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}{}", ran.out, ran.err)))
 }
 
-/// Pieces and fewest pieces of a file, as `inspect` reads the image.
+/// Extents and minimum extents of a file, according to `inspect` on the image.
 fn pieces(image: &str, path: &str) -> (u64, u64) {
     let (_, seen) = json(&["inspect", image, "--worst", "1000"]);
     let list = seen["worst"].as_array().unwrap();
@@ -119,8 +119,8 @@ fn a_file_for_which_it_never_pays_stays_unless_it_is_forced() {
     m.tear(&["f", "g"], 20);
     m.unmount();
     let image = m.image();
-    // Whoever asks for one block at a time gains nothing from neighbours, on a disk without a seek to save: here only
-    // the map of the flash device is left, which both places have in one page.
+    // A reader of single blocks gains nothing from adjacent blocks on flash, which has no seeks: only the mapping
+    // lookup matters, and both places share a map page.
     let args = ["clean", &image, "--read-ahead", "4K", "--defrag", "/f"];
     let (code, out) = json(&args);
     assert_eq!(
@@ -171,10 +171,10 @@ fn a_mounted_volume_is_treated_while_its_files_are_in_use_and_by_nobody_else() {
     let counted = done(&["ctl", &dir, "stat"]);
     assert!(counted.lines().any(|l| l.starts_with("defragmented_blocks") && l.ends_with(" 600")), "{counted}");
     if root {
-        // Somebody else, who may read the file and even owns it.
+        // Another user, who may read the file and even owns it.
         let place = m.room.path("mnt/two.db");
         std::os::unix::fs::chown(&place, Some(65534), Some(65534)).unwrap();
-        // A copy, made by another process: the build directory may be closed to others.
+        // A copy made by another process: the build directory may be inaccessible to other users.
         let program = m.room.path("joulefs");
         assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

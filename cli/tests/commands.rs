@@ -1,5 +1,4 @@
-//! What a person who types `joulefs` gets: files that come back as they went in, and one clear line
-//! when something cannot be done.
+//! `joulefs` commands: files are copied in and out unchanged, and errors are one clear line.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -221,7 +220,7 @@ fn a_format_that_cannot_be_done_or_was_not_asked_for_leaves_the_file() {
     std::os::unix::fs::FileExt::write_all_at(&far, b"treasure", 30 << 20).unwrap();
     refused(&["mkfs", &room.text("far")], &["far", "--force"]);
     done(&["mkfs", &room.text("far"), "--force"]);
-    // Blank: nothing to lose.
+    // Blank: no data to lose.
     fs::File::create(room.path("blank")).unwrap().set_len(64 << 20).unwrap();
     done(&["mkfs", &room.text("blank")]);
     assert_fsck_clean(&room.text("blank"));

@@ -1,4 +1,4 @@
-//! What shells complete behind `-o`: bash and zsh at a terminal, where a key is pressed, fish as it says it would.
+//! What shells complete after `-o`: bash and zsh on a terminal by key presses, fish by its own list.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::room::Room;
 use crate::typed::done;
 
-/// A shell at a terminal, in which `joulefs` says what it was given.
+/// A shell on a terminal, in which `joulefs` prints its arguments.
 fn typed(room: &Room, shell: &str, begin: &str, keys: &str) -> Vec<String> {
     let rc = room.path("begin");
     std::fs::write(&rc, begin).unwrap();
@@ -31,7 +31,7 @@ fn typed(room: &Room, shell: &str, begin: &str, keys: &str) -> Vec<String> {
             seen.push(byte[0]);
         }
     };
-    // Before the prompt nobody listens to keys.
+    // Keys pressed before the prompt are lost.
     until("ready> ", &mut seen);
     to.write_all(keys.as_bytes()).unwrap();
     to.flush().unwrap();
@@ -46,7 +46,7 @@ fn typed(room: &Room, shell: &str, begin: &str, keys: &str) -> Vec<String> {
     given.split("<end>").next().unwrap().split('|').map(str::to_owned).collect()
 }
 
-/// What is typed, where tabulators are pressed, and what the program is given.
+/// Key presses with tabs, and the program's resulting arguments.
 const TYPED: [(&str, &[&str]); 9] = [
     ("mount -o noat\t", &["mount", "-o", "noatime"]),
     ("mount -o gc=jou\t", &["mount", "-o", "gc=joule"]),
@@ -87,7 +87,7 @@ fn bash_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
         let said = typed(&room, "bash --noprofile --rcfile \"$BEGIN\" -i", begin, &format!("joulefs {keys}\n"));
         assert_eq!(said, given, "{keys:?}");
     }
-    // Where somebody takes the equals sign for a letter, and where -o and its list are one word.
+    // With word breaks without the equals sign, and with -o and its list as one word.
     let letters = format!("COMP_WORDBREAKS=$' \\t\\n'\n{begin}");
     for (keys, given) in
         [("-o ro,gc=jou\t", &["mount", "-o", "ro,gc=joule"][..]), ("-oro,noat\t", &["mount", "-oro,noatime"])]
@@ -98,7 +98,7 @@ fn bash_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
             assert_eq!(said, given, "{keys:?}");
         }
     }
-    // What stands behind lab is asked of joulefs-lab's own completion.
+    // Words after lab are completed by joulefs-lab's own completion.
     let other =
         "_joulefs__lab() { [[ ${COMP_WORDS[0]}:$COMP_CWORD:$2 == joulefs-lab:2:fagc ]] && COMPREPLY=(fagc-fig4); }\n";
     let said = typed(
@@ -125,7 +125,7 @@ fn zsh_completes_names_and_values_of_mount_options_when_the_key_is_pressed() {
     std::fs::write(room.path(".zshrc"), format!("{begin}{other}")).unwrap();
     for (keys, given) in TYPED.into_iter().chain([("lab show fagc\t", &["lab", "show", "fagc-fig4"][..])]) {
         let said = typed(&room, "zsh -d -i", "", &format!("joulefs {keys}\n"));
-        // A comma that zsh puts behind a value is another item of the list, as everywhere.
+        // A comma that zsh appends to a value starts another item of the list, as usual.
         let said: Vec<&str> = said.iter().map(|word| word.trim_end_matches(',')).collect();
         assert_eq!(said, given, "{keys:?}");
     }
@@ -150,7 +150,7 @@ fn fish_says_the_names_and_values_of_mount_options() {
     assert_eq!(says("joulefs cp a b -o compress_log_size=").len(), 7);
     assert_eq!(says("joulefs trace replay a.rec -o background_gc="), ["background_gc=off", "background_gc=on"]);
     assert_eq!(says("joulefs lab show fagc"), ["fagc-fig4"]);
-    // fish also says what has the letters somewhere.
+    // fish also lists names that contain the letters anywhere.
     assert!(!says("joulefs trace replay a.rec -o noat").contains(&"noatime".to_owned()), "a mount's alone");
     assert!(says("joulefs mount --record-d").contains(&"--record-device".to_owned()));
 }

@@ -1,4 +1,4 @@
-//! A person makes a volume for compressed files, copies some in, and is told what is wrong with an option.
+//! Creating a volume for compressed files, copying some in, and the errors for wrong options.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ fn joulefs(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).current_dir(dir).output().unwrap()
 }
 
-/// Blocks of contents of one kind that a copy wrote.
+/// Data blocks of one kind written by a copy.
 fn written(out: &Output, kind: &str) -> u64 {
     assert!(out.status.success(), "{out:?}");
     let text = String::from_utf8_lossy(&out.stdout);
@@ -58,7 +58,7 @@ fn a_wrong_option_is_named_in_one_line() {
     assert_eq!(out.status.code(), Some(2));
 }
 
-/// Joules by cause, as a replay says them.
+/// Joules by cause, according to a replay.
 fn replayed(options: &[&str]) -> serde_json::Value {
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recordings/dpkg.rec");
     let dir = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn a_recording_of_a_program_is_replayed_with_compressed_files() {
     let packed = replayed(&["-o", "compress_extension=*,compress_algorithm=lz4"]);
     let zstd = replayed(&["-o", "compress_extension=*,compress_algorithm=zstd,compress_log_size=2"]);
     assert!(pj(&packed, "compressed_data") > Some(0), "{packed}");
-    // As many clusters, each for twice the time.
+    // The same number of clusters, each taking twice the time.
     assert_eq!(pj(&zstd, "compressing"), pj(&packed, "compressing").map(|pj| 2 * pj));
     // Every fsync of a compressed file is a checkpoint.
     assert!(pj(&packed, "checkpoint_packs") > pj(&plain, "checkpoint_packs").map(|pj| 10 * pj));

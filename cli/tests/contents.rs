@@ -1,4 +1,4 @@
-//! Contents of files, as bytes and as JSON.
+//! File contents as bytes and as JSON.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
 }
 
-/// A volume with two files: every byte there is, several times over, and nothing.
+/// A volume with two files: one with every byte value several times, one empty.
 fn image(dir: &Path) -> (String, Vec<u8>) {
     let image = dir.join("v.img").display().to_string();
     let bytes: Vec<u8> = (0..2_500_003_u32).map(|i| (i % 251 * 7 + i / 4096) as u8).collect();

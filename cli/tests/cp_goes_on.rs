@@ -1,4 +1,4 @@
-//! What `joulefs cp` does about a file that cannot be copied: it says so, and copies the rest.
+//! `joulefs cp` reports a file that cannot be copied, and copies the rest.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -23,7 +23,7 @@ fn lines(out: &Output) -> Vec<String> {
     String::from_utf8_lossy(&out.stderr).lines().map(str::to_owned).collect()
 }
 
-/// An image of the tree `in`: a directory of ten files and of one directory more, in the middle of it.
+/// An image of the tree `in`: a directory of ten files, with another directory in the middle.
 fn image(room: &Room) -> String {
     let tree = room.path("in");
     fs::create_dir_all(tree.join("dir/name_5x")).unwrap();
@@ -77,12 +77,12 @@ fn a_damaged_inode_in_the_middle_costs_its_own_file_and_no_other() {
     assert_eq!(fs::read(dir.join("name_5x/below")).unwrap(), b"below");
     assert_eq!(fs::read(room.path("out/in/last")).unwrap(), b"last");
     assert!(!names(&dir).contains(&"name_4".into()), "half a file was left");
-    // Directories are finished: they have the times of those that were copied.
+    // Directories are finished: they have the original times.
     let there = |name: &str| fs::metadata(room.path(name)).unwrap().mtime_nsec();
     assert_eq!(there("in/dir"), there("out/in/dir"));
 }
 
-/// The second of a file's three blocks leads out of the volume.
+/// Points the second of a file's three blocks outside the volume.
 fn lose_second_block(image: &str, name: &[u8]) {
     damage(image, name, |block| {
         let raw = format::inode::RawInode::of_mut(block);
@@ -129,7 +129,7 @@ fn a_directory_whose_attributes_cannot_be_read_is_copied_with_all_below_it() {
     let all = fs::read(&image).unwrap();
     let sb = format::superblock::SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
     damage(&image, b"dir", |block| {
-        // A node that is not there.
+        // A missing node.
         format::inode::RawInode::of_mut(block).i_xattr_nid = 999.into();
         format::inode::seal(sb.features, format::inode::checksum_seed(&sb.uuid), block);
     });
@@ -138,7 +138,7 @@ fn a_directory_whose_attributes_cannot_be_read_is_copied_with_all_below_it() {
     assert!(lines(&out)[0].contains("/in/dir: copied without its extended attributes: "), "{:?}", lines(&out));
     assert_eq!(names(&room.path("out/in/dir")).len(), 11);
     assert_eq!(fs::read(room.path("out/in/dir/name_5x/below")).unwrap(), b"below");
-    // An access list may be among them: nobody else gets in.
+    // The unreadable attributes may include an access list: only the owner gets access.
     assert_eq!(fs::metadata(room.path("out/in/dir")).unwrap().mode() & 0o7777, 0o700);
     assert_eq!(fs::metadata(room.path("out/in")).unwrap().mode() & 0o777, 0o755);
 }
@@ -184,7 +184,7 @@ fn what_a_volume_has_no_room_for_is_named_and_the_rest_is_there() {
     assert_eq!(String::from_utf8_lossy(&list.stdout), "a\nc\n");
 }
 
-/// A volume that Linux encrypted a tree on (`conformance/fixtures`).
+/// A volume with a tree encrypted by Linux (`conformance/fixtures`).
 fn phone(room: &Room) -> String {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures/phone.img.zst");
     let mut bytes = vec![0; 128 << 20];
@@ -207,7 +207,7 @@ fn files_whose_key_is_missing_are_named_and_the_rest_is_copied() {
     assert!(of_files > 20, "{said:#?}");
     assert_eq!(fs::read(room.path("out/plain")).unwrap(), b"plain");
     assert_eq!(fs::read(room.path("out/sealed")).unwrap().len(), 30_000);
-    // Not a byte of ciphertext is there, nor a file that was begun.
+    // No ciphertext and no partial file is left.
     let mut left = vec![room.path("out/enc")];
     while let Some(dir) = left.pop() {
         for entry in fs::read_dir(dir).unwrap() {

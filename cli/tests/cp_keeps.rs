@@ -1,7 +1,7 @@
-//! `joulefs cp` carries all there is to a file, into an image, out of it and between two: kind, mode,
-//! owner, device number, times, attributes, access lists, links, contents and holes.
+//! `joulefs cp` keeps everything about a file, into an image, out of it and between two: kind, mode, owner, device
+//! number, times, attributes, access lists, links, contents and holes.
 //!
-//! Owners, device nodes, file capabilities and the attributes of the system are root's; others test the rest.
+//! Owners, device nodes, file capabilities and system attributes need root; other tests cover the rest.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,7 +28,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// An access list as programs see it: tag, permissions and, of a named user or group, who.
+/// An access list as programs see it: tag, permissions and, for a named user or group, its ID.
 fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
@@ -74,7 +74,7 @@ fn plant(tree: &Path) {
     set(&tree.join("listed"), ACCESS, &access);
     set(&tree.join("dir"), ACCESS, &list(&[(1, 7, 0), (4, 1, 0), (8, 6, 4_000_000), (16, 7, 0), (32, 0, 0)]));
     set(&tree.join("dir"), DEFAULT, &default);
-    // After the list: these take nothing from their directory.
+    // Created after the list, so that they inherit nothing from their directory.
     fs::create_dir(tree.join("inheriting")).unwrap();
     set(&tree.join("inheriting"), DEFAULT, &default);
     fs::write(tree.join("inheriting/child"), b"with a list of its own").unwrap();
@@ -117,7 +117,7 @@ fn as_root(tree: &Path) {
     set(&tree.join("empty"), "security.capability", &capability);
 }
 
-/// Times before 1970, after 2038 and with every nanosecond; deepest first, since links share theirs.
+/// Times before 1970, after 2038 and with all nanosecond digits; deepest first, since hard links share them.
 fn set_times(tree: &Path, names: &[PathBuf]) {
     for (n, name) in (0_i64..).zip(names) {
         let at = |sec, nsec| Timespec { tv_sec: sec, tv_nsec: nsec };
@@ -161,11 +161,11 @@ struct Kept {
     device: u64,
     size: u64,
     links: u64,
-    /// The first of the names that lead to the same file.
+    /// The first name of the same file.
     same_as: PathBuf,
     target: Option<PathBuf>,
     attributes: BTreeMap<String, Vec<u8>>,
-    /// First byte, end and hash of each stretch of data.
+    /// Start, end and hash of each range of data.
     data: Vec<(u64, u64, u64)>,
 }
 
@@ -251,7 +251,7 @@ fn everything_comes_back_from_one_image_and_from_a_copy_of_it_in_another() {
     joulefs(&["cp", "-r", &format!("{one}:/tree"), &room.text("from_one")]);
     joulefs(&["cp", "-r", &format!("{other}:/again"), &room.text("from_other")]);
     for ((name, now), before) in all.iter().zip(times(&tree, &all)).zip(&expected_times) {
-        // The host notes that a link was followed, whoever does it.
+        // The host updates the access time of a followed symlink, for every program.
         let noted = tree.join(name).is_symlink();
         assert!(noted || now == *before, "{} was changed by reading it: {now:?}", name.display());
     }
@@ -271,7 +271,7 @@ fn everything_comes_back_from_one_image_and_from_a_copy_of_it_in_another() {
     }
 }
 
-/// A directory with a default list, and a file to copy that has no list at all.
+/// A directory with a default list, and a file to copy without a list.
 fn list_in_the_way(room: &Room) -> PathBuf {
     let dir = room.path("listed");
     fs::create_dir(&dir).unwrap();
@@ -335,7 +335,7 @@ fn a_file_that_is_copied_over_another_has_nothing_of_it() {
     assert_sound(&image);
 }
 
-/// Run by somebody else than root, who cannot give files away.
+/// Run by an ordinary user, who cannot change owners.
 #[test]
 fn a_copy_with_another_owner_is_not_set_uid() {
     if !is_root() {
@@ -360,8 +360,8 @@ fn a_copy_with_another_owner_is_not_set_uid() {
     fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     joulefs(&["mkfs", &mine.display().to_string(), "--size", "64M"]);
     lchown(&mine, Some(nobody), Some(nobody)).unwrap();
-    // Where nobody may execute it. Copied by another process: a child that another test forks meanwhile would hold what
-    // this one writes, and a program that somebody holds for writing cannot be run.
+    // At a place where `nobody` may execute it. Copied by another process: a concurrently forked child of another test
+    // would inherit a writable descriptor, and a program open for writing cannot be executed.
     let program = room.path("joulefs");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,5 +1,4 @@
-//! What a person gets who tells a mounted volume how to clean: it does, it shows what it did, and says in one
-//! line why not.
+//! `joulefs ctl` changes how a mounted volume cleans, shows the results, and gives one-line errors.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +24,7 @@ fn done(args: &[&str]) -> String {
     text(&out)
 }
 
-/// An exit code and one line that holds every one of `words`.
+/// An exit code and one line that contains all of `words`.
 fn is_refusal(out: &Output, code: i32, what: &str, words: &[&str]) {
     let said = text(out);
     assert_eq!(out.status.code(), Some(code), "{what}: {said}");
@@ -37,7 +36,7 @@ fn refused(args: &[&str], words: &[&str]) {
     is_refusal(&joulefs().args(args).output().unwrap(), 1, &format!("joulefs {args:?}"), words);
 }
 
-/// The same for a command line that asks for what there is not.
+/// The same for a usage error.
 fn misused(args: &[&str], words: &[&str]) {
     is_refusal(&joulefs().args(args).output().unwrap(), 2, &format!("joulefs {args:?}"), words);
 }
@@ -112,7 +111,7 @@ fn settings_are_shown_and_changed_by_name() {
         (&s["atgc_age_threshold"], &s["max_victim_search"], &s["gc_step_blocks"]),
         (&5.into(), &17.into(), &512.into())
     );
-    // The pace follows the policy, until a user sets another.
+    // The pace follows the policy until the user sets it.
     let pace = |m: &Mount| {
         let s = m.stat();
         ["gc_turn_sections", "gc_quiet_step_blocks", "gc_keep_free"].map(|name| s[name].as_u64().unwrap())
@@ -174,7 +173,7 @@ fn mount_options_about_cleaning_are_refused_in_one_line_if_they_make_no_sense() 
     misused(&["mount", image, dir, "-o", "gc"], &["gc", "fagc"]);
     misused(&["mount", image, dir, "-o", "background_gc=sync"], &["background_gc", "on or off"]);
     misused(&["mount", image, dir, "-o", "power=wind"], &["power=wind", "battery"]);
-    // Nothing is mounted after all that.
+    // Nothing is mounted by now.
     done(&["fsck", image]);
     done(&["mount", image, dir, "-o", "gc=fagc,power=auto,background_gc=off"]);
     let m = Mount { dir: dir.into(), room };
@@ -196,7 +195,7 @@ fn a_volume_told_to_hurry_is_cleaned_while_it_is_mounted() {
     let before = m.stat();
     assert_eq!(before["gc_background_calls"], 0, "half a minute has not passed");
     m.ctl(&["gc_urgent=1", "gc_urgent_sleep_time=10"]);
-    // It comes to it in a second at most; on a busy machine in a minute.
+    // This takes at most a second; on a busy machine a minute.
     let mut tries = 0;
     while m.number("gc_data_victims") < 2 {
         tries += 1;
@@ -225,7 +224,7 @@ fn only_root_and_who_mounted_change_settings() {
         return testlog::missing("root, to become another user");
     }
     let m = Mount::new("64M", "gc=greedy,allow_other");
-    // A copy, made by another process: the build directory may be closed to others.
+    // A copy made by another process: the build directory may be inaccessible to other users.
     let program = m.room.path().join("joulefs");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Directories within each other, as many as anybody can make: what a copy of them costs, and that no command breaks on them.
+//! Deeply nested directories: the cost of copying them, and that every command handles them.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
 }
 
-/// What a command takes of a processor, in seconds.
+/// CPU time of a command, in seconds.
 fn cpu(args: &[&str]) -> f64 {
     let script = "TIMEFORMAT='%U %S'; time \"$0\" \"$@\" > /dev/null";
     let out = Command::new("bash").args(["-c", script, env!("CARGO_BIN_EXE_joulefs")]).args(args).output().unwrap();
@@ -21,7 +21,7 @@ fn cpu(args: &[&str]) -> f64 {
     said.lines().last().unwrap().split(' ').map(|s| s.parse::<f64>().unwrap()).sum()
 }
 
-/// A directory with so many directories within each other, a file in each.
+/// A chain of `levels` nested directories, with a file in each.
 fn nested(top: &Path, levels: usize) {
     fs::create_dir(top).unwrap();
     let mut at = rustix::fs::openat(CWD, top, OFlags::PATH, Mode::empty()).unwrap();
@@ -48,7 +48,7 @@ fn a_copy_takes_as_long_as_there_are_directories_however_deep_they_lie() {
         let compared = Command::new("diff").args(["-r", &tree, &room.text(&format!("out{levels}"))]).output().unwrap();
         assert!(levels > few || compared.status.success(), "{}", String::from_utf8_lossy(&compared.stdout));
     }
-    // Four times as many: with a walk from the root for each of them it would be sixteen times as long.
+    // Four times as many levels: with a walk from the root for each it would take sixteen times as long.
     for (few, many) in [(took[0].0, took[1].0), (took[0].1, took[1].1)] {
         assert!(many < 9.0 * few.max(0.05), "{few} s became {many} s");
     }
@@ -89,7 +89,7 @@ fn no_command_breaks_on_thousands_of_levels() {
     assert!(out.status.code().is_some(), "{:?}", out.status);
     let out = joulefs(&["cp", "-r", &root, &room.text("out")]);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    // As deep as that no path leads, so that it takes away what it made itself.
+    // No path is that long, so the test removes the tree with rm.
     let removed = Command::new("rm").args(["-rf", &room.text("out")]).status().unwrap();
     assert!(removed.success());
 }

@@ -1,4 +1,4 @@
-//! A metered disk carries other people's file systems, says what they cost, and what passed is made again.
+//! A metered disk holds other file systems, reports their cost, and its recording can be replayed.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     let disk = at("device/disk");
 
     ran(Command::new("mkfs.ext4").arg("-q").arg(&disk));
-    // In the foreground: it writes its last blocks and closes the disk after it is unmounted, and ends then.
+    // In the foreground: it writes its last blocks and closes the disk after the unmount, and then ends.
     let mut fuse2fs =
         Command::new("fuse2fs").arg("-f").arg(&disk).arg(at("mnt")).args(["-o", "rw,fakeroot"]).spawn().unwrap();
     let device_of = |path: &Path| fs::metadata(path).unwrap().dev();

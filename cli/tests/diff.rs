@@ -1,4 +1,4 @@
-//! What a person who types `joulefs energy diff` gets.
+//! Tests of `joulefs energy diff`.
 
 use std::fs;
 use std::path::Path;
@@ -66,7 +66,7 @@ fn rows_are_what_energy_fit_reads() {
     let dir = tempfile::tempdir().unwrap();
     let rows = dir.path().join("rows.csv").display().to_string();
     done(&["energy", "diff", &measured(dir.path()), "--rows", &rows]);
-    // One row is read, and too few for a fit.
+    // A single row is too little for a fit.
     refused(&["energy", "fit", &rows], &["2 measured numbers cannot determine 8 parameters"]);
 }
 

@@ -1,7 +1,7 @@
-//! What is on the image when the daemon dies: the rows of docs/durability.md.
+//! What is in the image when the daemon dies: the rows of docs/durability.md.
 //!
-//! The daemon gets SIGKILL, so everything in its memory is gone, as after a crash of the machine. What the kernel kept goes
-//! too, as nobody serves the mount any more.
+//! The daemon gets SIGKILL, so everything in its memory is lost, as after a crash of the machine. Data cached by the
+//! kernel is lost too, as the mount has no server any more.
 #![allow(clippy::disallowed_methods, reason = "the daemon and the kernel live in real time")]
 
 use std::fs::{self, File, OpenOptions};
@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use crate::room::Room;
 use crate::typed::{KINDS, contents, done};
 
-/// What happens within a time on a quiet machine takes so many milliseconds more on one that is busy with other tests.
+/// Extra milliseconds for a machine that is busy with other tests.
 const SLACK: [u64; 3] = [500, 4000, 20_000];
 
-/// Whether a volume that is treated so holds what it should, with so much time given.
+/// True if the trial succeeds with one of the slacks.
 fn in_time(trial: impl Fn(Duration) -> bool) -> bool {
     SLACK.into_iter().any(|ms| trial(Duration::from_millis(ms)))
 }
@@ -47,7 +47,7 @@ impl Mounted {
         self.dir.join(name)
     }
 
-    /// Ends the daemon at once.
+    /// Kills the daemon.
     fn kill(&self) {
         let killed = Command::new("kill").args(["-9", &self.pid]).status().unwrap();
         assert!(killed.success());
@@ -59,7 +59,7 @@ impl Mounted {
         assert!(gone.success());
     }
 
-    /// What the image holds of a file.
+    /// The contents of a file in the image.
     fn found(&self, name: &str) -> Option<Vec<u8>> {
         contents(&format!("{}:/{name}", self.image))
     }
@@ -103,7 +103,7 @@ fn a_name_is_there_once_its_directory_was_synced() {
 fn a_second_after_sync_everything_before_it_is_there() {
     for kind in KINDS {
         let there = in_time(|slack| {
-            // The interval is not what makes it durable.
+            // An interval too long to make it durable.
             let m = Mounted::new(kind, "commit=60");
             fs::write(m.at("closed"), b"closed").unwrap();
             let mut open = File::create(m.at("open")).unwrap();
@@ -147,7 +147,7 @@ fn a_file_that_stays_open_is_there_after_the_time_of_commit_where_root_mounts() 
             let m = Mounted::new(kind, "commit=1");
             let file = OpenOptions::new().create(true).truncate(true).write(true).open(m.at("open")).unwrap();
             file.write_all_at(&[7; 300_000], 0).unwrap();
-            // The kernel is asked within one time, and what it gives is durable within another.
+            // The kernel writes back within one interval, and the data is durable within another.
             sleep(Duration::from_secs(2) + slack);
             m.kill();
             m.check();

@@ -1,4 +1,4 @@
-//! What a person who types `joulefs energy` gets: profiles, where their numbers come from, and a fit.
+//! Tests of `joulefs energy`: profiles, the sources of their numbers, and a fit.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ fn a_drive_s_power_states_become_a_profile_that_can_be_used() {
     assert!(shown.contains("device.idle.ps4.power") && shown.contains("serial left out"), "{shown}");
     assert!(!std::fs::read_to_string(out).unwrap().contains("S000000000000000"));
 
-    // From the standard input, as JSON, on another base and of another size.
+    // From standard input, as JSON, with another base and another size.
     let json = std::fs::read(report("idle-1.12.json")).unwrap();
     let args = ["energy", "nvme", "-", "--base", "micron-2550", "--size", "512G", "-o", out, "--json"];
     let mut typed = Command::new(env!("CARGO_BIN_EXE_joulefs"));

@@ -1,5 +1,5 @@
-//! What is copied out of an image is bounded, whatever the image claims: holes stay holes, nothing writes more than the volume can
-//! hold, and the host keeps room free.
+//! Copies out of an image are bounded, whatever the image claims: holes stay holes, no more is written than the volume
+//! can hold, and the host keeps space free.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,7 +12,7 @@ use format::{BLOCK, Block, node};
 
 use crate::room::Room;
 
-/// The most that a command may write to a file here: if it is not bounded, a test fails instead of filling the disk.
+/// Limit of what a command may write to a file: an unbounded copy fails instead of filling the disk.
 const MOST: u64 = 400 << 20;
 
 fn joulefs(args: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn joulefs(args: &[&str]) -> Output {
     Command::new("bash").args(["-c", &script, env!("CARGO_BIN_EXE_joulefs")]).args(args).output().unwrap()
 }
 
-/// The same without that limit, which also holds for a file's length.
+/// The same without that limit, which also applies to a file's length.
 fn unlimited(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
 }
@@ -34,7 +34,7 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// Changes the inode of every file of a name, and seals it.
+/// Changes the inodes of all files with a name, and updates their checksums.
 fn forge(image: &str, name: &[u8], change: impl Fn(&mut RawInode, Division)) {
     let mut bytes = fs::read(image).unwrap();
     let sb = SuperBlock::check(<&Block>::try_from(&bytes[..BLOCK]).unwrap()).unwrap();
@@ -69,14 +69,14 @@ fn image_with(room: &Room, size: &str, files: impl IntoIterator<Item = (String, 
     image
 }
 
-/// Bytes that a file or all files of a tree take on the disk.
+/// Disk usage of a file or tree in bytes.
 fn taken(path: &Path) -> u64 {
     let m = fs::symlink_metadata(path).unwrap();
     let below = if m.is_dir() { fs::read_dir(path).unwrap().map(|e| taken(&e.unwrap().path())).sum() } else { 0 };
     m.blocks() * 512 + below
 }
 
-/// Nothing half made is beside what was copied.
+/// No partial files are left next to the copy.
 fn assert_tidy(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -109,7 +109,7 @@ fn an_inline_file_that_claims_terabytes_is_refused_by_name_and_nothing_is_writte
     assert!(taken(&room.path("rescued")) < 1 << 20);
 }
 
-/// An image of 64 MiB with many files whose blocks are all the same one.
+/// An image of 64 MiB with many files that all share one block.
 fn multiplied(room: &Room) -> String {
     let image = image_of(room, (0..30).map(|n| (format!("bomb{n}"), vec![7; 4 * BLOCK])));
     forge(&image, b"bomb", |raw, division| {
@@ -131,7 +131,7 @@ fn files_that_claim_more_contents_than_the_volume_has_are_copied_only_if_asked_f
     assert!(said(&out).contains("--really") && said(&out).contains("joulefs fsck"), "{}", said(&out));
     assert!(taken(&room.path("out")) <= 65 << 20, "{}", taken(&room.path("out")));
     assert_tidy(&room.path("out"));
-    // Directories are finished, and files are whole.
+    // Directories are finished, and files are complete.
     let mode = |name: &str| fs::metadata(room.path(name)).unwrap().mode();
     assert_eq!(mode("out"), mode("in"));
     for entry in fs::read_dir(room.path("out")).unwrap() {
@@ -139,7 +139,7 @@ fn files_that_claim_more_contents_than_the_volume_has_are_copied_only_if_asked_f
     }
     done(&["cp", "--really", "-r", &format!("{image}:/in"), &room.text("all")]);
     assert_eq!(fs::read_dir(room.path("all")).unwrap().count(), 30);
-    // Into another image, and out of ruins.
+    // Into another image, and with rescue.
     done(&["mkfs", &room.text("w.img"), "--size", "256M"]);
     let out = joulefs(&["cp", "-r", &format!("{image}:/in"), &format!("{}:/", room.text("w.img"))]);
     assert!(out.status.code() == Some(1) && said(&out).contains("--really"), "{}", said(&out));
@@ -167,7 +167,7 @@ fn holes_stay_holes_and_cost_nothing() {
     let out = unlimited(&["rescue", &image, &room.text("rescued")]);
     assert!(room.path("rescued/sparse").exists(), "{}", said(&out));
     whole("rescued/sparse");
-    // Standard output as a file, which goes on behind it.
+    // Standard output is a file that is written further.
     let cat = |args: &[&str], out: File| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_joulefs"));
         command.arg("cat").args(args).stdout(out).stderr(Stdio::piped()).output().unwrap()
@@ -183,7 +183,7 @@ fn holes_stay_holes_and_cost_nothing() {
     let mut end = [0; 10];
     File::open(room.path("cat")).unwrap().read_exact_at(&mut end, (1 << 40) + 6).unwrap();
     assert_eq!(&end, b"beforenext");
-    // Where nothing can be left out, such a file is refused: no zero of it is written.
+    // If holes are impossible, such a file is refused: no zeros are written.
     let append = File::options().append(true).create(true).open(room.path("appended")).unwrap();
     let ran = cat(&[&places[1]], append);
     assert_eq!((ran.status.code(), fs::metadata(room.path("appended")).unwrap().len()), (Some(1), 0));
@@ -197,7 +197,7 @@ fn cat_writes_no_more_than_the_volume_holds_and_leaves_no_part_of_it() {
     let room = Room::new();
     let image = image_of(&room, [("bomb".into(), vec![7; 4 * BLOCK])]);
     let before = fs::read(&image).unwrap();
-    // A file of more than 64 MiB, of one block: its direct nodes are its own.
+    // A file of more than 64 MiB that maps one block, through its own direct nodes.
     done(&["cp", &grown(&room), &format!("{image}:/in/bomb")]);
     assert_ne!(fs::read(&image).unwrap(), before);
     let mut bytes = fs::read(&image).unwrap();
@@ -205,7 +205,7 @@ fn cat_writes_no_more_than_the_volume_holds_and_leaves_no_part_of_it() {
     for block in bytes.as_chunks_mut::<BLOCK>().0 {
         let f = node::footer(block);
         let is_node = f.nid != f.ino.nid() && (4..64).contains(&f.ino.0) && (4..64).contains(&f.nid.0);
-        // Node numbers are small here, and addresses are not.
+        // Node numbers are small here, addresses are not.
         if is_node && let Some(found) = (0..1018).map(|n| node::word(block, n)).find(|word| *word > 512) {
             let first = *addr.get_or_insert(found);
             (0..1018).for_each(|n| block[n * 4..n * 4 + 4].copy_from_slice(&first.to_le_bytes()));
@@ -228,7 +228,7 @@ fn cat_writes_no_more_than_the_volume_holds_and_leaves_no_part_of_it() {
 fn grown(room: &Room) -> String {
     let file = File::create(room.path("grown")).unwrap();
     for n in 0..30u64 {
-        // The first of each node's blocks: behind those of the inode, where that has the attributes of mkfs.
+        // The first block of each direct node, with and without inline attributes in the inode.
         file.write_all_at(&[9; BLOCK], (873 + n * 1018) * BLOCK as u64).unwrap();
         file.write_all_at(&[9; BLOCK], (923 + n * 1018) * BLOCK as u64).unwrap();
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
-/// Stacks with their picojoules, of folded text. Each is there once.
+/// Stacks with their picojoules, from folded text. Each occurs once.
 fn folded(text: &str) -> BTreeMap<Vec<String>, u64> {
     let mut out = BTreeMap::new();
     for line in text.lines() {
@@ -24,7 +24,7 @@ fn folded(text: &str) -> BTreeMap<Vec<String>, u64> {
     out
 }
 
-/// The same, of a profile of a file of speedscope's, which is as its schema says.
+/// The same from a profile of a speedscope file, which must match its schema.
 fn speedscope(file: &Value, profile: usize) -> BTreeMap<Vec<String>, u64> {
     assert_eq!(file["$schema"], "https://www.speedscope.app/file-format-schema.json");
     let frames = file["shared"]["frames"].as_array().unwrap();
@@ -40,7 +40,7 @@ fn speedscope(file: &Value, profile: usize) -> BTreeMap<Vec<String>, u64> {
     out
 }
 
-/// The tree that a page carries, as stacks of its innermost frames.
+/// The tree embedded in a page, as stacks of its innermost frames.
 fn tree(page: &str) -> BTreeMap<Vec<String>, u64> {
     let (_, rest) = page.split_once("<script id=\"report\" type=\"application/json\">").unwrap();
     let report: Value = serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
@@ -69,7 +69,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// What stacks cost whose frame `from_end` places before the last is this.
+/// Costs by the frame at `from_end` places before the last.
 fn by(stacks: &BTreeMap<Vec<String>, u64>, from_end: usize) -> BTreeMap<&str, u64> {
     let mut out = BTreeMap::new();
     for (stack, pj) in stacks {
@@ -78,22 +78,22 @@ fn by(stacks: &BTreeMap<Vec<String>, u64>, from_end: usize) -> BTreeMap<&str, u6
     out
 }
 
-/// A ledger's account with fields of picojoules, without what cost nothing.
+/// A ledger's account with fields of picojoules, without zero amounts.
 fn account<'l>(ledger: &'l Value, name: &str, field: Option<&str>) -> BTreeMap<String, u64> {
     let fields = ledger[name].as_object().unwrap().iter();
-    // A cause has a name for people, as the stacks have it, below that for programs.
+    // A cause has a name for people, which the stacks use, and a key for programs.
     let words = |n: &'l String, v: &'l Value| v["name"].as_str().unwrap_or(n).to_owned();
     let all = fields.map(|(n, v): (&'l String, _)| (words(n, v), field.map_or(v, |f| &v[f]).as_u64().unwrap()));
     all.filter(|(_, pj)| *pj > 0).collect()
 }
 
-/// A path as [`by_place`] names it, from the line of a ledger's account by file.
+/// A path as [`by_place`] writes it, from a line of a ledger's account by file.
 fn line_of(file: &str) -> String {
-    // Files of one name are one line, which counts them.
+    // Files with one name share a line, with their number.
     file.split(" (").next().unwrap_or(file).to_owned()
 }
 
-/// What each place of a volume cost, by the names that ledgers have.
+/// The cost of each place of a volume, by the names used in ledgers.
 fn by_place(stacks: &BTreeMap<Vec<String>, u64>) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
     for (stack, pj) in stacks {
@@ -121,7 +121,7 @@ fn a_replays_stacks_are_its_accounts_to_the_last_picojoule_in_every_form() {
     let recording = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/chat-delete.rec");
     let at = |name: &str| room.text(name);
     let (text, scope, page) = (at("f.folded"), at("f.json"), at("f.html"));
-    // A disk spends while it waits.
+    // A disk uses energy while idle.
     let run = ["--json", "trace", "replay", recording, "--by-file", "100000", "--profile", "laptop-disk-4200"];
     let ledger = json(&done(&[&run[..], &["--flame", &text, "--flame", &scope, "--flame", &page]].concat()));
     let stacks = folded(&read(&text));
@@ -139,13 +139,13 @@ fn a_replays_stacks_are_its_accounts_to_the_last_picojoule_in_every_form() {
     assert_eq!(by_place(&stacks), files);
     assert!(files.len() > 4 && files.contains_key("<waiting>") && files.keys().any(|f| f.starts_with("<deleted> /")));
 
-    // Asking for it changes nothing of what is told, and the same command writes the same.
+    // The option does not change the results, and the output is reproducible.
     assert_eq!(json(&done(&run)), ledger);
     let again = at("again.txt");
     done(&[&run[..], &["--flame", &again]].concat());
     assert_eq!(read(&again), read(&text));
 
-    // With parts there is one frame more, and the same sums.
+    // With parts there is one frame more, and the sums are the same.
     done(&[&run[..], &["--flame", &again, "--flame-parts"]].concat());
     let parts = folded(&read(&again));
     let mut above: BTreeMap<Vec<String>, u64> = BTreeMap::new();
@@ -177,7 +177,7 @@ fn several_runs_are_several_profiles_or_stand_beside_each_other() {
     assert_eq!(ledger["variants"].as_array().unwrap().len(), 2);
 }
 
-/// Names that would end a line or a frame, pass for something else, or are no text.
+/// Names that would end a line or a frame, look like something else, or are no text.
 fn hostile() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = [
         &b"a;b"[..],
@@ -219,7 +219,7 @@ fn write(path: &Path, bytes: usize) {
     file.sync_all().unwrap();
 }
 
-/// The bytes of a frame that is a name.
+/// The bytes of a name in a frame.
 fn bytes(frame: &str) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::new(), frame.as_bytes());
     while let Some((first, after)) = rest.split_first() {
@@ -249,7 +249,7 @@ fn whatever_files_are_called_a_mount_says_where_the_joules_went() {
     for name in hostile() {
         write(&mnt.join(OsStr::from_bytes(&name)), 9_000);
     }
-    // A path as deep as names can be long.
+    // A path as deep as name lengths allow.
     let mut deep = mnt.join("deep");
     for _ in 0..12 {
         deep.push("d".repeat(200));
@@ -284,7 +284,7 @@ fn whatever_files_are_called_a_mount_says_where_the_joules_went() {
         let files = ledger["files"].as_array().unwrap().iter();
         files.filter(|f| line_of(f["file"].as_str().unwrap()) == name).map(|f| f["pj"].as_u64().unwrap()).sum()
     };
-    // What has no name is told from files that are called so.
+    // Labels for unnamed owners differ from files with the same names.
     for (frame, line) in [("<checkpoint, NAT, SIT, SSA>", "<checkpoint, NAT, SIT, SSA>"), ("<waiting>", "<waiting>")] {
         assert_eq!(joules_of(&[frame]), in_ledger(line), "{frame}");
         assert!(frame == "<waiting>" || joules_of(&[frame]) > 0);
@@ -298,7 +298,7 @@ fn whatever_files_are_called_a_mount_says_where_the_joules_went() {
     let files: std::collections::BTreeSet<_> = files.map(|s| &s[2]).collect();
     assert_eq!(files.len(), 3_000, "every file has a line");
 
-    // The page sums up small ones, and loses nothing.
+    // The page merges small places, and loses no energy.
     let page = read(&page);
     let shown = tree(&page);
     assert_eq!(shown.values().sum::<u64>(), stacks.values().sum::<u64>());

@@ -1,4 +1,4 @@
-//! The page of `--flame FILE.html` shows what it carries, and does what it says: in a browser, where there is one.
+//! The page of `--flame FILE.html` shows the embedded data and reacts to input, in a browser if there is one.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn a_page_draws_what_it_carries_and_comes_closer() {
     let page = room.path("flame.html");
     done(&["trace", "replay", RECORDING, "--flame", page.to_str().unwrap(), "--flame-parts"]);
     let html = fs::read_to_string(&page).unwrap();
-    // Without a script there is a picture, too.
+    // There is a picture without a script, too.
     let (_, still) = html.split_once("<svg class=\"icicle\"").unwrap();
     assert!(still.split("</svg></div>").next().unwrap().matches("<title>").count() > 30);
     assert!(!html.contains("http:") && !html.contains("https:"), "something is fetched");

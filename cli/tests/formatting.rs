@@ -1,4 +1,4 @@
-//! What `joulefs mkfs` takes for empty, and what it refuses to overwrite.
+//! What `joulefs mkfs` considers empty, and what it refuses to overwrite.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -27,7 +27,7 @@ fn sparse(dir: &tempfile::TempDir, bytes: u64) -> PathBuf {
 fn a_large_file_of_holes_is_formatted_without_being_read() {
     let dir = tempfile::tempdir().unwrap();
     let image = sparse(&dir, 256 * GIB);
-    // Reading that much takes far more of the processor than this.
+    // Reading everything takes far more CPU time than this.
     let limited = Command::new("sh")
         .args(["-c", "ulimit -t 20; exec \"$0\" mkfs \"$1\"", env!("CARGO_BIN_EXE_joulefs")])
         .arg(&image)

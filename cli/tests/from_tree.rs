@@ -1,4 +1,4 @@
-//! Images of trees: the same each time, as the lists say, and what Linux, simg2img and libselinux make of them.
+//! Images of trees: reproducible, following the lists, and accepted by Linux, simg2img and libselinux.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -27,7 +27,7 @@ fn refused(args: &[&str]) -> String {
     String::from_utf8_lossy(&out.stderr).trim_end().to_owned()
 }
 
-/// A small system. `backwards`: its files are made in another order.
+/// A small system. `backwards`: creates its files in another order.
 fn tree(root: &Path, backwards: bool) {
     let mut files: Vec<(String, Vec<u8>)> = (0..300u32)
         .map(|n| (format!("etc/d{}/f{n}", n % 7), (0..(n * 97 % 9000)).map(|b| (b ^ n) as u8 | 1).collect()))
@@ -48,7 +48,7 @@ fn tree(root: &Path, backwards: bool) {
     fs::File::create(root.join("hole")).unwrap().set_len(30 << 20).unwrap();
 }
 
-/// Every path of a tree as a list of owners has it.
+/// Every path of a tree in the format of a list of owners.
 fn list(root: &Path, at: &str, out: &mut String) {
     let owned = match at {
         "bin/sh" | "bin/twin" => "0 2000 0750",
@@ -84,7 +84,7 @@ fn the_same_tree_is_the_same_image_wherever_and_whenever_it_is_made() {
     // Another time, another image.
     made(&[&room.text("two.img"), "--from", &room.text("two"), "--timestamp", "1700000001", "--force"]);
     assert!(fs::read(room.path("one.img")).unwrap() != fs::read(room.path("two.img")).unwrap());
-    // The variable that builders set means the same.
+    // The variable set by build tools has the same effect.
     for (name, variable) in [("a.img", Some("1700000000")), ("b.img", None)] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_joulefs"));
         command.args(["mkfs", &room.text(name), "--from", &room.text("one")]);
@@ -161,10 +161,10 @@ fn linux_finds_owners_modes_labels_capabilities_and_times_as_the_lists_say_and_n
     fs::write(room.path("all"), all).unwrap();
     let sum = Command::new("cksum").stdin(fs::File::open(room.path("all")).unwrap()).output().unwrap().stdout;
     assert_eq!(told("sum").trim(), String::from_utf8(sum).unwrap().trim());
-    // Our own checker reads it, and nobody of ours writes to it.
+    // Our own checker reads it, and does not write to it.
     let own = |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
     assert!(own(&["fsck", &room.text("v.img")]).status.success());
-    // Not so one of mkfs.f2fs, which has no summaries that could be checked.
+    // An image of mkfs.f2fs differs: it has no summaries to check.
     fs::File::create(room.path("theirs.img")).unwrap().set_len(100 << 20).unwrap();
     let theirs =
         Command::new("mkfs.f2fs").args(["-q", "-f", "-O", "ro,extra_attr", &room.text("theirs.img")]).output().unwrap();
@@ -193,7 +193,7 @@ fn a_sparse_image_expands_to_the_same_volume_over_whatever_was_there() {
     };
     expand("expanded.img");
     assert_clean(room.path("expanded.img"));
-    // A device that is flashed keeps what stood where the image does not care.
+    // A flashed device keeps old contents where the image says "don't care".
     let whole = fs::metadata(room.path("whole.img")).unwrap().len();
     fs::write(room.path("used.img"), vec![0xA5; whole as usize]).unwrap();
     let expanded = fs::read(room.path("expanded.img")).unwrap();
@@ -238,7 +238,7 @@ fn labels_are_those_that_libselinux_looks_up() {
     for (n, path) in paths.iter().enumerate() {
         let at = root.join(path);
         fs::create_dir_all(at.parent().unwrap()).unwrap();
-        // Some are directories, by others that lie below them or by chance.
+        // Some are directories, because others are below them or by chance.
         if path.contains("so/") || at.is_dir() || n % 4 == 3 {
             fs::create_dir_all(&at).unwrap();
             asked.push((*path, 0o040_000));
@@ -296,7 +296,7 @@ fn of_an_image_that_cannot_be_made_nothing_is_left() {
     tree(&room.path("tree"), false);
     let (image, from) = (room.text("v.img"), room.text("tree"));
     fs::write(room.path("owners"), " 0 0 755\nbin 0 0 755\n").unwrap();
-    // A program of two names, of which one has capabilities.
+    // A program with two names, one of which has capabilities.
     let mut twins = String::new();
     list(&room.path("tree"), "", &mut twins);
     twins.push_str("bin/twin 0 2000 0750 capabilities=0x2000\nlarge 0 0 0644\n");
@@ -327,7 +327,7 @@ fn of_an_image_that_cannot_be_made_nothing_is_left() {
     fs::write(room.path("v.img"), "mine").unwrap();
     assert!(refused(&[&image, "--from", &from]).contains("--force"));
     assert_eq!(fs::read(room.path("v.img")).unwrap(), b"mine");
-    // An image that lies in the tree is none of it.
+    // An image inside the tree is not copied into itself.
     let inside = room.text("tree/v.img");
     let why = refused(&[&inside, "--from", &from]);
     assert!(why.contains("is the image being written"), "{why}");

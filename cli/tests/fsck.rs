@@ -1,4 +1,4 @@
-//! `joulefs fsck --repair`: what it takes on, what it refuses, and what it says then.
+//! `joulefs fsck --repair`: what it repairs, what it refuses, and its messages.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -33,9 +33,9 @@ fn made(room: &Room, features: &str) -> String {
 #[test]
 fn a_superblock_copy_that_differs_is_restored_though_nothing_else_is_wrong() {
     let room = Room::new();
-    // With a checksum in it, it would be no superblock.
+    // With a checksum, it would be an invalid superblock.
     let image = made(&room, "none");
-    // The hot extensions' last byte: both copies stay lawful.
+    // The last byte of the hot extensions: both copies stay valid.
     let file = fs::File::options().read(true).write(true).open(&image).unwrap();
     file.write_all_at(b"x", (BLOCK + format::superblock::OFFSET + 1100) as u64).unwrap();
     let found = joulefs(&["fsck", &image]);
@@ -71,7 +71,7 @@ fn a_torn_checkpoint_pack_is_written_anew_though_nothing_else_is_wrong() {
     assert_eq!(joulefs(&["cat", &format!("{image}:/in/file")]).stdout, b"contents");
 }
 
-/// A damaged volume on which a file was synced after the last checkpoint.
+/// A damaged volume with a file synced after the last checkpoint.
 fn damaged_and_unclean(room: &Room) -> String {
     let image = made(room, "modern");
     let disk = device::open_image(Path::new(&image), device::Access::ReadWrite).unwrap();
@@ -91,7 +91,7 @@ fn damaged_and_unclean(room: &Room) -> String {
     let cut = room.text("cut.img");
     fs::copy(&image, &cut).unwrap();
     drop(vol);
-    // A bit of the SIT that nothing accounts for.
+    // A SIT bit without an owner.
     let all = fs::read(&cut).unwrap();
     let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
     let file = fs::File::options().write(true).open(&cut).unwrap();
@@ -143,8 +143,8 @@ fn a_repair_that_stops_says_what_it_did_before() {
     assert!(said["error"].as_str().unwrap().contains("--give-up-synced"), "{said}");
 }
 
-/// A volume whose newest checkpoint knows `late` and has a count that cannot be under checksums that hold; the one before it
-/// knows `early` alone.
+/// A volume whose newest checkpoint includes `late` and has a wrong count with valid checksums; the previous one has
+/// only `early`.
 fn newest_is_wrong(room: &Room) -> String {
     let image = made(room, "modern");
     for name in ["early", "late"] {
@@ -160,7 +160,7 @@ fn newest_is_wrong(room: &Room) -> String {
     let newest = usize::from(version(1) > version(0));
     let mut bytes = head(&all, newest);
     let blocks = format::checkpoint::pack_blocks(&bytes).unwrap() as usize;
-    // As many blocks as users may fill, below those in use.
+    // The number of user blocks, set below the number in use.
     bytes[8..16].copy_from_slice(&5_u64.to_le_bytes());
     let sum = format::crc::crc32(format::crc::SEED, &bytes[..BLOCK - 4]);
     bytes[BLOCK - 4..].copy_from_slice(&sum.to_le_bytes());
@@ -194,7 +194,7 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
         }
     }
     assert_eq!(code(&joulefs(&["fsck", &image])), Some(4));
-    // The older one is shown only if it is asked for, and nothing is written then.
+    // The older one is used only on request, and then nothing is written.
     let before = fs::read(&image).unwrap();
     let older = joulefs(&["ls", "--checkpoint", "older", &root]);
     assert!(
@@ -207,7 +207,7 @@ fn a_newest_checkpoint_that_is_wrong_is_never_passed_over_in_silence() {
     let checked = joulefs(&["fsck", "--checkpoint", "older", &image]);
     assert_eq!(code(&checked), Some(0), "{}", said(&checked));
     assert!(before == fs::read(&image).unwrap(), "reading wrote");
-    // A repair keeps everything; one of the older checkpoint makes that count.
+    // A repair keeps everything; a repair with the older checkpoint makes that one current.
     let kept = room.text("kept.img");
     fs::copy(&image, &kept).unwrap();
     assert_eq!(code(&joulefs(&["fsck", "--repair", &kept])), Some(1));

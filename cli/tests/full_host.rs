@@ -1,15 +1,15 @@
-//! The file system that holds an image fills up: what was acknowledged is on the image afterwards, and what is not says so.
+//! The host's file system fills up: acknowledged data is in the image afterwards, and other writes report errors.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::room::Room;
 
-/// Each with the program that makes it; tmpfs needs none.
+/// Each with the program that creates it; tmpfs needs none.
 const HOSTS: [(&str, Option<&str>); 4] =
     [("tmpfs", None), ("ext4", Some("mkfs.ext4")), ("xfs", Some("mkfs.xfs")), ("btrfs", Some("mkfs.btrfs"))];
 
-/// What every script begins with: a host file system `h` of the kind `$HOST`, an empty directory `m`.
+/// The start of every script: a host file system `h` of kind `$HOST`, an empty directory `m`.
 const BEGIN: &str = r#"
 set -u
 cd "$WORK"; mkdir h m
@@ -32,7 +32,7 @@ fill() {
 same() { "$J" cat "h/v.img:/$1" | cmp -s -n $3 - "$2" && [ $("$J" cat "h/v.img:/$1" | wc -c) -ge $3 ] && echo "same $1" || echo "differs $1"; }
 "#;
 
-/// Runs a script in mounts of its own; what it printed, and what it and the programs complained of.
+/// Runs a script in its own mount namespace; returns its output, and the errors printed.
 fn script(host: &str, kind: &str, text: &str) -> Option<(String, String)> {
     let work = Room::new();
     let out: Output = Command::new("unshare")
@@ -44,7 +44,7 @@ fn script(host: &str, kind: &str, text: &str) -> Option<(String, String)> {
     (out.status.code() != Some(99)).then(|| (text(&out.stdout), text(&out.stderr)))
 }
 
-/// Hosts that this machine can mount.
+/// Host file systems that this machine can mount.
 fn hosts() -> Vec<&'static str> {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap();
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
@@ -109,7 +109,7 @@ same before contents 16000000
     on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
         assert_eq!(lines(out, "unmount"), ["0"], "{which}: {out}{err}");
         assert_eq!(lines(out, "fsck"), ["0"], "{which}: {out}{err}");
-        // On a full btrfs a write may use up more ballast than it is long.
+        // On a full btrfs a write may use more ballast than its length.
         let removed = lines(out, "rm") == ["0"];
         assert!(removed || (which.ends_with("btrfs") && err.contains("cannot remove")), "{which}: {out}{err}");
         let same = lines(out, "same");
@@ -168,7 +168,7 @@ same again big 8388608
 "#;
     on_all(&["f2fs", "scherlfs"], WORK, |which, out, err| {
         if which.ends_with("btrfs") {
-            // There a checkpoint takes as much as it gives.
+            // On such a host a checkpoint takes as much space as it frees.
             return;
         }
         assert_eq!((lines(out, "again"), lines(out, "unmount")), (vec!["0"], vec!["0"]), "{which}: {out}{err}");
@@ -213,7 +213,7 @@ ls h | grep w.img
 
 #[test]
 fn a_thin_block_device_without_room_says_so_and_what_it_lost_is_written_again() {
-    // A loop device on a sparse file: like dm-thin it promises more than it has, and says so when blocks are written back.
+    // A loop device on a sparse file: like dm-thin it is overcommitted, and reports this at writeback.
     const WORK: &str = r#"
 truncate -s 1G h/thin; dev=$(losetup --find --show h/thin) || exit 99
 "$J" mkfs --type $TYPE $dev >/dev/null
@@ -236,7 +236,7 @@ losetup -d $dev
         assert_eq!(lines(&out, "unmount"), ["0"], "{kind}: {out}{err}");
         assert_eq!(lines(&out, "fsck"), ["0"], "{kind}: {out}{err}");
         let same = lines(&out, "same");
-        // Its fsync failed, but memory kept it, and the unmount found room.
+        // Its fsync failed, but the data stayed in memory, and the unmount found space.
         assert!(same.contains(&"x1"), "{kind}: {out}{err}");
         let acknowledged = lines(&out, "acknowledged");
         assert!(acknowledged.len() < 4, "{kind}: the host was never full\n{out}");

@@ -1,4 +1,4 @@
-//! What stays behind when a command fails or is interrupted: nothing that somebody could take for whole.
+//! What a failed or interrupted command leaves behind: nothing that looks complete.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::room::Room;
 use crate::typed::{done, misused, refused};
 
-/// A command to which signals mean what they mean by default, even if whoever runs the tests ignores some.
+/// Starts a command with default signal handling, even if the test runner ignores some signals.
 fn start(args: &[&str]) -> Child {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_joulefs")]);
@@ -33,16 +33,16 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Sends a signal, and says by which the process ended.
+/// Sends a signal; returns the signal that ended the process.
 fn interrupt(child: Child, signal: Signal) -> Option<i32> {
     send(&child, signal);
     child.wait_with_output().unwrap().status.signal()
 }
 
-/// Interrupts a command while it is in the midst of something; false if it was done before it was seen there.
+/// Interrupts a command during some phase; false if it finished before the phase was observed.
 fn interrupt_amid(mut child: Child, amid: impl Fn() -> bool) -> bool {
     loop {
-        // What stands still can be looked at, and meets the signal before anything else.
+        // A stopped process does not change, and handles the signal before anything else.
         send(&child, Signal::STOP);
         if amid() {
             break;
@@ -65,7 +65,7 @@ fn names(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Runs with files limited to so many kilobytes, as on a full disk, but for the error's words.
+/// Runs with a file size limit in kilobytes, like on a full disk except for the error text.
 fn in_little_room(kilobytes: u32, args: &[&str]) -> (Option<i32>, String) {
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kilobytes * 2);
     let out =
@@ -84,7 +84,7 @@ fn an_interrupted_command_takes_what_it_was_making_with_it() {
     assert_eq!(interrupt(aging, Signal::INT), Some(2));
     assert_eq!(names(&room.path("d")), [""; 0]);
 
-    // Somebody else's recording is never done.
+    // Input from a pipe that never ends.
     let out = room.text("d/t.txt");
     fs::write(&out, "before").unwrap();
     let mut converting = start(&["trace", "convert", "-", "--to", "blkparse", "--output", &out]);
@@ -127,7 +127,7 @@ fn an_interrupted_copy_leaves_whole_files_and_a_clean_volume() {
     fs::write(room.path("tree/b"), vec![0x5A; 400 << 20]).unwrap();
     done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
 
-    // It has its name when it is whole.
+    // It gets its name when complete.
     let half = || {
         let there = fs::read_dir(room.path("out")).into_iter().flatten().flatten().flat_map(|e| e.metadata());
         there.into_iter().any(|m| (1 << 20..400 << 20).contains(&m.len()))
@@ -179,7 +179,7 @@ fn a_full_disk_leaves_no_half_of_a_file() {
     fs::write(room.path("t.csv"), requests).unwrap();
     fails(&["trace", "stat", &room.text("t.csv"), "--html", &at("t.html")], "t.html");
     fails(&["trace", "convert", &room.text("t.csv"), "--to", "iolog", "--output", &at("t.log")], "t.log");
-    // The volume that was written to names the image, and is as it was.
+    // The error names the image of the volume, which is unchanged.
     let (code, said) = in_little_room(4, &["cp", &room.text("big"), &format!("{image}:/again")]);
     assert!(code == Some(1) && said.contains("v.img"), "{said}");
     done(&["fsck", &image]);
@@ -212,7 +212,7 @@ fn an_answer_that_cannot_be_written_is_a_failure() {
         assert!(out.status.code() == Some(1) && said.contains("standard output"), "{args:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
-    // 1 would say that something was repaired.
+    // 1 would mean that something was repaired.
     let room = Room::new();
     let image = room.text("v.img");
     done(&["mkfs", &image, "--size", "64M"]);

@@ -1,5 +1,5 @@
-//! Names from images, files and command lines reach a terminal without what would move its cursor, set its title, hide a line or turn
-//! the direction of writing: every command, whether it succeeds or fails, as text and as JSON.
+//! Names from images, files and command lines are printed without characters that would move the cursor, set the title,
+//! hide a line or change the text direction: for every command, on success and failure, as text and as JSON.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -9,19 +9,20 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Sets a title and a colour, rings, deletes, turns the direction, and begins a line that looks like an answer.
+/// Sets a title and a colour, rings the bell, deletes, changes the direction, and begins a line that looks like an
+/// answer.
 const NASTY: &str = "n\u{1b}]0;t\u{7}\u{1b}[31m\u{9b}2J\u{7f}\u{202e}\u{2066}\u{200f}\u{200b}\u{2060}\u{feff}\u{2028}\r\u{8}\nSPOOFED: clean";
-/// The same in bytes that are no text: a CSI of eight bits.
+/// The same in bytes that are not text: an 8-bit CSI.
 const BYTES: &[u8] = b"b\x9b31m\xff";
 
-/// What no output may hold.
+/// Characters that no output may contain.
 fn is_hidden(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
     let may_be = matches!(c, '\n' | '\t');
     turns || matches!(c, '\u{2028}' | '\u{2029}') || (c.is_control() && !may_be)
 }
 
-/// Fails if some text hides something.
+/// Fails if a text contains hidden characters.
 #[track_caller]
 fn look(what: &str, text: &[u8]) -> String {
     let text = String::from_utf8(text.to_vec()).unwrap_or_else(|e| panic!("{what}: {e}: {text:?}"));
@@ -30,10 +31,10 @@ fn look(what: &str, text: &[u8]) -> String {
     text
 }
 
-/// Runs commands and looks at what they print.
+/// Runs commands and checks their output.
 struct Walk {
     seen: BTreeSet<String>,
-    /// How often something nasty was printed in another way, so that the test tests something.
+    /// How often something nasty was printed escaped, as evidence that the test is effective.
     shown: usize,
 }
 
@@ -61,7 +62,7 @@ impl Walk {
         unreachable!()
     }
 
-    /// Whatever comes of it.
+    /// With any result.
     #[track_caller]
     fn any(&mut self, args: &[&OsStr]) {
         self.ran(args, None);
@@ -72,7 +73,7 @@ impl Walk {
         self.ran(args, Some(0));
     }
 
-    /// One line says why not.
+    /// Fails with a one-line message.
     #[track_caller]
     fn fails(&mut self, args: &[&OsStr]) {
         let out = self.ran(args, None);
@@ -97,7 +98,7 @@ fn place(image: &Path, path: impl AsRef<OsStr>) -> OsString {
     out
 }
 
-/// A directory whose own path is nasty, so that every message about a file in it is.
+/// A directory whose own path is nasty, and therefore every message about a file in it.
 struct NastyRoom {
     _dir: tempfile::TempDir,
     at: PathBuf,
@@ -115,7 +116,7 @@ impl NastyRoom {
     }
 }
 
-/// A tree in which everything has a nasty name.
+/// A tree with nasty names only.
 fn tree(top: &Path) {
     let (name, bytes) = (Path::new(NASTY), Path::new(OsStr::from_bytes(BYTES)));
     fs::create_dir_all(top.join(name).join(bytes)).unwrap();
@@ -143,7 +144,7 @@ fn no_command_prints_what_a_name_hides() {
     let bytes = OsString::from_vec(BYTES.to_vec());
     tree(&room.path("in"));
 
-    // Volumes of either file system, with nasty labels and all of the tree.
+    // Volumes of both file systems, with nasty labels and the whole tree.
     let (image, log) = (room.path("v.img"), room.path("log.img"));
     let label = "l\u{1b}[1m\u{9b}\u{202e}\n";
     walk.done(words!["mkfs", image, "--size", "64M", "--label", label, "--force"]);
@@ -190,7 +191,7 @@ fn no_command_prints_what_a_name_hides() {
     walk.any(words!["rescue", "--list", image, room.path("listed")]);
     walk.fails(words!["cp", room.path("in"), room.path("nowhere")]);
 
-    // The same of images that are damaged, so that findings have names.
+    // The same on damaged images, so that findings contain names.
     for (name, from) in [("bad.img", &image), ("badlog.img", &log)] {
         let bad = room.path(name);
         damage(from, &bad);
@@ -205,7 +206,7 @@ fn no_command_prints_what_a_name_hides() {
         walk.any(words!["fsck", "--repair", bad]);
     }
 
-    // Files that are none of ours.
+    // Files of other formats.
     let text =
         format!("1 0 open /data/{} O_RDWR|O_CREAT 30\n1 10 pwrite 30 0 4096\n", NASTY.replace(['\n', '\r', '/'], ""));
     fs::write(room.path("calls"), text).unwrap();
@@ -232,7 +233,7 @@ fn no_command_prints_what_a_name_hides() {
     walk.fails(words!["mount", image, room.path("in"), "-o", NASTY]);
     walk.fails(words!["unmount", room.path("in")]);
     walk.fails(words!["ctl", room.path("in")]);
-    // What no command takes.
+    // Arguments that no command accepts.
     for command in commands() {
         walk.fails(words![command, "--nothing", NASTY]);
         walk.fails(words![command, format!("--{NASTY}")]);
@@ -246,7 +247,7 @@ fn no_command_prints_what_a_name_hides() {
     assert!(commands().len() > 20 && walk.shown > 100, "{} commands, {} times", commands().len(), walk.shown);
 }
 
-/// A copy of an image in which many blocks are not what they were, and names lead to what is not there.
+/// A copy of an image with many damaged blocks, and names that lead nowhere.
 fn damage(image: &Path, to: &Path) {
     let mut bytes = fs::read(image).unwrap();
     let marked = [b"plain", b"other"].map(|name| &name[..]);
@@ -257,7 +258,7 @@ fn damage(image: &Path, to: &Path) {
             block[24..80].fill(0xa5);
         }
     }
-    // Of the other file system: whatever the log holds in some of its blocks.
+    // For the other file system: random changes in some blocks of the log.
     let blocks = bytes.len() / format::BLOCK;
     if !bytes.windows(4).take(8192).any(|w| w == 0xF2F5_2010_u32.to_le_bytes()) {
         for block in (600..blocks).step_by(3) {
@@ -279,7 +280,7 @@ fn a_mounts_ledger_and_what_asks_it_hide_nothing() {
     walk.done(words!["mkfs", image, "--size", "64M", "--force"]);
     for ledger in ["ledger.txt", "ledger.json"] {
         let ledger = room.path(ledger);
-        // A mount is there once: it is asked for only in text.
+        // A mount exists only once: it is tested only as text.
         let args = words!["mount", image, dir, "--profile", "kirin9000-ufs31", "--by-file", "20", "--ledger", ledger];
         let mounted = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args as &[&OsStr]).output().unwrap();
         assert!(mounted.status.success(), "{:?}", String::from_utf8_lossy(&mounted.stderr));

@@ -1,4 +1,4 @@
-//! `stat`, `df`, `du` and `tree` of an image, beside what Linux's own programs say of the same volume mounted.
+//! `stat`, `df`, `du` and `tree` of an image, compared with Linux's own programs on the same volume mounted.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,14 +14,14 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap()
 }
 
-/// What a program of Linux's says, in the C locale.
+/// The output of a Linux program, in the C locale.
 fn theirs(line: &str, dir: &Path) -> String {
     let out = Command::new("sh").args(["-c", line]).current_dir(dir).env("LC_ALL", "C").output().unwrap();
     assert!(out.status.success(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// Unmounts when a test fails half-way.
+/// Unmounts when a test fails.
 struct Mounted<'r>(&'r Room);
 
 impl Drop for Mounted<'_> {
@@ -32,7 +32,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// A tree in which files are small, large, with holes, linked twice and of every kind that anybody can make.
+/// A tree of files that are small, large, sparse, hard-linked, and of every kind an ordinary user can create.
 fn grow(at: &Path) {
     fs::create_dir_all(at.join("a/b/c")).unwrap();
     fs::create_dir(at.join("empty")).unwrap();
@@ -47,7 +47,7 @@ fn grow(at: &Path) {
     assert!(Command::new("mkfifo").arg(at.join("a/pipe")).status().unwrap().success());
 }
 
-/// An image of each file system with such a tree, mounted; what is asked of the image is asked later.
+/// An image of each file system with such a tree, mounted; the closure unmounts it, for commands on the image.
 fn both(mut test: impl FnMut(&Room, &str, &Path, &mut dyn FnMut())) {
     if !Path::new("/dev/fuse").exists() {
         return testlog::missing("/dev/fuse");
@@ -146,7 +146,7 @@ fn du_says_what_linux_says() {
                 })
                 .collect();
             let place = format!("{}:/", image);
-            // The image is in use; what is mounted to read leaves readers in.
+            // The image is in use; a read-only mount allows other readers.
             let rows = json(&[&["du"], ours, &[&place]].concat());
             let mut said: Vec<(u64, String)> = rows
                 .as_array()
@@ -155,7 +155,7 @@ fn du_says_what_linux_says() {
                 .map(|row| (row["allocated_bytes"].as_u64().unwrap(), row["path"].as_str().unwrap()))
                 .map(|(bytes, path)| (bytes, path.strip_prefix(&place).unwrap().to_owned()))
                 .collect();
-            // Of two names of one file Linux's program counts the one that it meets first.
+            // Of two names of one file, Linux's program counts the one that it meets first.
             let second = |list: &mut Vec<(u64, String)>| {
                 list.retain(|(_, n)| !n.ends_with("again") && !n.ends_with("two names"))
             };

@@ -1,5 +1,5 @@
-//! `joulefs inspect` says the same to people and machines, in 40 lines of 100 columns, and ends with the code that the
-//! volume's state deserves.
+//! `joulefs inspect` reports the same to people and machines, in 40 lines of 100 columns, with an exit code for the
+//! volume's state.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -98,7 +98,7 @@ fn people_and_machines_are_told_the_same() {
         "{words:?}"
     );
 
-    // What the checker counts.
+    // The checker's counts.
     let checked: Value = serde_json::from_str(&done(&["--json", "fsck", &image])).unwrap();
     for (name, theirs) in [("files", "files"), ("directories", "directories"), ("nodes", "nodes"), ("blocks", "blocks")]
     {
@@ -137,7 +137,7 @@ fn another_device_has_other_prices_and_the_same_extents() {
     misused(&["inspect", &image, "--by", "colour"], &["--by"]);
 }
 
-/// Extents of a file as `filefrag -v` prints them, those of data, neighbours put together; `None` if it cannot say.
+/// A file's data extents from `filefrag -v`, adjacent ones merged; `None` if it cannot report them.
 fn filefrag(path: &Path) -> Option<Vec<[u64; 3]>> {
     let ran = Command::new("/usr/sbin/filefrag").args(["-v", "-b4096"]).arg(path).output();
     let ran = ran.expect("filefrag is needed by this test: apt-get install e2fsprogs");
@@ -163,7 +163,7 @@ fn filefrag(path: &Path) -> Option<Vec<[u64; 3]>> {
     Some(all)
 }
 
-/// Files that grow by turns, each step durable; a hole, a second name, a link, an empty file.
+/// Files that grow in turns, synced at each step; a hole, a second name, a symlink, an empty file.
 fn tree(at: &Path) -> Vec<PathBuf> {
     let named = |name: &str| at.join("deep").join(name);
     fs::create_dir_all(at.join("deep/er")).unwrap();
@@ -187,7 +187,7 @@ fn tree(at: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn a_mounted_directory_is_told_as_filefrag_tells_it() {
-    // On the medium that the project lies on: temporary files may be in memory.
+    // On the file system of the project: temporary files may be in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let files = tree(dir.path());
     let path = dir.path().display().to_string();
@@ -227,7 +227,7 @@ fn a_damaged_volume_is_told_as_far_as_it_is_known() {
     assert!(out.starts_with("damaged: superblock copy 0") && out.contains("databases"), "{out}");
     let (code, all) = json(&["inspect", &image]);
     assert_eq!((code, all["damage"].as_array().unwrap().len()), (1, 1));
-    // Both packs gone: the superblock still says how large the volume is.
+    // Both packs erased: the superblock still has the volume's size.
     file.write_all_at(&[0; 4 << 20], 512 * 4096).unwrap();
     let Ran { code, out, .. } = joulefs(&["inspect", &image]);
     assert_eq!(code, 1, "{out}");

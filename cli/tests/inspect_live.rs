@@ -1,5 +1,5 @@
-//! Inside a running Linux `joulefs inspect` tells of a mounted directory what it tells of the image afterwards, and the
-//! script that it prints does there what it says.
+//! Inside a running Linux, `joulefs inspect` reports the same about a mounted directory as about its image afterwards,
+//! and the printed script works there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use judges::oracle::linux::Linux;
 use judges::oracle::tools::{Mkfs, locate};
 use serde_json::Value;
 
-/// Files that grow side by side.
+/// Files that grow alternately.
 const GROW: &str = r#"
 zeroes() { dd if=/dev/zero of="$1" bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
 mkdir -p data/com.example.chat
@@ -44,7 +44,7 @@ fn out(run: &KernelRun, name: &str) -> Vec<u8> {
     fs::read(run.out().join(name)).unwrap()
 }
 
-/// Extents by the end of the path, and by where they lie.
+/// Extents by file name and position.
 fn extents(report: &Value) -> Vec<(String, Value)> {
     let end = |f: &Value| f["path"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     let mut all: Vec<_> =
@@ -55,8 +55,8 @@ fn extents(report: &Value) -> Vec<(String, Value)> {
 
 const LOOK: &str = "joulefs --json inspect $PWD --whole --worst 100 --extents > $OUT/live\n";
 
-/// Looks at a volume that nothing is about to be written to: reading a directory changes its time, and ext4 holds blocks
-/// for files that grow.
+/// Inspects a volume without pending writes (mounted read-only): reading a directory changes its access time, and ext4
+/// reserves blocks for growing files.
 fn looked_at(kind: &str, image: &Path) -> (Value, Value) {
     let mount = |how: &str| format!("mount -t {kind} {how} /dev/$DISK $MNT; cd $MNT\n");
     let script = format!("{}{GROW}cd /; umount $MNT\n{}{LOOK}cd /; umount $MNT\n", mount(""), mount("-o ro"));
@@ -102,8 +102,8 @@ fn a_mounted_ext4_tells_the_free_space_that_its_image_has() {
     assert_eq!(live["all"]["extents"], still["all"]["extents"]);
 }
 
-/// Where a file system keeps room behind a file's end, or overwrites nothing in place: files of one directory that grow by
-/// turns, and then blocks here and there written anew.
+/// For file systems that preallocate after a file's end, or never overwrite in place: files of one directory that grow
+/// in turns, then scattered blocks rewritten.
 const TEAR: &str = r#"
 cd data/com.example.chat
 for i in $(seq 40 79); do for f in *.db beside; do zeroes "$f" 5 $((i * 5)); sync "$f"; done; done
@@ -112,9 +112,9 @@ sync
 cd ../..
 "#;
 
-/// The script is run as it was printed, and leaves the files in fewer extents.
+/// Runs the script as printed; it leaves the files in fewer extents.
 fn treated(kernel: Kernel, kind: &str, command: &str, image: &Path) {
-    // MNT is where the guest has the volume; a directory's script names whole paths.
+    // MNT is the mount point in the guest; a directory's script has whole paths.
     let script = format!(
         "{GROW}{TEAR}{LOOK}joulefs inspect $PWD --whole --worst 100 --script > $OUT/script
         bash $OUT/script > $OUT/said 2>&1; sync
@@ -144,7 +144,7 @@ fn the_script_of_a_mounted_f2fs_does_what_it_says() {
     treated(kernel(), "f2fs", "f2fs_io defrag_file 0 ", &image);
 }
 
-/// An image of so many MiB that a program made.
+/// An image of `mib` MiB created by a program.
 fn made(dir: &Path, mib: u64, program: &str, package: &str, options: &[&str]) -> PathBuf {
     let image = dir.join("v.img");
     fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
@@ -176,7 +176,7 @@ fn the_script_of_a_mounted_xfs_does_what_it_says() {
     let Some(kernel) = with_all(kernel()) else { return };
     let dir = tempfile::tempdir().unwrap();
     let image = made(dir.path(), 400, "mkfs.xfs", "xfsprogs", &["-q"]);
-    // Otherwise XFS keeps room behind each file's end.
+    // Otherwise XFS preallocates after each file's end.
     let kernel = kernel.mount_options("allocsize=4k").program("xfs_fsr", locate("xfs_fsr", "xfsdump"));
     treated(kernel, "xfs", "xfs_fsr ", &image);
 }

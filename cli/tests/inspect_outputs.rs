@@ -1,4 +1,4 @@
-//! What `joulefs inspect` writes beside its tables: rows, differences, commands; and images of other file systems.
+//! Other outputs of `joulefs inspect`: rows, differences, commands; and images of other file systems.
 
 use std::fs;
 use std::process::Command;
@@ -19,7 +19,7 @@ fn number(v: &Value) -> u64 {
     v.as_u64().unwrap_or_else(|| panic!("no number: {v}"))
 }
 
-/// A worn volume, small.
+/// A small aged volume.
 fn worn(room: &Room) -> String {
     let image = room.text("worn.img");
     done(&["age", &image, "--recipe", "full-fragmented", "--size", "256M", "--seed", "1"]);
@@ -82,7 +82,7 @@ fn rows_are_what_the_report_says() {
         let Field::Bytes(bitmap) = cell(row, "bitmap") else { panic!() };
         let ones: u32 = bitmap.data().iter().map(|b| b.count_ones()).sum();
         assert_eq!(u64::from(ones), whole(row, "valid"));
-        // A bit a block: free runs counted once more.
+        // One bit per block: recounts free runs.
         let free = |k: usize| k < 512 && bitmap.data()[k / 8] & (128 >> (k % 8)) == 0;
         let begins: Vec<usize> = (0..512).filter(|&k| free(k) && (k == 0 || !free(k - 1))).collect();
         let lengths: Vec<u64> = begins.iter().map(|&b| (b..513).take_while(|&k| free(k)).count() as u64).collect();
@@ -128,7 +128,7 @@ fn a_difference_is_what_was_done_between() {
     fits(&text);
     assert!(text.contains("2 of all files changed") && text.contains(&worst), "{text}");
 
-    // The same up to JSON, as far as it goes.
+    // The same with JSON input, where possible.
     let told = told.to_str().unwrap();
     let by_json = json(&["inspect", &after, "--diff", told]);
     assert_eq!((&by_json["diff"]["groups"], &by_json["diff"]["all"]), (&diff["groups"], &diff["all"]));
@@ -156,7 +156,7 @@ fn a_script_names_the_worst_files_with_their_prices() {
         assert!(script.contains(&format!("repaid after {} reads", file["pays_after_reads"])), "{script}");
     }
     assert_eq!(script.matches("\nf2fs_io").count(), 3);
-    // Without a mount point nothing is run.
+    // Without a mount point, the script runs no command.
     let ran = Command::new("/bin/bash").arg("-c").arg(&script).env("PATH", "/nowhere").output();
     assert!(!ran.unwrap().status.success());
     let ran = joulefs(&["--json", "inspect", &image, "--script"]);
@@ -181,7 +181,7 @@ fn an_image_of_ext4_is_told_like_a_directory_and_a_damaged_one_says_so() {
     assert_eq!(report["groups"][0]["name"], "com.example.chat");
     assert_eq!(number(&report["groups"][0]["size_bytes"]), 2_000_000);
     assert_eq!(number(&report["counts"]["files"]), 20);
-    // The root directory's inode, in the table of the first group.
+    // The root directory's inode, in the first group's table.
     let mut bytes = fs::read(&image).unwrap();
     let table = u32::from_le_bytes(bytes[4096 + 8..4096 + 12].try_into().unwrap()) as usize * 4096;
     bytes[table + 256..table + 512].fill(0xff);

@@ -1,4 +1,5 @@
-//! The page of `joulefs inspect --html` says what `--json` says, and does what it shows: in a browser, where there is one.
+//! The page of `joulefs inspect --html` shows the data of `--json`, and its controls work, in a browser if there is
+//! one.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use crate::typed::{done, joulefs, refused};
 
 const CHECK: &str = include_str!("inspect_page/check.js");
 
-/// The report that a page carries.
+/// The report embedded in a page.
 fn carried(page: &str) -> Value {
     let (_, rest) = page.split_once("<script id=\"report\" type=\"application/json\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
@@ -26,7 +27,7 @@ fn looked_at(room: &Room, page: &Path, width: u32) {
     browser::looked_at(room, page, width, CHECK);
 }
 
-/// Names that would be markup, or break a line.
+/// Names that look like markup, or contain line breaks.
 const HOSTILE: [&str; 3] = ["<!--<script><img src=x onerror=alert(1)>.db", "new\nline.db", "\u{202e}gpj.db"];
 
 #[test]
@@ -60,7 +61,7 @@ fn names_stay_names() {
 
 #[test]
 fn a_page_of_a_mounted_directory_tells_no_more_than_is_known() {
-    // On the medium that the project lies on: temporary files may be in memory.
+    // On the file system of the project: temporary files may be in memory.
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for n in 0..5 {
         fs::write(dir.path().join(format!("{n}.db")), vec![n; 100_000]).unwrap();
@@ -76,13 +77,13 @@ fn a_page_of_a_mounted_directory_tells_no_more_than_is_known() {
     let html = fs::read_to_string(&page).unwrap();
     let report = carried(&html);
     assert_eq!(report["counts"]["files"], 5);
-    // Some file systems tell what is free.
+    // Some file systems report free space.
     assert_eq!(html.contains("nothing is known about the other blocks"), report["space"].is_null());
     assert_eq!(html.contains("Temperature"), report["file_system"] == "f2fs");
     looked_at(&room, &page, 1300);
 }
 
-/// Addresses are there once everything is written.
+/// Syncs, so that all addresses are known.
 fn durable(dir: &Path) {
     for entry in fs::read_dir(dir).unwrap().flatten() {
         fs::File::open(entry.path()).unwrap().sync_all().unwrap();

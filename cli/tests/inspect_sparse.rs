@@ -1,4 +1,4 @@
-//! `joulefs inspect` says of an Android sparse image what it says of the image that it stands for.
+//! `joulefs inspect` reports the same about an Android sparse image as about the raw image.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,8 +11,8 @@ use crate::typed::{done, joulefs};
 
 const BLOCK: usize = 4096;
 
-/// The image as a sparse one: blocks of zeroes are left out by turns and written as fills, those of one word filled, the
-/// rest stored.
+/// The image as a sparse one: zero blocks are alternately omitted and written as fills, blocks of one repeated word are
+/// fills, the rest is stored.
 fn sparse(raw: &[u8]) -> Vec<u8> {
     let blocks: Vec<&[u8]> = raw.chunks_exact(BLOCK).collect();
     let kind = |block: &&[u8]| block.chunks_exact(4).all(|w| *w == block[..4]).then(|| block[..4].to_vec());
@@ -39,7 +39,7 @@ fn sparse(raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What is said of an image, its name apart.
+/// The report on an image, without its name.
 fn said(image: &str, code: i32, options: &[&str]) -> (Value, String) {
     let ran = joulefs(&[&["--json", "inspect", image], options].concat());
     assert_eq!(ran.code, code, "{}", ran.err);
@@ -50,7 +50,7 @@ fn said(image: &str, code: i32, options: &[&str]) -> (Value, String) {
     (report, text.out.replace(image, "IMAGE"))
 }
 
-/// Both images side by side, and the sparse one's share of the other's bytes.
+/// Compares both images, and returns the size of the sparse one relative to the other.
 fn same(room: &Room, image: &str, code: i32) -> Value {
     let raw = fs::read(image).unwrap();
     let packed = sparse(&raw);
@@ -79,7 +79,7 @@ fn a_sparse_image_of_f2fs_says_what_the_image_says() {
     let room = Room::new();
     let image = room.text("v.img");
     done(&["age", &image, "--recipe", "full", "--size", "128M", "--seed", "3"]);
-    // Its own contents do not fill blocks with one word each; the files of these do, and some room is free again.
+    // The volume's own files contain no blocks of one repeated word; these files do, and removing them frees space.
     done(&["rm", "-r", &format!("{image}:/copies")]);
     done(&["cp", "-r", tree(&room).to_str().unwrap(), &format!("{image}:/tree")]);
     let report = same(&room, &image, 0);

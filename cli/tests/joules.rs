@@ -1,5 +1,5 @@
-//! Which file cost how much is answered by name, of a real mount and of a recording made once more, and
-//! every account adds up to the last picojoule.
+//! The cost of each file is reported by name, for a real mount and for a replayed recording, and every account adds up
+//! exactly.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -106,7 +106,7 @@ fn a_mount_on_a_metered_device_says_what_each_file_cost() {
     write(mnt, "one name", 50_000);
     fs::hard_link(mnt.join("one name"), mnt.join("another")).unwrap();
     fs::remove_file(mnt.join("one name")).unwrap();
-    // Contents in the inodes, which reach the device together.
+    // Inline contents, which reach the device together with the inodes.
     (0..10).for_each(|i| fs::write(mnt.join(format!("small{i}")), b"a line").unwrap());
     File::open(mnt).unwrap().sync_all().unwrap();
 
@@ -122,7 +122,7 @@ fn a_mount_on_a_metered_device_says_what_each_file_cost() {
 
     let end = live();
     assert!(total(&end) > early, "unmounting costs");
-    // Memory is paid by the byte.
+    // Memory traffic is charged per byte.
     let (large, renamed) = (of_file_in(&end, "/d/large", "dram_pj"), of_file_in(&end, "/renamed", "dram_pj"));
     assert!(large > 20 * renamed, "thirty times the bytes: {large} and {renamed} pJ");
     assert!(of_file(&end, "/another") > 0 && of_file(&end, "/d") > 0 && of_file(&end, "/") > 0);
@@ -132,7 +132,7 @@ fn a_mount_on_a_metered_device_says_what_each_file_cost() {
     let small: Vec<u64> = (0..10).map(|i| of_file(&end, &format!("/small{i}"))).collect();
     let (least, most) = (small.iter().min().unwrap(), small.iter().max().unwrap());
     assert!(most < &(2 * least), "who shares a request shares its cost: {small:?}");
-    // What the image held before lies on the flash of the device: reading it reads there.
+    // The image's existing data is in the device's flash: reading it costs a flash read.
     assert!(of_file(&end, "/old") > 0);
     assert!(end["model"]["blocks_read_from_flash"].as_u64().unwrap() >= 256);
     joulefs(&["fsck", &image]);
@@ -170,7 +170,7 @@ fn a_replayed_recording_says_what_each_file_cost_and_repeats() {
     assert_eq!(total(&few), total(&ledger));
     assert!(has(&few, "/d/large") && !has(&few, "/small") && has(&few, "<"));
 
-    // Requests know the inode they are for, not its name.
+    // Requests have an inode number, not a name.
     let requests = json(&again(&requests, &[]));
     total(&requests);
     assert!(has(&requests, "<inode ") && has(&requests, "<no file>"));

@@ -1,4 +1,4 @@
-//! `joulefs lab` is another program, `joulefs-lab`, if that is installed.
+//! `joulefs lab` runs `joulefs-lab`, a separate program, if installed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use crate::room::Room;
 
-/// A copy of the program in a room, next to which there is what the test puts there.
+/// A copy of the program in a directory, next to files that the test adds.
 fn alone(room: &Room, path: &str, args: &[&str]) -> Output {
     let program = room.path("joulefs");
     if !program.exists() {

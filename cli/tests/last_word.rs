@@ -1,7 +1,7 @@
-//! Does whoever unmounts hear that the last checkpoint failed, and is anything lost by that?
+//! Does the user who unmounts learn that the last checkpoint failed, and is any data lost then?
 //!
-//! The image lies on an ext4 of its own, where `chattr +i` makes every write to it fail until `chattr -i`: a disk that fails,
-//! and is mended.
+//! The image is on its own ext4, where `chattr +i` makes every write to it fail until `chattr -i`: a disk that fails
+//! and is repaired.
 #![allow(clippy::disallowed_methods, reason = "the daemon and the kernel live in real time")]
 
 use std::fs::{self, File};
@@ -18,14 +18,14 @@ use serde_json::Value;
 use crate::room::Room;
 use crate::typed::{KINDS, contents, done, joulefs, misused, refused};
 
-/// What fails when the image cannot be written.
+/// The error if the image cannot be written.
 const WHY: &str = "Operation not permitted";
 
 fn run(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).status().unwrap_or_else(|e| panic!("{program}: {e}")).success()
 }
 
-/// False, and said so, where none of this can be.
+/// False, with a message, if the test cannot run here.
 fn can() -> bool {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         testlog::missing("root and /dev/fuse, for a mount whose image lies on an ext4 of its own");
@@ -46,7 +46,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Bytes that do not compress and are no others'.
+/// Incompressible bytes, unique per seed.
 fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(len + 32);
     let mut at = *blake3::hash(&seed.to_le_bytes()).as_bytes();
@@ -58,14 +58,14 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// A mounted volume whose image can be kept from being written.
+/// A mounted volume whose image can be made unwritable.
 struct Mount {
     room: Room,
     kind: &'static str,
 }
 
 impl Mount {
-    /// Holds `before`, durable, and `dir/after`, which is not.
+    /// Contains `before`, durable, and `dir/after`, not durable.
     fn new(kind: &'static str, options: &str, more: &[&str]) -> Mount {
         let room = Room::new();
         let (disk, host) = (room.text("disk"), room.text("host"));
@@ -144,14 +144,14 @@ impl Mount {
         assert!(there.as_deref() == Some(written), "{}: {name} is not what was written", self.kind);
     }
 
-    /// Everything is there, and the volume is clean.
+    /// All files are present, and the volume is clean.
     fn is_whole(&self) {
         self.holds("before", &bytes(1, 200_000));
         self.holds("dir/after", &bytes(2, 300_000));
         assert!(done(&["fsck", &self.image()]).contains("clean"));
     }
 
-    /// All that was durable is there, and no more.
+    /// All durable files are present, and nothing else.
     fn is_as_of_its_last_checkpoint(&self) {
         self.holds("before", &bytes(1, 200_000));
         refused(&["cat", &format!("{}:/dir/after", self.image())], &["dir/after"]);
@@ -301,7 +301,7 @@ fn who_gives_up_what_is_unwritten_is_told_what_was_lost() {
         assert!(!m.is_mounted() && m.process().is_none());
         m.thaw();
         m.is_as_of_its_last_checkpoint();
-        // Where nothing is lost, nothing is given up.
+        // Without a loss, nothing must be given up.
         done(&["mount", &m.image(), &m.dir()]);
         m.dirty();
         done(&["unmount", "--give-up-unwritten", &m.dir()]);
@@ -343,7 +343,7 @@ fn a_process_that_was_killed_has_no_last_word_which_is_said() {
     }
 }
 
-/// Everything about a tree that a copy keeps.
+/// Everything about a tree that a copy preserves.
 fn tree(at: &Path) -> Vec<String> {
     let list = format!(
         "cd {} && find . ! -name .ifile -printf '%p %y %m %s %T@ %l %n\\n' | grep -v '^\\. ' | sort",
@@ -358,7 +358,7 @@ fn tree(at: &Path) -> Vec<String> {
         .collect()
 }
 
-/// A directory's size is its file system's own.
+/// A directory's size depends on the file system.
 fn size_of_directories(line: &str) -> String {
     let mut words: Vec<&str> = line.split(' ').collect();
     if words[1] == "d" {
@@ -483,7 +483,7 @@ fn the_systems_log_hears_of_it() {
     let room = Room::new();
     let listener = UnixDatagram::bind(room.path("heard")).unwrap();
     listener.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // A /dev of its own, in which the system's log is that socket.
+    // A private /dev, in which the system log is that socket.
     let script = r#"set -e; cd $1; J=$2; mkdir dev host mnt; truncate -s 192M disk; mkfs.ext4 -q disk; mount -o loop disk host
         mount -t tmpfs dev dev; for f in fuse null zero urandom; do : >dev/$f; mount --bind /dev/$f dev/$f; done
         ln -s $1/heard dev/log; mount --rbind dev /dev
@@ -503,7 +503,7 @@ fn the_systems_log_hears_of_it() {
         let n = listener.recv(&mut line).unwrap_or_else(|e| panic!("{e}, after: {heard}"));
         heard += &format!("{}\n", String::from_utf8_lossy(&line[..n]));
     }
-    // As syslog(3) sends it: a daemon's error, and who says so.
+    // In the format of syslog(3): facility daemon, an error, with the program's name.
     let lines: Vec<&str> =
         heard.lines().filter(|line| line.starts_with("<27>joulefs[") && line.contains(WHY)).collect();
     assert!(lines.iter().any(|line| line.contains("the last checkpoint failed")), "{heard}");

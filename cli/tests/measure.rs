@@ -1,4 +1,4 @@
-//! What a person who types `joulefs energy measure` gets, on a made-up machine.
+//! `joulefs energy measure` on a simulated machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::typed::{self, done, joulefs, refused};
 
-/// A package with a core and 1 J to go until its counter begins at 0 again.
+/// A package with a core, 1 J before its counter wraps.
 pub fn machine() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (zone, name, energy) in [("intel-rapl:0", "package-0", 9_000_000), ("intel-rapl:0:0", "core", 0)] {
@@ -23,8 +23,8 @@ pub fn machine() -> tempfile::TempDir {
     dir
 }
 
-/// A command that spends: the package 3 J, past its largest number, the core 2 J. As with real counters, there is no moment
-/// at which a file is empty.
+/// A command that uses energy: the package 3 J, beyond the counter's maximum, the core 2 J. As with real counters, a
+/// file is never empty.
 fn spends(machine: &Path) -> String {
     let dir = machine.display();
     format!("echo 2000000 1<> {dir}/intel-rapl:0/energy_uj; echo 2000000 1<> {dir}/intel-rapl:0:0/energy_uj; exit 7")
@@ -69,7 +69,7 @@ fn the_machine_at_rest_is_taken_off() {
     let machine = machine();
     let ran = measure(machine.path(), &["--idle", "1", "--json"], &spends(machine.path()));
     let value: Value = serde_json::from_str(&ran.out).unwrap();
-    // Nothing counts on a made-up machine at rest.
+    // The simulated machine counts nothing when idle.
     assert_eq!(
         (value["domains"][0]["idle_watts"].as_f64(), value["domains"][0]["joules_above_idle"].as_f64()),
         (Some(0.0), Some(3.0))
@@ -135,8 +135,8 @@ fn who_may_not_read_the_counters_is_told_why_and_what_to_do() {
     fs::set_permissions(machine.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let file = machine.path().join("intel-rapl:0/energy_uj");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
-    // A copy, where everybody may run it. Made by another process: a descriptor of ours, open for writing, could live on
-    // in a child of another test, and keep it from running.
+    // A copy at a place where every user may run it. Made by another process: a writable descriptor of this one could
+    // be inherited by a child of another test, which would prevent execution.
     let program = machine.path().join("joulefs");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     let mut command = Command::new(&program);

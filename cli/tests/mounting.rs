@@ -1,4 +1,4 @@
-//! What a person gets who mounts: a background process that ends clean, and one line if it cannot be.
+//! Mounting: a background process that ends cleanly, or a one-line error.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,12 +24,12 @@ fn done(args: &[&str]) -> String {
     text(&out)
 }
 
-/// Exit code 1 and one line that holds every one of `words`.
+/// Exit code 1 and one line that contains all of `words`.
 fn refused(args: &[&str], words: &[&str]) {
     ends(1, args, words);
 }
 
-/// The same for a command line that asks for what there is not.
+/// The same for a usage error.
 fn misused(args: &[&str], words: &[&str]) {
     ends(2, args, words);
 }
@@ -42,7 +42,7 @@ fn ends(code: i32, args: &[&str], words: &[&str]) {
     assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
 }
 
-/// Unmounts when a test fails half-way.
+/// Unmounts when a test fails.
 struct Mounted<'d>(&'d Path);
 
 impl Drop for Mounted<'_> {
@@ -131,8 +131,8 @@ fn who_may_not_read_an_image_is_told_so() {
     let image = room.path().join("v.img");
     done(&["mkfs", image.to_str().unwrap(), "--size", "64M"]);
     fs::set_permissions(&image, fs::Permissions::from_mode(0o600)).unwrap();
-    // A copy: the build directory may be closed to others. Made by another process: a descriptor of
-    // ours, open for writing, could live on in a child of another test, and keep it from running.
+    // A copy: the build directory may be inaccessible to other users. Made by another process: a writable descriptor of
+    // this one could be inherited by a child of another test, which would prevent execution.
     let program = room.path().join("joulefs");
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status();
     assert!(copied.unwrap().success());

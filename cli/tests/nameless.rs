@@ -1,4 +1,4 @@
-//! Does whoever removes or replaces the image of a running mount hear that the volume goes with the mount?
+//! Does a user who removes or replaces the image of a mounted volume learn that its data will be lost at unmount?
 #![allow(clippy::disallowed_methods, reason = "the daemon and the kernel live in real time")]
 
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::room::Room;
 use crate::typed::{KINDS, contents, done, joulefs, refused};
 
-/// A mount that holds `before`, durable, and whose image loses its name.
+/// A mount that contains `before`, durable, and whose image loses its name.
 struct Mount {
     room: Room,
 }
@@ -61,7 +61,7 @@ impl Drop for Mount {
     }
 }
 
-/// `rm` and `mv` of another image over it.
+/// `rm`, and `mv` of another image over it.
 const WAYS: [fn(&Mount); 2] = [
     |m| fs::remove_file(m.image()).unwrap(),
     |m| {
@@ -70,7 +70,7 @@ const WAYS: [fn(&Mount); 2] = [
     },
 ];
 
-/// False, and said so, where nothing can be mounted.
+/// False, with a message, if mounting is not possible.
 fn can() -> bool {
     let can = rustix::process::geteuid().is_root() && fs::exists("/dev/fuse").unwrap();
     if !can {
@@ -87,14 +87,14 @@ fn an_unmount_after_the_image_was_removed_or_replaced_leaves_the_mount_and_says_
     for (kind, way) in KINDS.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
         let m = Mount::new(kind);
         way(&m);
-        // It is noticed while it is mounted.
+        // Noticed while mounted.
         fs::write(m.path("after"), vec![2; 300_000]).unwrap();
         m.until_logged("removed or replaced while it was mounted");
         let words = ["not unmounted", "removed or replaced", "ctl", "save", "--give-up-unwritten"];
         refused(&["unmount", &m.dir()], &words);
         refused(&["ctl", &m.dir(), "retry"], &["removed or replaced", "save"]);
         assert!(m.is_mounted());
-        // All of it is copied, not only what is not durable.
+        // Everything is copied, including durable data.
         let saved: Value =
             serde_json::from_str(&done(&["--json", "ctl", &m.dir(), "save", &m.room.text("saved")])).unwrap();
         assert_eq!(saved["saved"]["failed"], serde_json::json!([]), "{saved}");

@@ -1,4 +1,4 @@
-//! Other people's NBD clients do to a metered disk what they do to any, and all of it is on the ledger.
+//! Standard NBD clients work with a metered disk, and the ledger has all their requests.
 
 use std::fs;
 use std::io::Read;
@@ -18,7 +18,7 @@ use crate::typed::{done, joulefs, misused, refused};
 
 const MIB: u64 = 1 << 20;
 
-/// What another program says, and what it complains of.
+/// A program's standard output and standard error.
 #[track_caller]
 fn both(command: &mut Command, package: &str) -> (String, String) {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}: install the Debian package {package}"));
@@ -32,7 +32,7 @@ fn ran(command: &mut Command, package: &str) -> String {
     both(command, package).0
 }
 
-/// Looks again and again until something is so.
+/// Polls until `look` returns a value.
 #[track_caller]
 fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..1000 {
@@ -44,7 +44,7 @@ fn soon<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     panic!("{what}: not in ten seconds");
 }
 
-/// A process that is asked to end, and killed if the test fails before.
+/// A process that is terminated on drop, if still running.
 struct Running(Pid);
 
 impl Running {
@@ -82,7 +82,7 @@ impl Server {
         Server { child, uri: format!("nbd+unix:///?socket={}", socket.display()) }
     }
 
-    /// Ends it and returns its ledger, the same sum whichever way it is taken.
+    /// Ends it and returns its ledger, after checking that all its sums agree.
     fn end(mut self) -> Value {
         Running::new(self.child.id().into()).end();
         let mut text = String::new();
@@ -103,19 +103,19 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Gone already, unless the test failed.
+        // Already gone, unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// How often something was asked of the device, and how many bytes.
+/// Number of operations of one kind on the device, and their bytes.
 fn asked(ledger: &Value, operation: &str) -> (u64, u64) {
     let of = |field: &str| ledger["operations"][operation][field].as_u64().unwrap_or(0);
     (of("count"), of("bytes"))
 }
 
-/// A file of nothing that compresses, repeats or is zero.
+/// A file of bytes that do not compress, do not repeat and are not zero.
 fn noise(path: &Path, bytes: u64) {
     let mut state = 1_u64;
     let words = (0..bytes / 8).flat_map(|_| {
@@ -125,7 +125,7 @@ fn noise(path: &Path, bytes: u64) {
     fs::write(path, words.collect::<Vec<u8>>()).unwrap();
 }
 
-/// What QEMU says it sent: command, flags, offset and length of each request.
+/// The requests in QEMU's trace: command, flags, offset and length.
 fn sent(trace: &str) -> Vec<(String, u32, u64, u64)> {
     let requests = trace.lines().filter(|line| line.contains("nbd_send_request"));
     requests
@@ -186,7 +186,7 @@ fn what_qemu_asks_is_on_the_ledger() {
             other => panic!("{other}"),
         }
         flushes += u64::from(flags & FUA);
-        // The block around a part of one.
+        // A partial block needs a read of the whole block.
         reads += u64::from(command == "write" && (from % 4096, len % 4096) != (0, 0));
     }
     // QEMU flushes once more when it ends, hence two that were not typed.
@@ -221,7 +221,7 @@ fn nbdcopy_gets_back_what_it_brought() {
     }
     assert_eq!(export["is_read_only"], false);
     let ledger = server.end();
-    // nbdcopy asks for 256 KiB at a time; nbdinfo looks what the contents may be.
+    // nbdcopy requests 256 KiB at a time; nbdinfo reads the start to guess the contents.
     let requests = 16 * MIB / (256 << 10);
     assert_eq!(asked(&ledger, "write"), (requests, 16 * MIB));
     assert_eq!(asked(&ledger, "read").0, requests + 1);
@@ -244,7 +244,7 @@ fn fio_finds_what_it_wrote_and_counts_as_the_ledger_does() {
     };
     let verified = fio(&["--rw=randwrite", "--bs=4k", "--size=8M", "--iodepth=8", "--fsync=32", "--verify=crc32c"]);
     assert_eq!((verified[0], verified[1]), (2048, 2048));
-    // A sector is smaller than a block: it is read first.
+    // A sector is smaller than a block: the block is read first.
     let sectors = fio(&["--rw=write", "--bs=512", "--size=64k", "--verify=md5"]);
     assert_eq!(sectors, [128, 128, 0, 0]);
     let trimmed = fio(&["--rw=randtrim", "--bs=64k", "--size=4M"]);
@@ -310,7 +310,7 @@ fn in_the_background_it_keeps_its_ledger_and_ends_by_a_signal() {
     process.end();
     gone();
 
-    // One that had no time for its end leaves a socket, which the next replaces.
+    // A killed server leaves a socket, which the next one replaces.
     let (process, _) = started();
     drop(process);
     soon("nobody at the socket", || UnixStream::connect(room.path("socket")).err());

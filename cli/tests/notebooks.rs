@@ -1,4 +1,4 @@
-//! The module for notebooks is judged by tests of its own (python/tests), in an environment that scripts/install-tools makes.
+//! Runs the tests of the notebook module (python/tests), in an environment created by scripts/install-tools.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ fn the_module_for_python_passes_its_own_tests() {
     let python = root.join("target/tools/python/bin/python");
     assert!(python.exists(), "{}: missing: scripts/install-tools suites", python.display());
     let ran = Command::new(&python)
-        // What the laboratory writes is read in lab/tests/program/rows_of_runs.rs.
+        // The laboratory's output is tested in lab/tests/program/rows_of_runs.rs.
         .args(["-m", "pytest", "-rs", "--ignore=tests/test_lab.py"])
         .current_dir(root.join("python"))
         .env("JOULEFS", env!("CARGO_BIN_EXE_joulefs"))

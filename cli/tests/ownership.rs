@@ -1,6 +1,6 @@
-//! Whom a volume belongs to: who makes it, or whom a mount shows; and what somebody may do then who is not root.
+//! Who owns a volume: the user who runs mkfs, or the user set by a mount option; and what an ordinary user may do then.
 //!
-//! An ordinary user is `nobody`, whom `fusermount3` finds in the list of users. Only root can become that.
+//! The ordinary user is `nobody`, whom `fusermount3` finds in the list of users. Only root can switch to that user.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,13 +13,13 @@ use crate::theirs::assert_clean;
 use crate::typed::{done, misused, refused};
 
 const NOBODY: u32 = 65534;
-/// Of lines of the shell: the program lies where they run.
+/// For shell lines: the program is in their working directory.
 const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin:.";
 
-/// Where a line of the shell runs: in a room, on this machine as it is or in a view of it.
+/// Where a shell line runs: in a directory, on this machine directly or in a mount namespace.
 trait Place {
     fn room(&self) -> &Room;
-    /// What the command of a line begins with.
+    /// The start of a line's command.
     fn enter(&self) -> Command;
 }
 
@@ -33,18 +33,18 @@ impl Place for Room {
     }
 }
 
-/// A view of this machine (a mount namespace) in which `/dev/fuse` has the rights that a test is about.
+/// A mount namespace in which `/dev/fuse` has the permissions under test.
 ///
-/// Debian opens it to everybody by udev; a machine without udev leaves it to root alone.
+/// Debian opens it to all users by udev; without udev only root may use it.
 struct View<'r> {
     room: &'r Room,
     holder: Child,
 }
 
 impl<'r> View<'r> {
-    /// `None` where a view cannot be made; then it says so.
+    /// `None`, with a message, if no namespace can be created.
     fn with_fuse(room: &'r Room, rights: &str) -> Option<Self> {
-        // Where the machine has them already, nothing is put in the place of its own.
+        // If the permissions already match, the device is not replaced.
         let set = format!(
             "[ \"$(stat -c %a /dev/fuse)\" = {rights} ] || {{ \
              mount -t tmpfs -o mode=755 none /mnt && mknod /mnt/fuse c 10 229 && chmod {rights} /mnt/fuse \
@@ -70,7 +70,7 @@ impl Place for View<'_> {
 
     fn enter(&self) -> Command {
         let mut command = Command::new("nsenter");
-        // Told by name, the directory is that of the view.
+        // Given by name, so that the directory is the namespace's.
         command.args(["--mount", "--target", &self.holder.id().to_string()]);
         command.arg(format!("--wdns={}", self.room.text(".")));
         command
@@ -78,7 +78,7 @@ impl Place for View<'_> {
 }
 
 impl Drop for View<'_> {
-    /// A test that fails half-way leaves no mount; what is mounted in a view goes with its last process.
+    /// Unmounts after a failed test; mounts in a namespace vanish with its last process.
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = self.enter().args(["sh", "-c", "joulefs unmount m || umount -l m"]).env("PATH", PATH).output();
@@ -88,7 +88,8 @@ impl Drop for View<'_> {
     }
 }
 
-/// A room that belongs to nobody, with the program in it; `None` where nobody can be become, or nothing mounted.
+/// A directory owned by user `nobody`, with the program in it; `None` if that user is not available, or mounting is not
+/// possible.
 fn rooms_of_nobody() -> Option<Room> {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
         testlog::missing("root, to become another user, or /dev/fuse");
@@ -97,15 +98,15 @@ fn rooms_of_nobody() -> Option<Room> {
     let room = Room::new();
     fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     chown(room.path("."), Some(NOBODY), Some(NOBODY)).unwrap();
-    // The build directory may be closed to others. Copied by another process: a descriptor of ours, open for writing,
-    // could live on in a child of another test, and keep the copy from running.
+    // The build directory may be inaccessible to other users. Copied by another process: a writable descriptor of this
+    // one could be inherited by a child of another test, which would prevent execution.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(room.path("joulefs")).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(room.path("joulefs"), fs::Permissions::from_mode(0o755)).unwrap();
     Some(room)
 }
 
-/// Runs a line of the shell as somebody, in the room.
+/// Runs a shell line as a user, in the directory.
 fn typed_by(uid: u32, place: &impl Place, line: &str) -> Output {
     let id = uid.to_string();
     let mut command = place.enter();
@@ -130,7 +131,7 @@ fn fails(uid: u32, place: &impl Place, line: &str, why: &str) {
     assert!(!out.status.success() && said(&out).contains(why), "{line}: not {why:?}: {}", said(&out));
 }
 
-/// Unmounts when a test fails half-way.
+/// Unmounts when a test fails.
 struct Mounted<'r>(&'r Room);
 
 impl Drop for Mounted<'_> {
@@ -237,7 +238,7 @@ fn root_mounts_for_somebody_and_what_others_own_is_theirs_to_change_but_not_to_o
         fails(0, &room, line, "Operation not permitted");
         fails(NOBODY, &room, line, "Operation not permitted");
     }
-    // Root makes a file there: it is shown as theirs, and stored as root's.
+    // Root creates a file there: it is shown as the user's, and stored as root's.
     works(0, &room, "echo r > m/of-root");
     works(NOBODY, &room, "echo more >> m/of-root && rm m/secret");
     done(&["unmount", &dir]);
@@ -269,7 +270,7 @@ fn a_mask_gives_everybody_the_rights_that_it_leaves_and_takes_the_others_from_al
     fails(OTHER, &room, "cat m/secret", "ermission denied");
     done(&["unmount", &dir]);
 
-    // All read, nobody but the owner writes; files are not programs. The owner has a name.
+    // All users may read, only the owner may write; files are not executable. The owner is given by name.
     done(&["mount", &image, &dir, "-o", "uid=nobody,umask=022,fmask=133"]);
     assert_eq!(works(OTHER, &room, "stat -c '%a %u' m m/d m/secret"), "755 65534\n755 65534\n644 65534\n");
     assert_eq!(works(OTHER, &room, "cat m/secret && ls m/d"), "s");
@@ -282,7 +283,7 @@ fn a_mask_gives_everybody_the_rights_that_it_leaves_and_takes_the_others_from_al
     fails(NOBODY, &room, "setfacl -m u:1:rw m/secret", "");
     done(&["unmount", &dir]);
 
-    // A mask of directories alone leaves files their own rights; one of everything shuts others out.
+    // A mask for directories leaves file permissions unchanged; a full mask excludes other users.
     done(&["mount", &image, &dir, "-o", "dmask=000"]);
     works(OTHER, &room, "touch m/d/theirs");
     fails(OTHER, &room, "cat m/secret", "ermission denied");
@@ -356,7 +357,7 @@ fn a_machine_without_fuse_says_so_and_what_works_there() {
     let room = Room::new();
     let (image, dir) = (room.text("v.img"), room.text("."));
     done(&["mkfs", &image, "--size", "64M"]);
-    // A machine in which /dev has nothing but what every program needs.
+    // A machine in which /dev has only what every program needs.
     let hidden = "mount -t tmpfs none /dev && mknod -m 666 /dev/null c 1 3 && exec \"$0\" \"$@\"";
     for line in [&["mount", &image, &dir][..], &["mount", "-f", &image, &dir], &["device", &dir, "--size", "64M"]] {
         let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! Programs on a mount, recorded with contents, leave the same files where the recording is replayed.
+//! A recording with contents, replayed, leaves the same files as the recorded programs.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -20,7 +20,7 @@ fn done(args: &[&str]) -> String {
     text(&out)
 }
 
-/// Exit code and one line that holds every one of `words`.
+/// Exit code and one line that contains all of `words`.
 fn ends(code: i32, args: &[&str], words: &[&str]) {
     let out = joulefs().args(args).output().unwrap();
     let said = text(&out);
@@ -29,7 +29,7 @@ fn ends(code: i32, args: &[&str], words: &[&str]) {
     assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
 }
 
-/// A directory for a test, with a mount in it that is ended if the test fails half-way.
+/// A test directory with a mount in it that is unmounted if the test fails.
 struct Room(tempfile::TempDir);
 
 impl Room {
@@ -54,7 +54,7 @@ impl Drop for Room {
     }
 }
 
-/// Every file below, by its path, with what it holds: directories nothing, symlinks their targets.
+/// Every file below, by path, with its contents: empty for directories, the target for symlinks.
 fn tree(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let (mut all, mut todo) = (Vec::new(), vec![dir.to_owned()]);
     while let Some(at) = todo.pop() {
@@ -93,7 +93,7 @@ fn fill(dir: &Path) {
     fs::write(dir.join("settings.json"), "{\"theme\": \"dark\"}".repeat(400)).unwrap();
 }
 
-/// Small changes of what is there, and new files.
+/// Small changes of existing files, and new files.
 fn work(dir: &Path) {
     let db = dir.join("chat.db");
     for n in 0..40 {
@@ -106,7 +106,7 @@ fn work(dir: &Path) {
         settings.write_all(b"light").unwrap();
         settings.sync_all().unwrap();
     }
-    // As an editor saves.
+    // Saving like an editor.
     for n in 0..20 {
         let (part, file) = (dir.join(".notes.part"), dir.join("notes.txt"));
         let mut new = fs::File::create(&part).unwrap();
@@ -115,7 +115,7 @@ fn work(dir: &Path) {
         fs::rename(part, file).unwrap();
     }
     std::os::unix::fs::symlink("notes.txt", dir.join("latest")).unwrap();
-    // Through memory, as some programs write.
+    // Through mmap, as some programs write.
     let python = "import mmap, sys
 f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0)
 for n in range(30): m[n * 131:n * 131 + 4] = b'mmap'; m.flush()";
@@ -128,8 +128,8 @@ for n in range(30): m[n * 131:n * 131 + 4] = b'mmap'; m.flush()";
     .unwrap();
 }
 
-/// Records `work` on a volume of these features; what was there before the recording is `fill`'s. Returns the files
-/// that are left.
+/// Records `work` on a volume with these features; the files before the recording come from `fill`. Returns the final
+/// files.
 fn record(room: &Room, features: &str, contents: bool) -> Vec<(PathBuf, Vec<u8>)> {
     let (image, mnt, rec) = (room.at("v.img"), room.at("mnt"), room.at("work.rec"));
     done(&["mkfs", &image, "--size", "256M", "--features", features]);
@@ -187,7 +187,7 @@ fn every_file_is_the_same_byte_for_byte_after_a_replay_and_the_volume_settles() 
     done(&["unmount", &mnt]);
     assert_eq!(differing(&original, &settled), [""; 0]);
 
-    // A saved image is as private, and never in the place of another file.
+    // A saved image is private too, and never replaces another file.
     assert_eq!(fs::metadata(&plain).unwrap().permissions().mode() & 0o777, 0o600);
     ends(1, &["replay", &rec, "--save", &plain], &["plain.img", "already exists"]);
 }
@@ -197,7 +197,7 @@ fn without_contents_the_replay_says_that_bytes_are_generated() {
     let room = Room::new();
     let rec = room.at("work.rec");
     let original = record(&room, "modern", false);
-    // On what was there: a recording without contents has nothing of it.
+    // With existing files: a recording without contents has none of their data.
     let (before, after, mnt) = (room.at("before.img"), room.at("after.img"), room.at("mnt"));
     done(&["mkfs", &before, "--size", "256M"]);
     done(&["mount", &before, &mnt]);
@@ -217,12 +217,12 @@ fn a_recording_with_contents_is_nobody_elses_whatever_had_its_name() {
     let room = Room::new();
     let (image, mnt, rec) = (room.at("v.img"), room.at("mnt"), room.at("work.rec"));
     done(&["mkfs", &image, "--size", "64M"]);
-    // A file that all may read, and that somebody holds open.
+    // A world-readable file that another process holds open.
     fs::write(&rec, "older").unwrap();
     fs::set_permissions(&rec, fs::Permissions::from_mode(0o666)).unwrap();
     let held = fs::File::open(&rec).unwrap();
     done(&["mount", &image, &mnt, "--record", &rec, "--contents", "-o", "allow_other"]);
-    // Somebody else writes, too.
+    // Another user writes, too.
     fs::set_permissions(room.mnt(), fs::Permissions::from_mode(0o777)).unwrap();
     fs::set_permissions(room.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "sh", "-c"];
@@ -239,7 +239,7 @@ fn a_recording_with_contents_is_nobody_elses_whatever_had_its_name() {
     done(&["replay", &rec, "--save", &after]);
     assert_eq!(done(&["cat", &format!("{after}:/letter")]), "a letter of another user\n");
 
-    // A link could lead to where others read.
+    // A symlink could lead to a place where others can read.
     fs::remove_file(&rec).unwrap();
     std::os::unix::fs::symlink("elsewhere", &rec).unwrap();
     ends(1, &["mount", &image, &mnt, "--record", &rec, "--contents"], &["work.rec", "symbolic link"]);
@@ -264,7 +264,7 @@ fn a_recording_with_contents_that_is_cut_short_is_replayed_up_to_there_and_one_o
     assert!(out.status.code() == Some(1) && one["damage"].as_str().unwrap().contains("cut short"), "{one}");
     let mut bad = whole.clone();
     bad[whole.len() / 2] ^= 4;
-    // The commands for traces tell what comes before, and keep it if they are asked to.
+    // The trace commands report the damage with the results before it, and keep these on request.
     let out = joulefs().args(["trace", "replay", &cut, "--back-to-back"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     assert!(text(&out).contains("ends in the middle of a record") && text(&out).contains("calls:"), "{}", text(&out));
@@ -293,7 +293,7 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     let stat = done(&["trace", "stat", &rec]);
     assert!(stat.contains("chat.db") && stat.contains("fdatasync"), "{stat}");
 
-    // Both runs on the same volume, the control first; each says what reached the device.
+    // Both runs on the same volume, the control first; each reports what reached the device.
     let compared = done(&["trace", "replay", &rec, "--compare", "delta=on", "--json"]);
     let compared: serde_json::Value = serde_json::from_str(&compared).unwrap();
     let of = |n: usize, what: &str| compared["variants"][n]["replay"][what].as_u64().unwrap();
@@ -304,20 +304,20 @@ fn such_recordings_are_counted_converted_and_compared_by_the_commands_for_traces
     let text = done(&["trace", "replay", &rec, "--compare", "delta=off,on"]);
     assert_eq!(text.matches("contents: as recorded").count(), 1, "{text}");
     assert!(["delta=off", "delta=on", "blocks", "flushes"].iter().all(|w| text.contains(w)), "{text}");
-    // An image that may not hold deltas has none to compare.
+    // Deltas cannot be compared on an image that must not hold them.
     ends(
         2,
         &["trace", "replay", &rec, "--image", &room.at("v.img"), "--compare", "delta=off,on"],
         &["v.img", "unsettle"],
     );
     ends(2, &["trace", "replay", &rec, "--into", &room.at("mnt")], &["work.rec", "--into"]);
-    // In memory, no base is read from the device.
+    // With a page cache, no base is read from the device.
     let kept = done(&["trace", "replay", &rec, "--compare", "delta=on", "--page-cache", "64M", "--json"]);
     let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
     let bases = |of: &serde_json::Value| of["variants"][1]["causes"]["bases_of_deltas"]["pj"].as_u64().unwrap_or(0);
     assert!(bases(&kept) * 10 < bases(&compared), "{} {}", bases(&kept), bases(&compared));
 
-    // Converted, it has no contents any more, and says so.
+    // The converted recording has no contents, and the command reports that.
     let (parquet, shared) = (room.at("work.parquet"), room.at("shared.rec"));
     for (to, file) in [("parquet", &parquet), ("calls", &shared)] {
         let said = done(&["trace", "convert", &rec, "--to", to, "--output", file]);

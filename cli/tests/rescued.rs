@@ -1,4 +1,4 @@
-//! `joulefs rescue`: what comes back from images of which everything but the main area was destroyed.
+//! `joulefs rescue`: what is recovered from images of which everything except the main area was destroyed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ fn bytes(seed: u32, len: usize) -> Vec<u8> {
     (0..len).map(step).collect()
 }
 
-/// What a tree holds, by path: kind, mode, times, and contents or target.
+/// The files of a tree by path: kind, mode, times, and contents or target.
 fn listing(tree: &Path) -> BTreeMap<String, String> {
     fn walk(top: &Path, dir: &Path, out: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -60,7 +60,7 @@ fn listing(tree: &Path) -> BTreeMap<String, String> {
     out
 }
 
-/// Contents of every shape.
+/// Files of every shape.
 fn plant(tree: &Path) {
     fs::create_dir_all(tree.join("many")).unwrap();
     fs::create_dir_all(tree.join("deep/er/still")).unwrap();
@@ -99,13 +99,13 @@ fn report(args: &[&str]) -> (Option<i32>, Value) {
     (out.status.code(), said)
 }
 
-/// Files of a report in one state, by path.
+/// The files of a report with one state, by path.
 fn paths(said: &Value, state: &str) -> Vec<String> {
     let files = said["files"].as_array().unwrap().iter().filter(|f| f["state"] == state && f["directory"] == false);
     files.map(|f| f["path"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Makes a volume of a tree, and changes it until the log has been through it more than once.
+/// Creates a volume from a tree, and changes it until the log has wrapped more than once.
 fn aged(room: &Room) -> String {
     let (tree, image) = (room.path("in"), room.text("v.img"));
     plant(&tree);
@@ -126,7 +126,7 @@ fn aged(room: &Room) -> String {
             done(&["rm", &format!("{image}:/in/many/gone_{round}_{n}")]);
         }
     }
-    // Where both trees are compared, their directories have the same times.
+    // Both trees are compared, so their directories get the same times.
     done(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
     image
 }
@@ -177,7 +177,7 @@ fn a_volume_is_found_at_any_sector_of_an_image_whose_begin_is_lost() {
         assert_eq!(listing(&room.path("in")), listing(&room.path(&out).join("in")), "{at}");
         assert_eq!(code, Some(0), "{at}");
     }
-    // The begin of the volume is not even in the image.
+    // The image does not even contain the start of the volume.
     let cut = 3 * (1 << 20) + 5 * sector;
     fs::write(room.path("moved.img"), &volume[cut..]).unwrap();
     let (code, said) = report(&[&room.text("moved.img"), &room.text("out")]);
@@ -198,7 +198,7 @@ fn a_volume_that_sload_filled_comes_back() {
     run("mkfs.f2fs", &["-q", &image]);
     let out = Command::new("sload.f2fs").args(["-f", &room.text("in"), "-t", "/", &image]).output().unwrap();
     assert!(out.stdout.windows(4).any(|w| w == b"Done"), "{}", String::from_utf8_lossy(&out.stdout));
-    // What sload.f2fs made of it, holes and all, as an intact volume gives it.
+    // The files created by sload.f2fs, with holes, as copied from the intact volume.
     joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("intact")]);
     wipe(&room.path("v.img"));
     let (_, said) = report(&[&image, &room.text("out")]);
@@ -230,7 +230,7 @@ fn a_volume_that_was_never_unmounted_gives_what_was_synced() {
         }
         sizes.push(ino);
     }
-    // As a power cut leaves it: what was handed to the device, and no checkpoint.
+    // After a power cut: data handed to the device, without a checkpoint.
     fs::copy(&image, room.path("cut.img")).unwrap();
     drop(vol);
     wipe(&room.path("cut.img"));
@@ -239,7 +239,7 @@ fn a_volume_that_was_never_unmounted_gives_what_was_synced() {
     for n in 0..=10u32 {
         assert!(fs::read(room.path(&format!("out/synced_{n}"))).unwrap() == bytes(n + 4, 100_000), "synced_{n}");
     }
-    // Names no checkpoint has, of files whose inode was synced: whole, but no directory has them.
+    // Names in no checkpoint, of files whose inode was synced: complete, but without a directory.
     let loose = paths(&said, "unplaced").into_iter().chain(paths(&said, "deleted")).collect::<Vec<_>>();
     for n in 11..20u32 {
         let name = format!("synced_{n}");
@@ -257,7 +257,7 @@ fn an_image_cut_short_gives_every_file_whose_blocks_are_left() {
     let wiped = fs::read(&image).unwrap();
     let whole = listing(&room.path("in"));
     for cut in [30usize << 20, 44 << 20, 60 << 20] {
-        // Whose blocks are all there: with tables intact and zeroes for the rest, the volume itself gives them.
+        // Files with all blocks present: with intact tables and zeroes for the rest, the volume itself returns them.
         let mut short = intact.clone();
         short[cut..].fill(0);
         fs::write(room.path("short.img"), short).unwrap();
@@ -304,7 +304,7 @@ fn deleted_files_are_named_as_such_and_come_only_when_asked_for() {
     assert!(!room.path("out/rescue-deleted").exists());
     report(&[&image, &room.text("all"), "--doubtful"]);
     assert!(fs::read(room.path("all").join(&deleted[0][1..])).unwrap() == bytes(2, 50_000));
-    // Once something new lies in its blocks it is in doubt.
+    // After its blocks are reused, it is doubtful.
     let out = joulefs(&["rescue", &image, &room.text("all")]);
     assert_eq!(out.status.code(), Some(2), "a directory that is not empty was taken");
     assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1);
@@ -363,7 +363,7 @@ fn hostile_bytes_end_in_a_report_and_write_nothing_elsewhere() {
         assert!(held.keys().all(|p| p == "a" || p.starts_with("a/b")), "{held:?}");
         assert!(said["files"].is_array());
     }
-    // Bits flipped at random in blocks that are not empty.
+    // Random bit flips in nonempty blocks.
     let used: Vec<usize> = (0..clean.len() / BLOCK).filter(|b| clean[b * BLOCK..][..BLOCK] != [0; BLOCK]).collect();
     for seed in 0..16u32 {
         let mut all = clean.clone();
@@ -388,7 +388,7 @@ fn an_image_without_a_volume_is_one_line() {
     assert!(said.lines().count() == 1 && said.contains("no F2FS volume found"), "{said}");
 }
 
-/// Changes every block of the inode that records `name`; checksums are made to fit again.
+/// Changes every block of the inode that records `name`, and updates checksums.
 fn change(image: &str, name: &[u8], change: impl Fn(&mut RawInode)) {
     let mut all = fs::read(image).unwrap();
     let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
@@ -414,7 +414,7 @@ fn what_lies_below_a_directory_in_doubt_is_likely_and_is_copied() {
     fs::write(room.path("in/beside"), bytes(2, 50_000)).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
     done(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
-    // Its attributes are in a node that is not there.
+    // Its attributes are in a missing node.
     change(&image, b"dir", |raw| raw.i_xattr_nid = 9999.into());
     wipe(&room.path("v.img"));
     let (code, said) = report(&[&image, &room.text("out")]);
@@ -429,7 +429,7 @@ fn what_lies_below_a_directory_in_doubt_is_likely_and_is_copied() {
     assert!(fs::read(room.path("out/in/dir/below/file")).unwrap() == bytes(1, 50_000), "{said}");
     let failed = said["failed"].as_array().unwrap();
     assert!(failed.len() == 1 && failed[0].as_str().unwrap().contains("without its extended attributes"), "{said}");
-    // An access list may be among them: nobody else gets in.
+    // The unreadable attributes may include an access list: only the owner gets access.
     assert_eq!(fs::metadata(room.path("out/in/dir")).unwrap().mode() & 0o7777, 0o700);
 }
 

@@ -1,4 +1,4 @@
-//! What `joulefs trace replay --parquet` writes: rows whose sums are the ledger's, runs that have keys, parts of all runs.
+//! What `joulefs trace replay --parquet` writes: rows whose sums equal the ledger's, runs with keys, parts of all runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[&["--json"], args].concat())).unwrap()
 }
 
-/// Runs a command line twice, for its answer and for its rows, and holds one against the other.
+/// Runs a command line twice, for its answer and for its rows, and compares the two.
 fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
     let room = Room::new();
     let dir = room.path("rows");
@@ -58,12 +58,12 @@ fn agrees(recording: &str, options: &[&str]) -> Vec<Row> {
         let causes = variant["causes"].as_object().unwrap();
         let told = causes.iter().map(|(cause, energy)| (cause.clone(), pj(&energy["pj"])));
         assert_eq!(sums(&energy, |r| text(r, "cause_key")), told.collect(), "run {n}");
-        // Of owners that the answer names; it puts deleted files of one name together.
+        // For the owners named in the answer; it merges deleted files with one name.
         let by_owner = sums(&energy, |r| whole(r, "owner").to_string());
         for file in variant["files"].as_array().unwrap().iter().filter(|f| f["inode"].is_u64()) {
             assert_eq!(by_owner[&file["inode"].to_string()], pj(&file["pj"]), "run {n}: {file}");
         }
-        // The last look is at everything, and no look is at less than the one before.
+        // The last sample is the total, and no sample is below the previous one.
         let looks = own(&timeline);
         assert!(looks.len() > 40, "run {n}: {} rows", looks.len());
         let mut last: BTreeMap<String, (u64, u64)> = BTreeMap::new();
@@ -111,12 +111,12 @@ fn rows_of_calls_are_what_the_ledger_says_to_the_picojoule() {
     assert_eq!(*cell(&runs[0], "control"), Field::Null);
     assert!(runs.iter().all(|r| whole(r, "size_bytes") == 256 << 20 && text(r, "age") == "full-fragmented"));
     assert!(whole(&runs[2], "sections_cleaned") > 0, "the volume is so full that something is cleaned");
-    // A part of a recording: what comes before it is made, and not paid for.
+    // A part of a recording: calls before it are replayed, but not metered.
     agrees(&calls(), &["--from", "1s", "--compare", "fs=f2fs,scherlfs"]);
     agrees(&here("trace/fixtures/strace/programs.y.strace.gz"), &[]);
 }
 
-/// The keys of the runs of a command line, with their names.
+/// The keys of a command line's runs, with their names.
 fn keys(args: &[&str]) -> Vec<(String, String)> {
     let listed = json(&[&["trace", "replay"], args, &["--list"]].concat());
     assert_eq!((listed["schema"].as_str(), listed["schema_version"].as_u64()), (Some("joulefs-replay-runs"), Some(1)));
@@ -133,7 +133,7 @@ fn a_key_is_of_what_a_run_depends_on_and_of_nothing_else() {
         all[0].0.clone()
     };
     let plain = one(&[&calls]);
-    // The same, in other words, from another place.
+    // The same with other words, from another directory.
     let copy = room.text("copy.rec");
     fs::copy(&calls, &copy).unwrap();
     for same in [
@@ -147,7 +147,7 @@ fn a_key_is_of_what_a_run_depends_on_and_of_nothing_else() {
     ] {
         assert_eq!(one(same), plain, "{same:?}");
     }
-    // Something else.
+    // Different inputs.
     let (profile, changed, recipe) = (room.text("p.toml"), room.text("changed.rec"), room.text("r.toml"));
     let text = fs::read_to_string(here("device/profiles/kirin9000-ufs31.toml")).unwrap();
     fs::write(&profile, &text).unwrap();
@@ -184,21 +184,21 @@ fn a_key_is_of_what_a_run_depends_on_and_of_nothing_else() {
     ] {
         assert!(seen.insert(one(other)), "{other:?}: a key that was there");
     }
-    // What a file says counts, not its name.
+    // A file's contents count, not its name.
     let before = one(&[&calls, "--profile", &profile]);
     let (from, to) = text.split_once("[host]").unwrap();
     fs::write(&profile, format!("{from}\n[host]{to}")).unwrap();
     assert_eq!(one(&[&calls, "--profile", &profile]), before, "an empty line more");
     done(&["mkdir", &format!("{image}:/d")]);
     assert!(seen.insert(one(&[&calls, "--image", &image])));
-    // Of a block device's recording, too.
+    // For a block device's recording, too.
     let requests = requests();
     let of_requests = ["", "--full", "--back-to-back"].map(|o| one(&[&*requests, o][..1 + usize::from(!o.is_empty())]));
     assert_eq!(BTreeSet::from(of_requests).len(), 3);
     assert_ne!(one(&[&requests, "--queue", "1"]), one(&[&requests, "--assume", "flush=1s"]));
 }
 
-/// What a directory says of each of its runs, by key: everything but the run's name and number.
+/// The rows of each run in a directory, by key: everything but the run's name and number.
 fn told(dir: &Path) -> BTreeMap<String, Vec<String>> {
     let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for name in ["runs", "energy", "timeline", "latency"] {
@@ -273,7 +273,7 @@ fn what_cannot_be_compared_or_parted_is_said() {
 fn a_volume_that_was_too_small_leaves_no_rows() {
     let room = Room::new();
     let (dir, strace) = (room.text("rows"), room.text("many.strace"));
-    // Directories take room that is not of files' contents.
+    // Directories take space beyond file contents.
     let mkdir = |n: u64| {
         let (s, us) = (1_700_000_000 + n / 1000, n % 1000 * 1000);
         format!("{s}.{us:06} mkdir(\"/d{n}\", 0777) = 0 <0.000010>\n")

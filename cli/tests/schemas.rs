@@ -1,4 +1,4 @@
-//! Every object that a command prints for machines says which form it has.
+//! Every object printed for machines has its schema.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::room::Room;
 use crate::typed::joulefs;
 use crate::{diff, measure};
 
-/// Commands and versions, as the document lists them.
+/// Commands and versions listed in the document.
 fn documented() -> Vec<(String, u64)> {
     let rows = include_str!("../../docs/json.md").lines().filter_map(|line| line.strip_prefix("| `joulefs "));
     let row = |row: &str| {
@@ -20,7 +20,7 @@ fn documented() -> Vec<(String, u64)> {
     rows.map(row).collect()
 }
 
-/// Runs commands for machines and notes of which an object came with the schema that is documented.
+/// Runs commands for machines and records which of them returned an object with the documented schema.
 struct Walk {
     documented: Vec<(String, u64)>,
     seen: BTreeSet<String>,
@@ -31,7 +31,7 @@ impl Walk {
     fn asks(&mut self, command: &str, args: &[&str]) -> Value {
         let words: Vec<&str> = command.split(' ').collect();
         let ran = joulefs(&[&["--json"], &words[..], args].concat());
-        // What stands after `--` has a code of its own.
+        // A command after `--` has its own exit code.
         assert_eq!(ran.code, 0, "{command} {args:?}: {}{}", ran.out, ran.err);
         let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{command}: {e}: {}", ran.out));
         let version = self.documented.iter().find(|(name, _)| name == command);
@@ -102,7 +102,7 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
         testlog::missing("/dev/fuse, for mount, ctl, unmount and device");
         walk.seen.extend(["mount", "ctl", "unmount", "device"].map(str::to_owned));
     }
-    // Those of the laboratory are asked in lab/tests/program.
+    // The laboratory's commands are tested in lab/tests/program.
     let own = walk.documented.iter().filter(|(name, _)| !name.starts_with("lab "));
     let documented: BTreeSet<String> = own.map(|(name, _)| name.clone()).collect();
     assert_eq!(walk.seen, documented, "a command is documented and not asked");

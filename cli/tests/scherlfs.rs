@@ -1,5 +1,5 @@
-//! A volume of ScherlFS is made, filled, mounted, counted and checked by the same commands as one of F2FS, and a command that
-//! is for F2FS alone says so.
+//! The same commands create, fill, mount, measure and check volumes of ScherlFS and F2FS, and a command for F2FS alone
+//! refuses ScherlFS.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -28,7 +28,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("joulefs {args:?}: {e}: {}", text(&out)))
 }
 
-/// One line that holds every one of `words`, and this exit code.
+/// One line that contains all of `words`, and this exit code.
 fn refused(code: i32, args: &[&str], words: &[&str]) {
     let out = run(args);
     let said = text(&out);
@@ -58,7 +58,7 @@ fn a_tree_goes_in_and_comes_out_and_the_volume_is_sound() {
     let info = json(&["--json", "info", &image]);
     assert_eq!((&info["label"], &info["clean_unmount"]), (&"archive".into(), &true.into()));
     let checked = json(&["--json", "fsck", &image]);
-    // Its map of inodes, the root, three directories, the files and the link.
+    // The inode map, the root, three directories, the files and the link.
     assert_eq!((&checked["errors"], &checked["counts"]["directories"]), (&0.into(), &4.into()), "{checked}");
     assert!(done(&["ls", &format!("{image}:/")]).contains("tree"));
 }
@@ -114,7 +114,7 @@ fn damage_is_told_and_ends_in_4_and_its_repair_in_1() {
     done(&["cp", &from.display().to_string(), &format!("{image}:/kept")]);
     assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "nothing to repair");
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
-    // The inode of the inode map, as it was written last.
+    // The inode of the inode map, as last written.
     let bytes = fs::read(&image).unwrap();
     let (blocks, _) = bytes.as_chunks::<4096>();
     let of_map = |b: &[u8; 4096]| b.starts_with(b"SINO") && b[24..28] == 1_u32.to_le_bytes();
@@ -136,7 +136,7 @@ fn damage_is_told_and_ends_in_4_and_its_repair_in_1() {
     assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "a second repair has nothing to do");
     let out = run(&["cat", &format!("{image}:/kept")]);
     assert!(out.stdout == vec![7; 50_000], "{}", text(&out));
-    // Without both and without an inode near the beginning only a word tells what it was.
+    // Without both copies and without an inode near the beginning, only `--type` identifies the file system.
     file.write_all_at(&vec![0; 16 << 20], 0).unwrap();
     refused(8, &["fsck", "--repair", "--type", "scherlfs", &image], &["cannot repair", "no inode"]);
 }
@@ -161,7 +161,7 @@ fn an_option_that_would_do_nothing_is_refused() {
     }
     refused(2, &["mount", &plain, &dir, "-o", "streams=logs"], &["streams", "has no effect", "--profile"]);
     refused(2, &["mount", &plain, &dir, "-o", "prealloc=db,mode=lfs"], &["prealloc", "has no effect", "mode=lfs"]);
-    // What asks for nothing is no promise.
+    // An option set to off is not refused.
     done(&["mount", &plain, &dir, "-o", "delta=on,delta=off,delta_return=off,streams=one"]);
     done(&["unmount", &dir]);
     let out = run(&["mount", &plain, &dir, "-o", "power=powered"]);

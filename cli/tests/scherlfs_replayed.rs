@@ -1,5 +1,5 @@
-//! A volume of ScherlFS is aged, and recorded calls are made on one, by the same commands as on one of F2FS; both stand side
-//! by side, and what they come to is the same.
+//! The same commands age ScherlFS and F2FS volumes and replay recorded calls on them; runs side by side and alone give
+//! the same results.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,7 +14,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// A log is written and synced, a database changed all over, a picture read, and a file made anew and renamed.
+/// Appends to a log with syncs, scattered changes of a database, a read of a picture, and a file rewritten and renamed.
 fn calls() -> String {
     let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");
     for n in 0..2_000_u64 {
@@ -83,11 +83,11 @@ fn the_same_calls_stand_side_by_side_and_each_run_says_which_file_system_it_was(
         assert_eq!(replay["began"]["free_segments"].is_u64(), segments, "{replay}");
         assert_eq!((&replay["failed"], &replay["no_space"]), (&0.into(), &0.into()), "{replay}");
         assert_eq!(replay["written"], runs[0]["replay"]["written"]);
-        // The control: nobody asks anything of the device for as long.
+        // The control: the idle device over the same time.
         let (all, idle) = (run["total_pj"].as_u64().unwrap(), run["idle_pj"].as_u64().unwrap());
         assert!(idle > 0 && idle < all, "{idle} of {all}");
     }
-    // Alone it is what it is beside the other, to the picojoule.
+    // Alone it gives the same result as side by side, to the picojoule.
     let alone = json(&["trace", "replay", &file, "--profile", DISK, "--fs", "scherlfs"]);
     assert_eq!(alone["total_pj"], runs[1]["total_pj"]);
     let text = done(&["trace", "replay", &file, "--profile", DISK, "--compare", "fs=f2fs,scherlfs"]);
@@ -122,7 +122,7 @@ fn a_volume_in_use_is_brought_into_its_state_first_and_an_image_stays_as_it_is()
     assert!(began["free_pieces"].as_u64().unwrap() > 0, "{began}");
     done(&["age", &image, "--type", "scherlfs", "--recipe", "three-fifths", "--size", "256M"]);
     let before = fs::read(&image).unwrap();
-    // Nobody says of which file system it is: the image does.
+    // The image determines the file system.
     let on_image = json(&["trace", "replay", &file, "--profile", DISK, "--image", &image, "-o", "sync=call"]);
     assert_eq!((&on_image["replay"]["file_system"], &on_image["replay"]["failed"]), (&"scherlfs".into(), &0.into()));
     assert!(fs::read(&image).unwrap() == before, "the image was changed");

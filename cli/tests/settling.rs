@@ -1,4 +1,4 @@
-//! `joulefs settle`, `joulefs unsettle`, and what `info` says of deltas.
+//! `joulefs settle`, `joulefs unsettle`, and how `info` reports deltas.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! A sparse image that was split is read from all its pieces, or refused: what is not there does not pass for zeroes.
+//! A split sparse image is read from all its pieces, or refused: missing blocks are not read as zeroes.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,8 @@ fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned()
 }
 
-/// A tree whose files are no zeroes, the sparse image of it, and that split into pieces `NAME.0`, `NAME.1`, ...
+/// A tree of files without zeroes, its sparse image, and that image split into `NAME.0`, `NAME.1`, ...; returns the
+/// number of pieces.
 fn split(room: &Room, name: &str, most: u32) -> usize {
     let tree = room.path("in");
     fs::create_dir_all(&tree).unwrap();
@@ -53,7 +54,7 @@ fn pieces_beside_each_other_are_one_image_whichever_is_named() {
         assert!(out.status.success(), "{}", said(&out));
         assert_same(&room, &copy);
     }
-    // Names as fastboot's tools write them.
+    // Named like fastboot's pieces.
     for n in 0..pieces {
         fs::rename(room.path(&format!("system.img.{n}")), room.path(&format!("super.img_sparsechunk{}", n + 1)))
             .unwrap();

@@ -1,4 +1,4 @@
-//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+//! The tests of this crate in one program, which is linked once and keeps all cores busy: each file is a module.
 
 mod browser;
 mod parquet_rows;

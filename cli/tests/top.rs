@@ -1,5 +1,5 @@
-//! `joulefs top` without a kernel: recordings that are played say what their replay says, to the picojoule, and whoever
-//! asked pays.
+//! `joulefs top` without a kernel: playing a recording gives the numbers of its replay, to the picojoule, and costs are
+//! charged to the requesting process.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,7 +17,7 @@ fn fixture(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Recordings that real kernels made, of four formats.
+/// Recordings of real kernels, in four formats.
 const RECORDINGS: [&str; 5] = [
     "ftrace/pipe.txt.zst",
     "ftrace/tgid.txt.zst",
@@ -30,7 +30,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// An object for each line.
+/// The JSON objects printed, one per line.
 fn lines(args: &[&str]) -> Vec<Value> {
     done(&[args, &["--json"]].concat()).lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
@@ -84,7 +84,7 @@ fn refreshes_add_up_and_end_with_what_a_replay_says() {
     }
 }
 
-/// A line of the block layer: what happened, to which device, how, where and how much, by whom.
+/// A line of the block layer: event, device, operation, position, size, process.
 fn said(line: &str) -> Option<(&str, &str, &str, u64, u64, &str)> {
     // DEV RWBS [BYTES ()] SECTOR + SECTORS [PROCESS]
     let (what, rest) = line.split_once(": block_")?.1.split_once(": ")?;
@@ -95,12 +95,12 @@ fn said(line: &str) -> Option<(&str, &str, &str, u64, u64, &str)> {
     Some((what, words[0], words[1], number(words[plus - 1]), number(words[plus + 1]), name.trim_end_matches(']')))
 }
 
-/// Who asked for how many requests: for each, the last that asked for its first sector, or for a flush.
+/// Number of requests by process: each is charged to the last process that queued its first sector, or a flush.
 fn asked(text: &str) -> BTreeMap<&str, u64> {
     let all: Vec<_> = text.lines().filter_map(said).collect();
     let mut sums = BTreeMap::new();
     for (n, (_, dev, rwbs, sector, sectors, name)) in all.iter().enumerate().filter(|(_, e)| e.0 == "rq_issue") {
-        // An empty flush is told as "FF", "FN" and the like, one before a write as "FW".
+        // An empty flush is recorded as "FF", "FN" and the like, one before a write as "FW".
         let asks = |e: &&(&str, &str, &str, u64, u64, &str)| match *sectors {
             0 => e.2.contains('F') && name.starts_with("kworker/"),
             _ => (e.3..e.3 + e.4).contains(sector),
@@ -207,7 +207,7 @@ fn counters_are_scraped_while_a_recording_is_played_and_a_signal_ends_it_cleanly
     assert!(counted >= line["joules"].as_f64().unwrap() * 0.999, "{counted} {line}");
     assert!(body.contains("process=\"reader\",component=\"storage\""), "{body}");
     assert!(scrape("POST").starts_with("HTTP/1.0 405 "));
-    // Not the signal of the terminal, which a shell has ignored for what runs behind it.
+    // Not the terminal's signal, which a shell ignores for background processes.
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     let last: Value = serde_json::from_str(&out.last().unwrap()).unwrap();
@@ -220,7 +220,7 @@ fn a_recording_is_played_at_its_own_pace_and_a_count_ends_it() {
     let file = slow(&room, 600);
     let all = lines(&["top", "--from", &file, "--delay", "0.5", "--count", "2"]);
     assert_eq!(all.len(), 2);
-    // Twenty a second, of which as many came in the first second as the clock says.
+    // Twenty per second; the number in the first second depends on the clock.
     assert_eq!(all[1]["disks"][0]["requests"], 20);
     let watts = all[1]["disks"][0]["processes"][0]["requests_per_s"].as_f64().unwrap();
     assert!((watts - 20.0).abs() < 0.1, "{watts}");
@@ -246,13 +246,13 @@ fn what_cannot_be_shown_is_said_in_one_line() {
     misused(&["top", "--from", &pipe, "--delay", "0"], &["0.1 to 86400"]);
     misused(&["top", "--no-wait"], &["--from"]);
     refused(&["top", "--from", &pipe, "--prometheus", "nowhere", "--once"], &["--prometheus nowhere"]);
-    // A recording that ends too early is played up to there.
+    // A truncated recording is played up to its end.
     let text = zstd(&pipe);
     let cut = room.text("cut.txt");
     std::fs::write(&cut, &text[..text.len() / 2]).unwrap();
     let ran = joulefs(&["top", "--from", &cut, "--once"]);
     assert!(ran.code == 1 && ran.out.contains("mount") && ran.err.lines().count() == 1, "{}{}", ran.out, ran.err);
-    // Where nobody may trace, the error says what to do.
+    // If tracing is not permitted, the error gives the next step.
     let ran = joulefs(&["top", "--once", "--delay", "0.1"]);
     assert!(ran.code == 0 || ran.code == 1 && ran.err.contains("--from FILE"), "{}{}", ran.out, ran.err);
 }

@@ -1,4 +1,5 @@
-//! What Alumet measured beside what requests cost: its file is read, followed while it grows, and compared over the same time.
+//! Alumet's measurements next to the cost of requests: its file is read, followed as it grows, and compared over the
+//! same period.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +13,7 @@ use crate::typed::{done, misused, refused};
 
 const HEADER: &str = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
 
-/// Seconds into a day as Alumet writes them.
+/// Milliseconds since midnight in Alumet's time format.
 fn at(ms: u64) -> String {
     format!("2026-11-24T05:{:02}:{:02}.{:03}Z", ms / 60_000, ms / 1000 % 60, ms % 1000)
 }
@@ -25,7 +26,7 @@ fn disk(ms: u64, watts: f64) -> String {
     format!("disk_power_W;{};{watts};local_machine;;local_machine;;\n", at(ms))
 }
 
-/// Two processes that ask one disk 20 times a second for so many seconds.
+/// Two processes that each use one disk 20 times per second, for `seconds`.
 fn recording(room: &Room, seconds: u64) -> String {
     let file = room.text("requests.txt");
     let line = |n: u64| {
@@ -47,11 +48,12 @@ fn close(is: &Value, should: f64) {
     assert!((is - should).abs() < 1e-6 * should.abs().max(1e-6), "{is} is not {should}");
 }
 
-/// Ten seconds from 05:01:00 on: two joules a second for the reader, one for the writer, three for somebody else; 4 W of the disk.
+/// Ten seconds from 05:01:00: two joules per second for the reader, one for the writer, three for another process; 4 W
+/// of the disk.
 fn measured(room: &Room) -> String {
     let file = room.text("alumet.csv");
     let mut text = HEADER.to_owned();
-    // Sources write one after the other, some seconds at once.
+    // Sources write one after the other, several seconds at a time.
     for begins in [0, 5] {
         for (pid, joules) in [(7, 2.0), (8, 1.0), (9, 3.0)] {
             (begins..begins + 5).for_each(|s| text += &process(60_000 + s * 1000, pid, joules));
@@ -80,14 +82,14 @@ fn each_process_has_its_joules_of_the_processor_and_the_disk_its_measured_watts(
     close(&power["last_watts"], 4.0);
     close(&power["measured_joules"], 4.0 * power["compared_s"].as_f64().unwrap());
     assert_eq!((&power["device"], &last["beginning_guessed"]), (&"8,0".into(), &false.into()));
-    // Of all refreshes that the measurements reach beyond, the model's storage had what its account says.
+    // In all refreshes covered by measurements, the model's storage equals its account.
     let compared = power["compared_s"].as_f64().unwrap();
     assert!((8.9..=10.0).contains(&compared), "{compared}");
     let n = all.iter().position(|l| (l["seconds"].as_f64().unwrap() - compared).abs() < 1e-6).expect("a refresh");
     let storage = all[n]["disks"][0]["components_pj"]["storage"].as_f64().unwrap() / 1e12;
     close(&power["model_storage_joules"], storage);
     close(&power["model_by_measured"], storage / (4.0 * compared));
-    // The account is what it is without.
+    // The account is the same without Alumet.
     let plain = lines(&["top", "--from", &file, "--no-wait"]);
     assert_eq!(plain[plain.len() - 1]["total_pj"], all[all.len() - 1]["total_pj"]);
     assert!(plain[0]["alumet"].is_null());
@@ -113,7 +115,7 @@ fn measurements_that_are_elsewhere_in_time_are_not_counted() {
         let all = lines(&["top", "--from", &file, "--once", "--alumet", &alumet, "--alumet-began", &at(began)]);
         all[0]["alumet"]["by_process"]["reader"]["joules"].as_f64().unwrap_or(0.0)
     };
-    // From the fifth second on: five and a half of ten are left.
+    // From the fifth second: five and a half of ten are left.
     assert_eq!([from(60_000), from(64_500), from(80_000)], [20.0, 10.0, 0.0]);
 }
 
@@ -143,7 +145,7 @@ fn a_file_is_followed_while_it_grows_and_when_it_is_made_anew() {
     };
     joules(0.0);
     let mut grows = fs::OpenOptions::new().append(true).open(&alumet).unwrap();
-    // A line comes in two parts.
+    // A line arrives in two parts.
     let (first, rest) = process(60_000, 7, 2.0).split_at(20).to_owned_pair();
     grows.write_all(format!("{HEADER}{first}").as_bytes()).unwrap();
     joules(0.0);
@@ -151,7 +153,7 @@ fn a_file_is_followed_while_it_grows_and_when_it_is_made_anew() {
     joules(2.0);
     grows.write_all(process(61_000, 7, 3.0).as_bytes()).unwrap();
     joules(5.0);
-    // Alumet was started anew, with other columns.
+    // Alumet restarted, with other columns.
     fs::write(&alumet, HEADER.replace(';', ",")).unwrap();
     joules(5.0);
     let mut grows = fs::OpenOptions::new().append(true).open(&alumet).unwrap();
@@ -161,7 +163,7 @@ fn a_file_is_followed_while_it_grows_and_when_it_is_made_anew() {
     top.wait().unwrap();
 }
 
-/// Both parts as texts of their own.
+/// Both parts as owned strings.
 trait Owned {
     fn to_owned_pair(&self) -> (String, String);
 }

@@ -1,5 +1,5 @@
-//! Recordings that tell which inode a thread of the kernel writes, and who made it dirty: `joulefs top --from` and `joulefs
-//! trace replay` name the file, and what is spent in all stays what it is.
+//! Recordings with the inode that a kernel thread writes, and the process that dirtied it: `joulefs top --from` and
+//! `joulefs trace replay` name the file, and totals stay the same.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn text(file: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Bytes that are written for each file and who made it dirty; none by those who have a file of their own.
+/// Bytes written by file and dirtier; without processes that have their own row.
 fn written(top: &Value) -> BTreeMap<(String, String), u64> {
     let mut out = BTreeMap::new();
     for row in top["disks"][0]["processes"].as_array().unwrap() {
@@ -37,8 +37,8 @@ fn written(top: &Value) -> BTreeMap<(String, String), u64> {
     out
 }
 
-/// What was written where, by a simpler reading of the text: of every bio, the inode whose writing its thread had begun and
-/// not ended, and by the names before the numbers of threads who made pages dirty.
+/// What was written where, by a simpler parser of the text: for every bio, the inode whose writing its thread had begun
+/// and not ended, and the dirtiers by the names before their thread numbers.
 fn read_simply(text: &str) -> BTreeMap<u64, (u64, Vec<String>)> {
     let mut begun: BTreeMap<&str, u64> = BTreeMap::new();
     let mut out: BTreeMap<u64, (u64, Vec<String>)> = BTreeMap::new();
@@ -87,7 +87,7 @@ fn a_file_that_is_written_back_is_named_with_who_made_it_dirty() {
                 ((file, by.join(", ")), bytes)
             })
             .collect();
-        // Of one writer, of two, and a device's own blocks.
+        // With one writer, with two, and a device's own blocks.
         assert!(expected.len() >= 3 && expected.keys().any(|(_, by)| by == "dd, perl"), "{name}: {expected:#?}");
         // A device's own blocks may be merged with a neighbour's.
         assert_eq!(found, expected, "{name}");
@@ -113,7 +113,7 @@ fn a_replay_names_the_files_too_and_costs_what_it_does_without() {
     let (a, b) = (rows(&a), rows(&b));
     let files: u64 = a.iter().filter(|(name, _)| name.starts_with("<writeback>")).map(|(_, pj)| pj).sum();
     assert!(a.contains_key("<writeback> inode 17 of 98,0 (dd, perl)"), "{a:#?}");
-    // They are taken from who gave them to the disk, and everybody else has what they had.
+    // They are subtracted from the thread that submitted them, and all other rows are unchanged.
     let workers = |rows: &BTreeMap<String, u64>| -> u64 {
         rows.iter().filter(|(name, _)| name.starts_with("kworker/")).map(|(_, pj)| pj).sum()
     };

@@ -1,5 +1,4 @@
-//! `joulefs top` beside a real kernel that is asked for known things: one that has tracepoints (`scripts/install-tools
-//! kernel`).
+//! `joulefs top` with known requests on a real kernel that has tracepoints (`scripts/install-tools kernel`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +11,7 @@ use judges::oracle::linux::Linux;
 use judges::oracle::tools::locate;
 use serde_json::Value;
 
-/// What every script begins with: words for starting and ending `top`, and a kernel that writes dirty pages after a
+/// The start of every script: functions that start and end `top`, and a kernel that writes dirty pages after one
 /// second.
 const WORDS: &str = r#"
 T=/sys/kernel/tracing
@@ -61,10 +60,10 @@ fn made(dir: &Path, kind: &str) -> PathBuf {
     image
 }
 
-/// The script makes what it needs.
+/// The script creates what it needs.
 const NONE: &str = "none";
 
-/// Runs a script on a mounted file system of this kind; nothing where there is no such kernel.
+/// Runs a script on a mounted file system of this kind; `None` without such a kernel.
 fn run(kind: &str, script: &str) -> Option<KernelRun> {
     let linux = match Linux::complete() {
         Ok(linux) => linux,
@@ -90,7 +89,7 @@ fn lines(run: &KernelRun, name: &str) -> Vec<Value> {
     said.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{name}: {e}: {l}"))).collect()
 }
 
-/// The last line: nothing was lost, late or strange, and it ended as it should.
+/// The last line: no event was lost, late or unknown, and it ended properly.
 #[track_caller]
 fn last(run: &KernelRun, name: &str) -> Value {
     let last =
@@ -102,7 +101,7 @@ fn last(run: &KernelRun, name: &str) -> Value {
     last
 }
 
-/// The disk's name in the kernel that ran.
+/// The disk's name in the guest kernel.
 fn name() -> &'static str {
     Linux::complete().expect("the kernel that ran").disks()[0]
 }
@@ -118,7 +117,7 @@ fn number(run: &KernelRun, name: &str) -> u64 {
     read(run, name).trim().parse().unwrap()
 }
 
-/// What replaying the recorded requests says, on the disk as it was live.
+/// The result of replaying the recorded requests on the same disk.
 fn replayed(run: &KernelRun, name: &str, err: &str) -> u64 {
     let said = read(run, err);
     let line = said.lines().find(|l| l.contains(&format!("{}: joulefs trace replay", self::name()))).unwrap();
@@ -165,7 +164,7 @@ fn every_request_the_disk_is_given_is_counted_once_and_costs_what_a_replay_says(
         let given = number(&run, "after") - number(&run, "before");
         assert!(given > 250, "{kind}: {given}");
         assert_eq!(disk(&first)["requests"].as_u64(), Some(given), "{kind}: {first:#}");
-        // Two that listen at one time do not disturb each other.
+        // Two concurrent instances do not disturb each other.
         assert!(disk(&second)["requests"].as_u64().unwrap() < given);
         assert_eq!(disk(&first)["replay_pj"].as_u64(), Some(replayed(&run, "requests.txt", "first.err")), "{kind}");
         let of_processes: u64 =
@@ -198,7 +197,7 @@ fn what_a_killed_one_leaves_is_removed_by_the_next_and_nothing_else_is() {
     assert!(disk(&last(&run, "alive"))["requests"].as_u64().unwrap() > 0);
 }
 
-/// Bytes written back by file and who made it dirty; what is written back of no file is of "".
+/// Bytes written back by file and dirtiers; "" for bytes that belong to no file.
 fn written_back(line: &Value) -> BTreeMap<(String, Vec<String>), u64> {
     let mut out = BTreeMap::new();
     for row in disk(line)["processes"].as_array().unwrap().iter().filter(|r| r["process"] == "<writeback>") {
@@ -210,7 +209,8 @@ fn written_back(line: &Value) -> BTreeMap<(String, Vec<String>), u64> {
     out
 }
 
-/// The bytes of all rows of a file, by path or by number, each of which names nobody but these; and by whom they name.
+/// The bytes of all rows of a file, by path or number, which may name only the processes in `by`; and the bytes by
+/// process.
 fn of_file(found: &BTreeMap<(String, Vec<String>), u64>, names: [&str; 2], by: &[&str]) -> (u64, Vec<u64>) {
     let rows: Vec<_> = found.iter().filter(|((file, _), _)| names.contains(&file.as_str())).collect();
     for ((file, named), _) in &rows {
@@ -220,7 +220,7 @@ fn of_file(found: &BTreeMap<(String, Vec<String>), u64>, names: [&str; 2], by: &
     (rows.iter().map(|(_, n)| **n).sum(), by.iter().map(naming).collect())
 }
 
-/// Writers of known sizes, of which one is at its file still when it is written back.
+/// Writers of known sizes; one of them still has its file open during writeback.
 const WRITERS: &str = r#"
     touch one both held; sync; sleep 2
     listen top --writeback HOW
@@ -248,14 +248,14 @@ fn pages_written_back_are_of_their_file_and_of_who_made_them_dirty() {
         let found = written_back(&last(&run, "top"));
         let of = |name: &str, by: &[&str]| {
             let (path, number) = (format!("/tmp/m/{name}"), inode(name));
-            // The kernel tells the path of these.
+            // On these the kernel reports the path.
             assert!(!matches!(kind, "ext4" | "f2fs") || found.keys().all(|(file, _)| *file != number), "{found:#?}");
             of_file(&found, [&path, &number], by)
         };
         let (one, both, held) = (of("one", &["left_a"]), of("both", &["left_a", "left_b"]), of("held", &["left_c"]));
         if kind == "btrfs" {
-            // Threads that compute checksums ask for it here, of which nobody says for which inode they do. What is told
-            // of an inode is right.
+            // On Btrfs checksum threads make these requests, for unknown inodes. What is attributed to an inode is
+            // correct.
             assert!(
                 found.iter().filter(|((file, _), _)| file.is_empty()).map(|(_, n)| n).sum::<u64>() > 4 << 20,
                 "{found:#?}"
@@ -264,7 +264,7 @@ fn pages_written_back_are_of_their_file_and_of_who_made_them_dirty() {
         }
         assert_eq!(one, (2 << 20, vec![2 << 20]), "{kind}: {found:#?}");
         assert_eq!(held, (1 << 20, vec![1 << 20]), "{kind}: {found:#?}");
-        // Half of it is each one's, if it was not written before the other came.
+        // Each process has half of it, unless it was written before the other process started.
         assert!(both.0 == 2 << 20 && both.1.iter().all(|n| *n >= 1 << 20), "{kind}: {both:?} {found:#?}");
         assert!(found.keys().any(|(file, _)| file == "/tmp/m/held"), "{kind}: who holds it tells the path: {found:#?}");
         let nobody: u64 = found.iter().filter(|((_, by), _)| by.is_empty()).map(|(_, n)| n).sum();
@@ -274,7 +274,7 @@ fn pages_written_back_are_of_their_file_and_of_who_made_them_dirty() {
 
 #[test]
 fn a_file_on_a_partition_is_found_there() {
-    // Two partitions of 100 MiB, by hand.
+    // Two partitions of 100 MiB, written by hand.
     let script = r#"
         perl -e 'print "\0" x 446; print pack("CCCCCCCCVV", 0, 0, 0, 0, 0x83, 0, 0, 0, $_, 204800) for 2048, 206848; print "\0" x 32, "\x55\xaa"' |
             dd of=/dev/$DISK conv=notrunc 2>/dev/null
@@ -298,7 +298,7 @@ fn a_file_on_a_partition_is_found_there() {
     let Some(run) = run(NONE, script) else { return };
     let found = written_back(&last(&run, "top"));
     let of = |file: &str, by: &str| found.get(&(file.to_owned(), vec![by.to_owned()])).copied();
-    // Both have the same number.
+    // Both have the same inode number.
     let both = (of("/tmp/on-one/a", "left_a"), of("/tmp/on-two/b", "left_b"));
     assert_eq!(both, (Some(4 << 16), Some(8 << 16)), "{found:#?}");
 }
@@ -308,7 +308,7 @@ fn who_dirtied_what_can_be_told_by_fewer_events_or_not_at_all() {
     let Some(files) = run("ext4", &WRITERS.replace("HOW", "files")) else { return };
     let found = written_back(&last(&files, "top"));
     let of = |name: &str, by: &[&str]| of_file(&found, [&format!("/tmp/m/{name}"), "-"], by).0;
-    // Whoever was first.
+    // In either order.
     let all = (of("one", &["left_a"]), of("both", &["left_a", "left_b"]), of("held", &["left_c"]));
     assert_eq!(all, (2 << 20, 2 << 20, 1 << 20), "{found:#?}");
     assert!(found.keys().filter(|(file, _)| file == "/tmp/m/both").all(|(_, by)| by.len() == 1), "{found:#?}");

@@ -1,5 +1,5 @@
-//! `joulefs top DIR`: what a mount of ours spends, by cause and by file, while it is mounted. It says what the mount's own
-//! ledger says, to the picojoule.
+//! `joulefs top DIR`: what a JouleFS mount spends, by cause and by file, while mounted. It equals the mount's own
+//! ledger, to the picojoule.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::typed::{done, joulefs, misused, refused};
 /// A volume on a real mount, unmounted at the end of the test.
 struct Mount {
     room: Room,
-    /// The number of its process.
+    /// Its process number.
     process: Cell<u64>,
 }
 
@@ -45,7 +45,7 @@ impl Mount {
     }
     fn mount_metered(&self, profile: &str, options: &[&str]) {
         let ledger = self.room.text("ledger.json");
-        // What is written is written when the test asks for it.
+        // Data is written when the test requests it.
         let metered = ["--profile", profile, "--ledger", &ledger, "--by-file", "1000", "-o", "commit=0"];
         self.mount(&[&metered, options].concat());
     }
@@ -54,7 +54,7 @@ impl Mount {
     }
     fn unmount(&self) {
         done(&["unmount", &self.dir()]);
-        // Its last ledger is written when the volume is closed.
+        // The final ledger is written when the volume is closed.
         let process = format!("/proc/{}/stat", self.process.get());
         let lives = || fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z "));
         let mut left = 1500;
@@ -64,7 +64,7 @@ impl Mount {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    /// What the mount's ledger says.
+    /// The mount's ledger.
     fn ledger(&self) -> Value {
         serde_json::from_str(&fs::read_to_string(self.room.path("ledger.json")).unwrap()).unwrap()
     }
@@ -81,7 +81,7 @@ impl Drop for Mount {
     }
 }
 
-/// One that goes on, line for line.
+/// A running `top`, read line by line.
 struct Top {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -114,7 +114,7 @@ fn pj(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}"))
 }
 
-/// A line's only mount, of which every account adds up.
+/// The only mount in a line, after checking that every account adds up.
 #[track_caller]
 fn mount_of(line: &Value) -> &Value {
     let mount = &line["mounts"][0];
@@ -137,7 +137,7 @@ fn rows(list: &Value, key: &str, value: &str) -> BTreeMap<String, u64> {
     rows.iter().map(|r| (r[key].as_str().unwrap().to_owned(), pj(&r[value]))).collect()
 }
 
-/// A mount's account is its ledger.
+/// A mount's account equals its ledger.
 #[track_caller]
 fn is_ledger(mount: &Value, ledger: &Value) {
     assert_eq!(mount["pj"], ledger["total_pj"]);
@@ -157,7 +157,7 @@ fn what_was_spent_is_what_the_ledger_says_at_unmount_to_the_picojoule() {
     for profile in ["kirin9000-ufs31", "galaxy-nexus-emmc"] {
         let m = Mount::metered(profile);
         let mut top = Top::start(&[&m.dir(), "--delay", "0.3", "--rows", "1000"]);
-        // It begins before anything is written.
+        // Starts before anything is written.
         top.line();
         m.write("one", 300_000);
         fs::create_dir(m.room.path("mnt/dir")).unwrap();
@@ -189,8 +189,8 @@ fn what_was_spent_is_what_the_ledger_says_at_unmount_to_the_picojoule() {
         assert!(causes["user_data"] > 0 && causes.len() > 2, "{causes:#?}");
         drop(top);
         m.unmount();
-        // The end of that mount wrote a checkpoint, which nobody could ask for any more. One that changes nothing ends as
-        // it was asked last.
+        // Unmounting wrote a checkpoint, after the last possible query. A read-only mount ends with the state last
+        // queried.
         assert!(pj(&m.ledger()["total_pj"]) > pj(&mount["pj"]));
         m.mount_metered(profile, &["-o", "ro"]);
         let mut read = Vec::new();
@@ -227,7 +227,7 @@ fn a_volume_that_is_written_and_then_rests_says_what_its_ledger_says_meanwhile()
         let (mount, ledger) = (mount_of(&line).clone(), m.ledger());
         if mount["pj"] == ledger["total_pj"] {
             is_ledger(&mount, &ledger);
-            // Few rows are named, and the rest is one.
+            // Few rows are named, and the rest is merged.
             let few: Value =
                 serde_json::from_str(&done(&["--json", "top", &m.dir(), "--once", "--delay", "0.1", "--rows", "3"]))
                     .unwrap();
@@ -290,7 +290,7 @@ fn only_root_and_who_mounted_may_ask_for_which_file_what_was_spent() {
     let m = Mount::metered("kirin9000-ufs31");
     m.write("secret-name", 4096);
     fs::set_permissions(m.room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
-    // Made by another process: a descriptor of ours, open for writing, could live on in a child of another test.
+    // Made by another process: a writable descriptor of this one could be inherited by a child of another test.
     let program = m.room.path("joulefs");
     assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     let as_nobody = |program: &Path, args: &[&str]| {

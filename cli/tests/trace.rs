@@ -1,5 +1,4 @@
-//! What a person gets who has a recording of others: numbers that are those of plain sums, the same joules every
-//! time, one clear line when something is wrong with it.
+//! Recordings by other programs: numbers equal to plain sums, reproducible joules, and one-line errors.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
-/// Requests as SNIA's traces of Microsoft Research write them: 100 ns, host, disk, type, byte, bytes, response time.
+/// Requests in the format of SNIA's Microsoft Research traces: 100 ns, host, disk, type, byte, bytes, response time.
 fn msr(requests: u64) -> (String, Vec<(bool, u64, u64)>) {
     let (mut text, mut list, mut state) = (String::new(), Vec::new(), 88_172_645_463_325_252_u64);
     let mut rng = |below: u64| {
@@ -59,7 +58,7 @@ fn totals_are_those_of_plain_sums() {
     let places = &stat["places"];
     assert_eq!(places["touched"], blocks(None));
     assert_eq!((&places["read"], &places["written"]), (&blocks(Some(false)).into(), &blocks(Some(true)).into()));
-    // By the rule of 32 KB, without flushes: runs that end where another begins.
+    // By the 32 KiB rule, without flushes: runs that end where another begins.
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for (_, at, n) in list.iter().filter(|r| r.0) {
         match runs.iter_mut().rev().find(|(end, _)| end == at) {
@@ -84,7 +83,7 @@ fn totals_are_those_of_plain_sums() {
     assert!(table.contains("updates") && table.contains("p99.9"), "{table}");
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
-    // Every plot scrolls where it is too wide, and has the page's colours in the dark.
+    // Wide plots scroll, and use the page's colours in dark mode.
     assert_eq!(page.matches("<svg").count(), page.matches("<div class=\"plot\"><svg").count());
 }
 
@@ -111,7 +110,7 @@ fn the_same_recording_costs_the_same_every_time_and_each_account_has_all_of_it()
     assert_eq!(variants.len(), 2);
     assert_eq!(variants[0]["total_pj"], first["total_pj"]);
     assert_ne!(variants[1]["total_pj"], first["total_pj"]);
-    // Without pauses it does not take longer.
+    // Without pauses it is not slower.
     let dense = json(&[&replay[..], &["--back-to-back"]].concat());
     assert!(dense["time_ns"].as_u64() <= first["time_ns"].as_u64());
 }
@@ -161,7 +160,7 @@ fn what_is_assumed_is_named_beside_the_result_with_how_far_it_moves_it() {
     assert!(plain["assumed"].as_array().unwrap().iter().any(|n| n == "device.buffer"), "{}", plain["assumed"]);
     let total = |v: &Value| v["total_pj"].as_u64().unwrap();
 
-    // Half and twice of a number, one at a time: what a person gets who gives them.
+    // Half and twice a number, one at a time, as with --assume.
     let all = json(&[&replay[..], &["--sensitivity"]].concat());
     assert_eq!(total(&all), total(&plain));
     let rows = all["sensitivity"].as_array().unwrap();
@@ -178,7 +177,7 @@ fn what_is_assumed_is_named_beside_the_result_with_how_far_it_moves_it() {
         assert!(table.contains(word), "no {word:?} in\n{table}");
     }
 
-    // What a device draws while it waits, and flushes that nobody recorded.
+    // Idle power, and flushes that were not recorded.
     let idle = json(&[&replay[..], &["--assume", "device.ready=10mW"]].concat());
     assert!(total(&idle) > total(&plain));
     let flushed = json(&[&replay[..], &["--assume", "flush=100ms"]].concat());
@@ -230,7 +229,8 @@ fn joules_stand_behind_the_packets_of_a_perfetto_trace_and_alone_beside_another(
     assert!(alone[0] == 10 && String::from_utf8_lossy(&alone).contains("joules by process"));
 }
 
-/// System calls as MobiBench writes them (files that are made have no names of their own): a chat's database that is written and synced, a picture that was there.
+/// System calls in MobiBench's format (created files have no names): a messaging database written with syncs, and an
+/// existing picture.
 fn calls() -> String {
     let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");
     for n in 0..200 {
@@ -254,7 +254,7 @@ fn calls_cost_joules_by_file_and_policies_stand_side_by_side() {
         let rows = one["files"].as_array().unwrap();
         rows.iter().find(|f| f["file"] == name).map_or(0, |f| f["pj"].as_u64().unwrap())
     };
-    // Two hundred small writes with an fsync each cost more than a picture that is read once.
+    // Two hundred small writes with an fsync each cost more than one read of a picture.
     assert!(costs("/data/chat.db/unnamed-1") > 10 * costs("/data/photos/a.jpg"), "{one:#}");
     assert!(costs("/data/photos/a.jpg") > 0);
     assert!(replay["write_amplification_of_file_system"].as_f64().unwrap() >= 1.0);
@@ -306,12 +306,12 @@ fn a_comparison_of_cleaning_begins_with_a_control_that_nobody_cleans() {
     assert_eq!(names(&two), ["none", "cost-benefit"]);
     assert!(cleaned(&two[0]) == 0 && cleaned(&two[1]) > 0, "{} and {}", cleaned(&two[0]), cleaned(&two[1]));
     assert!(held(&two[0]) < held(&two[1]), "{} and {} segments held", held(&two[0]), held(&two[1]));
-    // Asked for by name, it is there once.
+    // Even if given explicitly, it appears once.
     assert_eq!(names(&compare(&["gc=cost-benefit,none"])), names(&two));
-    // Power makes policies differ too; one control is enough for both.
+    // Power states change policies too; one control is enough for both.
     let by_power = compare(&["power=battery,powered", "gc=joule"]);
     assert_eq!(names(&by_power), ["none", "battery joule", "powered joule"]);
-    // What does not clean needs no control.
+    // Runs without different cleaning need no control.
     assert_eq!(names(&compare(&["discard=on,off"])), ["on", "off"]);
     assert_eq!(names(&compare(&["background_gc=on,off"])), ["on", "off"]);
     let off = ["trace", "replay", &file, "--compare", "gc=greedy,atgc"];
@@ -340,7 +340,7 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     text.insert_str(text.lines().take(50).map(|l| l.len() + 1).sum::<usize>(), "12,host,0,Fly,1,2,3\n");
     fs::write(&file, &text).unwrap();
     refused(&["trace", "stat", &file], &["t.csv", "line 51"]);
-    // What came before is counted all the same.
+    // Everything before the damage is counted.
     let counted = joulefs(&["trace", "stat", &file, "--json"]);
     let value: Value = serde_json::from_str(&counted.out).unwrap();
     assert_eq!((counted.code, value["requests"].as_u64()), (1, Some(50)));
@@ -397,7 +397,7 @@ fn a_recording_in_another_format_holds_the_same() {
     assert_eq!((said["records"].as_u64(), &fs::read(&table).unwrap()[..4]), (Some(500), &b"PAR1"[..]));
     misused(&["trace", "convert", &file, "--to", "parquet"], &["--output"]);
 
-    // What is damaged leaves nothing behind, nor takes what was there.
+    // Damaged input leaves no output file, and keeps an existing one.
     fs::write(&file, text + "nonsense\n").unwrap();
     refused(&["trace", "convert", &file, "--to", "blkparse", "--output", &table], &["line 501"]);
     assert_eq!(&fs::read(&table).unwrap()[..4], b"PAR1");
@@ -440,7 +440,8 @@ fn energy_is_told_by_a_table_and_by_simulation_with_the_difference() {
     refused(&["energy", &room.text("none")], &["none"]);
 }
 
-/// What a cache of so many pages fetches and writes back, by a plain list: requests of 512 bytes' multiples, pages of 64 KiB.
+/// Page reads and writes of a cache with `room` pages, by a simple list: requests in multiples of 512 bytes, pages of
+/// 64 KiB.
 fn cached(list: &[(bool, u64, u64)], room: usize) -> (u64, u64) {
     let (mut held, mut reads, mut writes) = (Vec::<(u64, bool)>::new(), 0, 0);
     for (write, at, n) in list {
@@ -463,7 +464,7 @@ fn mapping_caches_of_every_size_are_told_before_and_after_blocks_moved() {
     let (text, list) = msr(3000);
     let file = room.text("t.csv");
     fs::write(&file, &text).unwrap();
-    // Pages of the map of 64 bytes, each for 16 blocks of 4 KiB.
+    // Map pages of 64 bytes, each for 16 blocks of 4 KiB.
     let stat = ["trace", "stat", &file, "--map-cache", "--map-page", "64"];
     let whole = json(&stat);
     let map = &whole["map_cache"];
@@ -484,7 +485,7 @@ fn mapping_caches_of_every_size_are_told_before_and_after_blocks_moved() {
         "kirin9000-ufs31"
     );
 
-    // Everything moves close together, every eighth block of what is asked for in a row.
+    // Moves everything close together: every eighth requested block, consecutively.
     let log = room.text("moved.csv");
     let mut lines = "from,to,blocks\n# by hand\n".to_owned();
     (0..(1 << 15)).step_by(8).for_each(|b| writeln!(lines, "{b},{},8", (1 << 20) + b / 64 * 8).unwrap());

@@ -1,4 +1,4 @@
-//! Which requests of a recording count? `stat`, `replay`, `energy` and `convert` agree on it, and say what they leave out.
+//! Which requests of a recording count? `stat`, `replay`, `energy` and `convert` agree, and report what they leave out.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn plain(file: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The disk below, as if it had been recorded alone.
+/// The lower disk, as if recorded alone.
 fn alone(room: &Room) -> String {
     let text = plain(&fixture("stacked.txt.zst"));
     let file = room.text("alone.txt");
@@ -92,7 +92,7 @@ fn a_loop_device_that_moved_more_than_the_disk_below_is_not_replayed_unless_it_i
     let written = json(&["trace", "convert", &file, "--to", "iolog", "--of", "loop0", "--output", &log]);
     assert_eq!((&written["records"], &written["devices_left_out"]), (&50.into(), &Value::Array(vec![])));
 
-    // What comes through a pipe is read once: what counts twice is said.
+    // A pipe can be read only once: double counting is reported.
     let mut stat = Command::new(env!("CARGO_BIN_EXE_joulefs"));
     let mut stat = stat.args(["trace", "stat", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     stat.stdin.take().unwrap().write_all(&fs::read(&file).unwrap()).unwrap();
@@ -112,7 +112,7 @@ fn a_mapped_device_that_is_named_is_replayed_by_what_ended_there() {
     assert_eq!(json(&["energy", &stack, "--of", "253,1"])["requests"], stat["requests"]);
 }
 
-/// A recording that other people made, if it is here.
+/// A recording by others, if present.
 fn theirs(name: &str) -> Option<PathBuf> {
     let places = std::env::var_os("JOULEFS_TRACES").map(PathBuf::from).into_iter();
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(|p| p.join("shared").join("traces"));
@@ -123,7 +123,7 @@ fn theirs(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// Converts as told and cleared, and says what a replay of each costs beside one of the recording.
+/// Converts with and without --clear, and compares replays of the results with one of the recording.
 fn told_otherwise(room: &Room, file: &str, again: u64, discards: u64) {
     let [told, cleared] = ["told.txt", "cleared.txt"].map(|name| room.text(name));
     let kept = json(&["trace", "convert", file, "--to", "blkparse", "--output", &told]);

@@ -1,4 +1,4 @@
-//! Recordings of our own take the options that other recordings of calls take: parts, repetition, states of the volume, a
+//! JouleFS recordings accept the options for other recordings of calls: parts, repetition, states of the volume, a
 //! closed loop.
 
 use std::path::Path;
@@ -33,7 +33,7 @@ fn a_recording_that_is_made_three_times_makes_every_call_three_times_and_costs_a
     assert_eq!(of(&thrice, "written"), 3 * of(&once, "written"));
     let times = pj(&thrice) as f64 / pj(&once) as f64;
     assert!((2.7..3.3).contains(&times), "{times} times as much");
-    // What is done between two times is on no account.
+    // Work between repetitions is not charged.
     assert!(of(&thrice, "span_ns") < 4 * of(&once, "span_ns"));
 }
 
@@ -48,7 +48,7 @@ fn the_parts_of_a_recording_are_paid_for_once_each_and_the_later_one_finds_what_
     assert_eq!(of(&first, "written") + of(&second, "written"), of(&whole, "written"));
     assert_eq!((of(&first, "failed"), of(&second, "failed")), (0, 0), "{}", second["replay"]["first_failure"]);
     assert!(second["replay"]["timing"]["before"].as_u64().unwrap() > 0);
-    // Cutting costs no more than the unmount at the end of the first part.
+    // Splitting costs no more than the unmount at the end of the first part.
     let parts = (pj(&first) + pj(&second)) as f64 / pj(&whole) as f64;
     assert!((0.98..1.05).contains(&parts), "{parts}");
     let said = done(&["trace", "replay", &file, "--from", &cut]);
@@ -98,7 +98,7 @@ fn a_volume_that_another_recording_of_ours_used_is_not_left_unmounted() {
     assert_eq!((of(&after, "failed"), of(&after, "calls")), (0, of(&replay(&file, &[]), "calls")));
 }
 
-/// A program that appends to a log and saves a file as editors do, each with an fsync, and thinks in between.
+/// A program that appends to a log and saves a file like an editor, each with an fsync, with pauses.
 const PROGRAM: &str = "
 import os, sys, time
 d = sys.argv[1]
@@ -109,7 +109,7 @@ for n in range(60):
     os.write(f, b'y' * 20000); os.fsync(f); os.close(f); os.rename(d + '/part', d + '/settings'); time.sleep(0.005)
 ";
 
-/// Ends a mount that a failed test left.
+/// Unmounts after a failed test.
 struct Mounted<'a>(&'a str);
 
 impl Drop for Mounted<'_> {
@@ -137,7 +137,7 @@ fn a_recording_and_a_strace_of_one_program_cost_alike_and_wait_alike() {
     assert!(command.status().unwrap().success());
     done(&["unmount", &mnt]);
     drop(mounted);
-    // What the program asked other file systems is none of this one's business.
+    // Calls of the program to other file systems do not count.
     let text = std::fs::read_to_string(&traced).unwrap();
     let lines = text.lines().filter(|l| l.contains(&mnt) && !l.contains("execve"));
     std::fs::write(&part, lines.map(|l| format!("{l}\n")).collect::<String>()).unwrap();
@@ -157,7 +157,7 @@ fn a_recording_and_a_strace_of_one_program_cost_alike_and_wait_alike() {
     assert_eq!((of(&ours, "failed"), of(&theirs, "failed")), (0, 0));
     near(written(&ours) as f64, written(&theirs) as f64, 0.05);
     near(fsync(&ours).1, fsync(&theirs).1, 0.15);
-    // A device that is slower than the recorded one: both ask later.
+    // On a device slower than the recorded one, both delay requests.
     let slow = ["--profile", "microdrive"];
     let (ours, theirs) = (
         replay(&rec, &[&slow[..], &["--closed-loop"]].concat()),

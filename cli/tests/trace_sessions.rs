@@ -1,5 +1,5 @@
-//! Recordings as people have them: left running for weeks, out of order, damaged from the first line on; and what was read
-//! is still there afterwards.
+//! Typical recordings: left running for weeks, out of order, damaged from the first line; and input files are unchanged
+//! afterwards.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,10 +13,10 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY: u64 = 86_400;
 
-/// Two sessions of 100 seconds with ten requests a second, 60 days apart; times in Microsoft's 100 ns.
+/// Two sessions of 100 seconds with ten requests per second, 60 days apart; times in units of 100 ns.
 fn two_sessions() -> String {
     let mut text = String::new();
     for begins in [0, 60 * DAY] {
@@ -53,7 +53,7 @@ fn rates_and_idle_energy_are_those_of_the_sessions() {
     done(&["trace", "stat", &file, "--max-gap", "5s", "--html", &page]);
     assert!(fs::read_to_string(&page).unwrap().contains("1 pauses, "));
 
-    // Idle energy falls with the pause.
+    // Idle energy decreases with the pause.
     let replay = |options: &[&str]| json(&[&["trace", "replay", &file, "--profile", "microdrive"], options].concat());
     let (whole, short) = (replay(&[]), replay(&["--max-gap", "5s"]));
     let idle = |v: &Value| v["operations"]["idle"]["pj"].as_u64().unwrap();
@@ -67,7 +67,7 @@ fn rates_and_idle_energy_are_those_of_the_sessions() {
         done(&["trace", "replay", &file, "--max-gap", "5s", "--compare", "profile=galaxy-nexus-emmc,kirin9000-ufs31"]);
     assert!(told.contains("1 pauses, "), "{told}");
 
-    // What is written in another format is the session, too.
+    // A conversion writes only the session, too.
     let other = room.text("t.txt");
     let said = json(&["trace", "convert", &file, "--to", "blkparse", "--output", &other, "--max-gap", "5s"]);
     assert_eq!((&said["records"], &said["timing"]["pauses"]), (&2000.into(), &1.into()));
@@ -117,7 +117,7 @@ fn what_is_out_of_order_is_said_with_how_far() {
         let told = done(&[args, &[&file]].concat());
         assert!(told.contains(said), "{args:?}: {told}");
     }
-    // What is shown as if it happened now says so, too.
+    // Playing it live reports the same.
     let shown = joulefs(&["top", "--from", &file, "--once", "--no-wait", "--delay", "10", "-p", "microdrive"]);
     assert!(shown.out.contains("2 events out of time order"), "{}{}", shown.out, shown.err);
     let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
@@ -131,7 +131,7 @@ fn a_recording_of_threads_one_after_the_other_is_put_in_order_and_lines_out_of_o
     let room = Room::new();
     let file = room.text("calls");
     let open = "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n";
-    // Another thread begins anew: that is how such recordings are.
+    // Another thread's times start again: this is normal for such recordings.
     let in_order = format!("{open}1 4000 pwrite 30 0 4096\n1 9000 fsync 30 0\n2 10 pwrite 30 4096 4096\n");
     fs::write(&file, &in_order).unwrap();
     assert!(!done(&["trace", "stat", &file]).contains("out of order"));
@@ -153,7 +153,7 @@ fn a_session_without_calls_is_no_replay() {
     let replay = ["trace", "replay", &file, "--from", "1h"];
     refused(&replay, &words);
     refused(&[&replay[..], &["--into", &dir]].concat(), &words);
-    // A recording of ours, by inode.
+    // A JouleFS recording, by inode.
     let ours = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/chat-wal.rec");
     refused(&["trace", "replay", ours, "--from", "9h"], &["chat-wal.rec: no call in the session"]);
 }
@@ -174,7 +174,7 @@ fn what_strace_wrote_without_times_is_told_from_what_is_no_recording() {
 fn damage_before_the_first_request_is_shown_by_every_command() {
     let room = Room::new();
     let (file, calls) = (room.text("t.csv"), room.text("app.strace"));
-    // Of what is known by its first line, the second is wrong.
+    // Formats identified by their first line, with an error in the second.
     let lines =
         "proces,device,rw_flag,sector,size,timestamp\napp-7,8388608,Fly,800,8,10.0\napp-7,8388608,W,800,8,10.0\n";
     fs::write(&file, lines).unwrap();
@@ -212,7 +212,7 @@ fn what_is_read_is_never_written_over() {
     }
     misused(&["trace", "convert", &link, "--to", "blkparse", "--output", &file], &["--output", "that is read"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), two_sessions());
-    // One processor's file of blktrace stands for all of them.
+    // One per-CPU file of blktrace stands for all.
     let (one, two) = (room.text("sda.blktrace.0"), room.text("sda.blktrace.1"));
     fs::copy(&file, &one).unwrap();
     fs::copy(&file, &two).unwrap();

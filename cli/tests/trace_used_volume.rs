@@ -1,5 +1,4 @@
-//! Recorded calls on a volume that is in use: aged, full, used by another program before; and what is said where that
-//! cannot be.
+//! Recorded calls on a used volume: aged, full, used by another program before; and the errors if that is impossible.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,8 +12,8 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// A database of 2,000 blocks is filled, and then blocks of it are changed all over for a minute, with an fsync now and
-/// then; a picture that was there is read.
+/// Fills a database of 2,000 blocks, then changes blocks all over it for a minute, with occasional fsyncs; reads an
+/// existing picture.
 fn calls() -> String {
     let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");
     for n in 0..6_000_u64 {
@@ -52,7 +51,7 @@ fn a_full_volume_is_as_full_as_was_asked_and_cleaning_that_hurries_tells_policie
     let cleaned: Vec<u64> = variants.iter().map(|v| of(v, "sections_cleaned")).collect();
     assert!(cleaned[0] < cleaned[1] && cleaned[2] > 0, "{cleaned:?}");
     assert_ne!(variants[1]["total_pj"], variants[2]["total_pj"], "the two policies do not choose alike");
-    // The same again, to the last picojoule.
+    // Repeated with the same result, to the picojoule.
     assert_eq!(
         full,
         json(&["trace", "replay", &file, "--fill", "92%", "--hurry", "--repeat", "3", "--compare", "gc=greedy,fagc"])
@@ -98,7 +97,7 @@ fn calls_made_before_are_on_no_account_but_leave_the_volume_used() {
 fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_would_do() {
     let room = Room::new();
     let file = room.text("big.trace");
-    // 300 MiB are written.
+    // Writes 300 MiB.
     let mut text = String::from("1 0 open /data/film.mp4 O_RDWR|O_CREAT|O_LARGEFILE 30\n");
     for n in 0..300_u64 {
         writeln!(text, "1 {} pwrite 30 {} 1048576", 1000 + n, n << 20).unwrap();
@@ -109,7 +108,7 @@ fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_wou
     let size = error.rsplit("--size ").next().unwrap().trim().to_owned();
     let now = json(&["trace", "replay", &file, "--size", &size]);
     assert_eq!((&now["replay"]["failed"], &now["replay"]["written"]), (&0.into(), &(300_u64 << 20).into()));
-    // A size that nobody gave is large enough, in every state.
+    // The default size is large enough in every state.
     for state in [&["--fill", "90%"][..], &["--age", "full", "--fill", "96%"]] {
         let now = json(&[&["trace", "replay", &file], state].concat());
         assert_eq!(&now["replay"]["no_space"], 0, "{state:?}");
@@ -117,7 +116,7 @@ fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_wou
     }
 }
 
-/// The size that a refusal says would do.
+/// The sufficient size given in a refusal.
 fn would_do(args: &[&str]) -> String {
     let error = joulefs(args).err;
     error.rsplit("--size ").next().unwrap().trim().to_owned()
@@ -127,7 +126,7 @@ fn would_do(args: &[&str]) -> String {
 fn a_volume_without_room_for_what_calls_find_is_refused_with_the_size_that_would_do() {
     let room = Room::new();
     let file = room.text("read.trace");
-    // 100 MiB that were there before are read.
+    // Reads 100 MiB of an existing file.
     let mut text = String::from("1 0 open \"/data/film.mp4\" O_RDONLY|O_LARGEFILE 30\n");
     for n in 0..100 {
         writeln!(text, "1 {} read 30 1048576", 1000 + n).unwrap();
@@ -153,7 +152,7 @@ fn a_volume_without_room_for_what_calls_find_is_refused_with_the_size_that_would
 fn calls_that_find_no_space_while_they_are_made_end_with_the_size_that_would_do() {
     let room = Room::new();
     let file = room.text("many.strace");
-    // Directories take room that is not of files' contents.
+    // Directories take space beyond file contents.
     let mut text = String::new();
     for n in 0..20_000 {
         let time = 1_700_000_000 + n / 1000;
@@ -215,7 +214,7 @@ fn what_makes_no_sense_is_refused_by_its_option() {
     fs::write(&blocks, "128166372003061629,host,0,Write,0,4096,10\n").unwrap();
     for option in [&["--fill", "50%"][..], &["--repeat", "2"], &["--hurry"], &["--cold"], &["--on-time"]] {
         misused(&[&["trace", "replay", &blocks], option].concat(), &[option[0], "recordings of calls"]);
-        // Whatever else was asked for, a comparison of policies says why it cannot tell them apart.
+        // With any other option, a comparison of policies says why it cannot distinguish them.
         let compared = [&["trace", "replay", &blocks, "--compare", "gc=greedy,atgc"], option].concat();
         misused(&compared, &["--compare", "another one would have written different blocks"]);
     }

@@ -1,4 +1,4 @@
-//! Recorded requests on a device that other requests used before.
+//! Recorded requests on a device used by other requests before.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +12,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// An iolog of writes of 256 KiB to these places, with a flush at the end.
+/// An iolog of 256 KiB writes to these places, with a flush at the end.
 fn writes(places: impl Iterator<Item = u64>) -> String {
     let head = "fio version 2 iolog\n/dev/x add\n/dev/x open\n".to_owned();
     places.fold(head, |text, at| text + &format!("/dev/x write {} 262144\n", at << 18)) + "/dev/x sync 0 0\n"
@@ -22,7 +22,7 @@ fn writes(places: impl Iterator<Item = u64>) -> String {
 fn a_device_that_was_used_before_copies_inside_and_only_what_comes_then_is_paid() {
     let room = Room::new();
     let [fill, mix, file] = ["fill", "mix", "file"].map(|name| room.text(name));
-    // All of 512 MiB, then all over; at last blocks of it.
+    // All of 512 MiB, then random places; finally some of its blocks.
     fs::write(&fill, writes(0..2_048)).unwrap();
     fs::write(&mix, writes((0..4_096).map(|n| n * 97 % 2_048))).unwrap();
     let mut text = String::from("fio version 2 iolog\n/dev/y add\n/dev/y open\n");
@@ -46,7 +46,7 @@ fn a_device_that_was_used_before_copies_inside_and_only_what_comes_then_is_paid(
     let pj = |v: &Value| v["total_pj"].as_u64().unwrap();
     assert!(pj(&used) > pj(&new), "{} and {}", pj(&used), pj(&new));
     assert_eq!(used, of(&["--after", &fill, "--after", &mix]), "the same again, to the last picojoule");
-    // With what came before it, it costs about what both cost as one recording.
+    // Together with the preceding recording, the cost is about that of both as one recording.
     let alone = |file: &str| json(&["trace", "replay", file, "--size", "512M", "--back-to-back"]);
     let twice = room.text("twice");
     fs::write(&twice, writes((0..2_048).chain((0..4_096).map(|n| n * 97 % 2_048)))).unwrap();

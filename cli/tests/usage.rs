@@ -1,14 +1,14 @@
-//! What a person gets who asks for what there is not, or for what would make no difference: one line that names the
-//! option, and exit code 2, before anything is done.
+//! Options that do not exist or would have no effect: one line that names the option, and exit code 2, before anything
+//! is done.
 
 use std::fs;
 
 use crate::room::Room;
 use crate::typed::{done, joulefs, misused, refused};
 
-/// Calls as MobiBench writes them.
+/// Calls in MobiBench's format.
 const CALLS: &str = "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n1 10 pwrite 30 0 4096\n1 20 fsync 30 0\n";
-/// Requests as SNIA's traces of Microsoft Research write them.
+/// Requests in the format of SNIA's Microsoft Research traces.
 const REQUESTS: &str = "128166372003061629,host,0,Write,4096,4096,100\n128166372003061729,host,0,Read,8192,4096,100\n";
 
 #[test]
@@ -41,7 +41,7 @@ fn a_volume_is_not_made_by_options_that_cannot_be() {
     misused(&["age", "--size", "1K", "--recipe", "full"], &words);
     misused(&["age", "--size", "900T", "--recipe", "full"], &["--size 900T", "larger than the maximum of F2FS"]);
     misused(&["age", "--size", "1K", "--compare"], &words);
-    // A wrong option is said before what is there.
+    // A wrong option is reported before the state of the image.
     done(&["mkfs", &image, "--size", "100M"]);
     misused(&["mkfs", &image, "--overprovision", "200"], &["--overprovision 200"]);
 }
@@ -127,7 +127,7 @@ fn what_clap_refuses_is_one_line_too() {
     let ran = joulefs(&["--json", "ls", "--colour", "v.img:/"]);
     let value: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert!(ran.code == 2 && value["error"].as_str().unwrap().contains("--colour"), "{}", ran.out);
-    // fsck(8) has a code of its own for it, since 2 asks for a reboot.
+    // fsck(8) has a different code for it, since 2 requests a reboot.
     assert_eq!(joulefs(&["fsck", "--colour", "v.img"]).code, 16);
 }
 
@@ -149,12 +149,12 @@ fn a_file_of_another_kind_is_named_for_what_it_is() {
     let place = format!("{image}:/");
     misused(&["info", &place], &["w.img:/", "give the image itself"]);
     misused(&["mount", &place, &room.text(".")], &["w.img:/", "give the image itself"]);
-    // A copy replaces files; a pipe is none.
+    // A copy replaces files, but not a pipe.
     assert!(std::process::Command::new("mkfifo").arg(room.path("pipe")).status().unwrap().success());
     done(&["cp", &small, &place]);
     refused(&["cp", &format!("{image}:/letter"), &room.text("pipe")], &["pipe", "joulefs cat"]);
     assert!(!fs::metadata(room.path("pipe")).unwrap().is_file(), "the pipe was replaced");
-    // One image is one image, by whichever name.
+    // An image is the same under any path.
     let image = room.text("v.img");
     done(&["mkfs", &image, "--size", "100M"]);
     done(&["mkdir", &format!("{image}:/a")]);

@@ -1,5 +1,5 @@
-//! `joulefs` on a host-managed zoned disk: Linux's own zoned null_blk (`scripts/install-tools kernel`), which refuses what is
-//! not written at a zone's pointer.
+//! `joulefs` on a host-managed zoned disk: Linux's zoned null_blk (`scripts/install-tools kernel`), which refuses
+//! writes that are not at a zone's write pointer.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +8,10 @@ use std::time::Duration;
 use judges::oracle::kernel::{Kernel, KernelRun};
 use judges::oracle::linux::Linux;
 
-/// A disk of 256 MiB with zones of 4 MiB is made by `zoned NAME CONVENTIONAL [ATTRIBUTE=VALUE]...`; `files DIR` shows what
-/// lies below a directory, without what only fsck keeps there. `sound` asks fsck.f2fs, which looks at the pointers, too: those of zones that
-/// were freed are not put back before a log begins there, or Linux mounts the volume; until then, all but them is asked.
+/// `zoned NAME CONVENTIONAL [ATTRIBUTE=VALUE]...` creates a disk of 256 MiB with zones of 4 MiB; `files DIR` lists
+/// everything below a directory except lost+found. `sound` runs fsck.f2fs, which also checks write pointers: pointers
+/// of freed zones are reset only when a log begins there, or when Linux mounts the volume; until then, their complaints
+/// are ignored.
 const WORDS: &str = r#"
 load null_blk fuse
 mount -t configfs config /sys/kernel/config 2>/dev/null || true
@@ -94,7 +95,8 @@ fn a_volume_is_made_filled_and_emptied_on_a_zoned_disk_and_linux_goes_on_with_it
     assert!(run.stdout.contains("host-managed") && run.stdout.contains("all is well"), "{}", run.stdout);
 }
 
-/// The daemon is killed in the middle, so that pointers stand behind what the checkpoint knows; we go on, and so does Linux.
+/// The daemon is killed during a write, so that pointers are ahead of the checkpoint; JouleFS continues, and so does
+/// Linux.
 #[test]
 fn a_mount_that_is_killed_leaves_a_zoned_disk_on_which_we_and_linux_go_on() {
     let script = r#"

@@ -1,16 +1,16 @@
-//! What does this machine say of a disk?
+//! What does this machine report about a disk?
 
 use std::fs;
 use std::path::PathBuf;
 
 use trace::block::DeviceId;
 
-/// A loop device: what it is asked is asked of the disk below as well.
+/// A loop device: its requests also appear on the disk below.
 pub fn is_loop(disk: DeviceId) -> bool {
     disk.major == 7
 }
 
-/// What the kernel says of a disk.
+/// The kernel's information on a disk.
 pub struct Disk {
     /// Its name below `/dev`.
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Disk {
     pub bytes: u64,
 }
 
-/// What the kernel says of a disk; nothing of one that is gone.
+/// The kernel's information on a disk; `None` if the disk is gone.
 pub fn disk(id: DeviceId) -> Option<Disk> {
     let dir = PathBuf::from(format!("/sys/dev/block/{}:{}", id.major, id.minor));
     let event = fs::read_to_string(dir.join("uevent")).ok()?;

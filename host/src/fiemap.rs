@@ -1,8 +1,8 @@
-//! Where does the kernel say that a file lies, and what is free? `FS_IOC_FIEMAP` of a file and `FS_IOC_GETFSMAP` of a file
-//! system, of those that answer them (the latter: ext4 and XFS).
+//! Where is a file on disk according to the kernel, and what is free? `FS_IOC_FIEMAP` of a file and `FS_IOC_GETFSMAP`
+//! of a file system, if supported (the latter: ext4 and XFS).
 //!
-//! One of the three places of the project with `unsafe`: the calls hand the kernel memory to write to, and no library that is
-//! kept and licensed as this project is offers them.
+//! One of the project's three places with `unsafe`: the kernel writes to memory passed to these calls, and no
+//! maintained library with a compatible license offers them.
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
@@ -11,7 +11,7 @@ use inspect::file::Extent;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Extents asked for at once: 16 KiB of them.
+/// Extents per call: 16 KiB.
 const AT_ONCE: usize = 290;
 const BLOCK: u64 = 4096;
 
@@ -48,44 +48,44 @@ struct Asked {
 const _: () = assert!(size_of::<Head>() == 32 && size_of::<Raw>() == 56);
 const _: () = assert!(size_of::<Asked>() == 32 + 56 * AT_ONCE);
 
-/// `FS_IOC_FIEMAP`; its number has the size of the head alone.
+/// `FS_IOC_FIEMAP`; its number encodes the size of the header alone.
 const FIEMAP: Opcode = opcode::read_write::<Head>(b'f', 11);
 const _: () = assert!(FIEMAP == 0xC020_660B);
 
 const LAST: u32 = 0x1;
 /// No address, or none yet.
 const UNKNOWN: u32 = 0x2 | 0x4;
-/// Inside an inode, or in the end of another block.
+/// Inside an inode, or in the tail of another block.
 const INLINE: u32 = 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 
-/// What the kernel says of a file.
+/// The kernel's map of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Map {
-    /// Extents in file order, in blocks of 4 KiB; neighbours are one.
+    /// Extents in file order, in blocks of 4 KiB; adjacent ones are merged.
     pub extents: Vec<Extent>,
-    /// Blocks that are reserved, and not written.
+    /// Blocks allocated but not written.
     pub reserved: u64,
     /// Blocks that have no address yet.
     pub waiting: u64,
-    /// True if contents are where metadata is.
+    /// True if data is stored with metadata.
     pub inline: bool,
 }
 
-/// Asks once, from a byte on.
+/// One call, from byte `start`.
 fn ask(file: impl AsFd, asked: &mut Asked, start: u64) -> Result<(), Errno> {
     asked.head = Head { start, length: u64::MAX - start, flags: 0, mapped: 0, count: AT_ONCE as u32, reserved: 0 };
     // SAFETY: the number is that of FS_IOC_FIEMAP, asserted above. The kernel reads and writes `struct fiemap`, whose
-    // layout is that of `Head`, and behind it writes at most `fm_extent_count` extents, for which `Asked` has room: sizes
-    // are asserted above, and the extents follow the head without a gap, as both are multiples of eight bytes. Any bit
-    // pattern is a lawful value of their integers. The memory is borrowed exclusively for the whole call.
+    // layout is that of `Head`, and after it writes at most `fm_extent_count` extents, for which `Asked` has room:
+    // sizes are asserted above, and the extents follow the header without a gap, as both are multiples of eight bytes.
+    // Any bit pattern is a valid value of their integers. The memory is borrowed exclusively for the whole call.
     unsafe { ioctl(file, Updater::<{ FIEMAP }, Asked>::new(asked)) }
 }
 
-/// Where a file lies.
+/// The extents of a file.
 ///
 /// # Errors
-/// That of the kernel; `EOPNOTSUPP` from a file system that does not say.
+/// The kernel's; `EOPNOTSUPP` if the file system does not support the call.
 pub fn map(file: impl AsFd) -> Result<Map, Errno> {
     let none = Raw { logical: 0, physical: 0, length: 0, reserved64: [0; 2], flags: 0, reserved: [0; 3] };
     let head = Head { start: 0, length: 0, flags: 0, mapped: 0, count: 0, reserved: 0 };
@@ -97,7 +97,7 @@ pub fn map(file: impl AsFd) -> Result<Map, Errno> {
         got.iter().for_each(|raw| out.take(raw));
         let Some(last) = got.last().filter(|raw| raw.flags & LAST == 0) else { return Ok(out) };
         let next = last.logical.saturating_add(last.length);
-        // A file that changes meanwhile must not hold us.
+        // Guards against an endless loop if the file changes meanwhile.
         if next <= start {
             return Ok(out);
         }
@@ -149,7 +149,7 @@ struct MapHead {
     keys: [Mapping; 2],
 }
 
-/// Records asked for at once: 64 KiB of them.
+/// Records per call: 64 KiB.
 const RECORDS: usize = 1024;
 
 #[repr(C)]
@@ -161,24 +161,24 @@ struct MapAsked {
 const _: () = assert!(size_of::<Mapping>() == 64 && size_of::<MapHead>() == 192);
 const _: () = assert!(size_of::<MapAsked>() == 192 + 64 * RECORDS);
 
-/// `FS_IOC_GETFSMAP`; its number has the size of the head alone.
+/// `FS_IOC_GETFSMAP`; its number encodes the size of the header alone.
 const GETFSMAP: Opcode = opcode::read_write::<MapHead>(b'X', 59);
 const _: () = assert!(GETFSMAP == 0xC0C0_583B);
 
-/// The owner is one of the special ones.
+/// The owner is a special one.
 const SPECIAL: u32 = 0x10;
 /// The last record of all.
 const LAST_RECORD: u32 = 0x20;
-/// The special owner that stands for free space.
+/// The special owner for free space.
 const FREE: u64 = 1;
 
 const NOTHING: Mapping = Mapping { device: 0, flags: 0, physical: 0, owner: 0, offset: 0, length: 0, reserved: [0; 3] };
 
-/// Runs of free blocks of the file system that a file or directory is on, in order: first block and count. Of a file system
-/// on several devices, those of the first that is told.
+/// Runs of free blocks of the file system that contains a file or directory, in order: first block and count. For a
+/// file system on several devices, those of the first device reported.
 ///
 /// # Errors
-/// That of the kernel; `EOPNOTSUPP` or `ENOTTY` from a file system that does not say.
+/// The kernel's; `EOPNOTSUPP` or `ENOTTY` if the file system does not support the call.
 pub fn free(on: impl AsFd) -> Result<Vec<(u64, u64)>, Errno> {
     let every =
         Mapping { device: u32::MAX, flags: u32::MAX, physical: u64::MAX, owner: u64::MAX, offset: u64::MAX, ..NOTHING };
@@ -188,10 +188,11 @@ pub fn free(on: impl AsFd) -> Result<Vec<(u64, u64)>, Errno> {
     let (mut out, mut device): (Vec<(u64, u64)>, Option<u32>) = (Vec::new(), None);
     loop {
         let start = asked.head.keys[0];
-        // SAFETY: the number is that of FS_IOC_GETFSMAP, asserted above. The kernel reads and writes `struct fsmap_head`, whose
-        // layout is that of `MapHead`, and behind it writes at most `fmh_count` records, for which `MapAsked` has room: sizes
-        // are asserted above, and the records follow the head without a gap, as both are multiples of eight bytes. Any bit
-        // pattern is a lawful value of their integers. The memory is borrowed exclusively for the whole call.
+        // SAFETY: the number is that of FS_IOC_GETFSMAP, asserted above. The kernel reads and writes `struct
+        // fsmap_head`, whose layout is that of `MapHead`, and after it writes at most `fmh_count` records, for which
+        // `MapAsked` has room: sizes are asserted above, and the records follow the header without a gap, as both are
+        // multiples of eight bytes. Any bit pattern is a valid value of their integers. The memory is borrowed
+        // exclusively for the whole call.
         unsafe { ioctl(&on, Updater::<{ GETFSMAP }, MapAsked>::new(&mut asked)) }?;
         let got = &asked.records[..(asked.head.entries as usize).min(RECORDS)];
         for r in got {
@@ -200,7 +201,7 @@ pub fn free(on: impl AsFd) -> Result<Vec<(u64, u64)>, Errno> {
             }
         }
         let Some(last) = got.last().filter(|r| r.flags & LAST_RECORD == 0) else { return Ok(out) };
-        // What changes meanwhile must not hold us.
+        // Guards against an endless loop if the file system changes meanwhile.
         if (last.device, last.physical) < (start.device, start.physical) || last.length == 0 {
             return Ok(out);
         }
@@ -209,7 +210,7 @@ pub fn free(on: impl AsFd) -> Result<Vec<(u64, u64)>, Errno> {
     }
 }
 
-/// Adds free bytes as the whole blocks in them; runs that touch are one.
+/// Adds the whole blocks inside a range of free bytes; adjacent runs are merged.
 fn take_free(out: &mut Vec<(u64, u64)>, physical: u64, length: u64) {
     let (from, to) = (physical.div_ceil(BLOCK), physical.saturating_add(length) / BLOCK);
     match out.last_mut() {

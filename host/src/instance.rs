@@ -1,7 +1,7 @@
-//! An instance of tracefs of our own: made, told what to listen to, emptied, removed.
+//! How is a private tracefs instance created, configured, read and removed?
 //!
-//! It is removed at the end; those of processes that were killed are removed by the next start. (The kernel removes none
-//! that somebody has open.)
+//! It is removed at the end; instances of killed processes are removed at the next start. (The kernel does not remove
+//! an open instance.)
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -18,21 +18,21 @@ use crate::HostError;
 
 /// Where tracefs is mounted.
 const MOUNTED: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-/// Our instances begin so.
+/// Prefix of JouleFS instances.
 const PREFIX: &str = "joulefs-";
-/// The largest page of a buffer that a kernel can be told to have, or has by itself.
+/// The largest buffer page size that a kernel can be set to, or has by default.
 const LARGEST: usize = 64 << 10;
-/// How much of a buffer is filled when who waits is woken, in percent.
+/// Fill level in percent at which a waiting reader is woken.
 const FILLED: &str = "25";
-/// How long is waited where the kernel wakes nobody for that.
+/// Polling interval if the kernel does not wake readers.
 const BLIND: Duration = Duration::from_millis(100);
 
-/// The directory; removed when this is dropped.
+/// The instance's directory, removed on drop.
 struct Directory(PathBuf);
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // An error here is not told: the command has its own to tell. The next start removes what stays.
+        // Errors are ignored: the command reports its own. The next start removes leftovers.
         let _ = fs::remove_dir(&self.0);
     }
 }
@@ -43,18 +43,18 @@ pub struct Instance {
     pipes: Vec<(u32, File)>,
     dir: Directory,
     page: Box<[u8]>,
-    /// The kernel wakes who waits when a buffer is filled in part.
+    /// The kernel wakes readers when a buffer is partly full.
     wakes: bool,
-    /// Bytes that all buffers have together.
+    /// Total size of all buffers.
     kibibytes: u32,
 }
 
-/// What was taken out of buffers.
+/// Contents read from the buffers.
 #[derive(Debug, Default)]
 pub struct Taken {
-    /// Events that there was no room for.
+    /// Events lost because a buffer was full.
     pub lost: u64,
-    /// What is not understood, for each page with something of it.
+    /// Messages about unknown contents, one per affected page.
     pub strange: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub fn tracefs() -> Result<PathBuf, HostError> {
     .into())
 }
 
-/// True if the process that made an instance is gone. A number may have been given to another process since.
+/// True if the process that created an instance is gone. Its number may have been reused.
 fn left_behind(name: &str) -> bool {
     let digits = name.strip_prefix(PREFIX).map(|rest| rest.split('-').next().unwrap_or(rest));
     let Some(pid) = digits.and_then(|pid| pid.parse::<u32>().ok()) else { return false };
@@ -101,7 +101,7 @@ fn left_behind(name: &str) -> bool {
     comm(&pid.to_string()).is_none_or(|its| Some(its) != comm("self"))
 }
 
-/// Removes instances of processes that are gone.
+/// Removes the instances of processes that are gone.
 fn sweep(instances: &Path) {
     let Ok(all) = fs::read_dir(instances) else { return };
     for entry in all.flatten() {
@@ -112,7 +112,7 @@ fn sweep(instances: &Path) {
 }
 
 impl Instance {
-    /// Makes one; its name ends so.
+    /// Creates an instance; `ending` is the end of its name.
     pub fn create(tracefs: &Path, ending: &str) -> Result<Self, HostError> {
         let instances = tracefs.join("instances");
         sweep(&instances);
@@ -131,22 +131,22 @@ impl Instance {
         self.event(point).is_dir()
     }
 
-    /// What a file of it holds.
+    /// The contents of a file of the instance.
     pub fn read(&self, file: &str) -> Result<Vec<u8>, HostError> {
         let path = self.dir.0.join(file);
         let mut bytes = vec![0; LARGEST];
-        // The kernel gives the beginning of `header_page` to the first read and nothing to a second.
+        // The kernel returns the beginning of `header_page` on the first read and nothing on the second.
         let got = File::open(&path).and_then(|mut open| open.read(&mut bytes)).map_err(named(&path))?;
         bytes.truncate(got);
         Ok(bytes)
     }
 
-    /// Sets its clock, gives each processor a buffer of so many KiB, and opens them.
+    /// Sets the clock, gives each processor a buffer of `kibibytes`, and opens the buffers.
     pub fn prepare(&mut self, kibibytes: u32) -> Result<(), HostError> {
         let dir = &self.dir.0;
         write_text(&dir.join("trace_clock"), "mono")?;
         write_text(&dir.join("buffer_size_kb"), &kibibytes.to_string())?;
-        // Linux 5.0 and later have it; those before 6.1 wake earlier, see `wait`.
+        // Available since Linux 5.0; before 6.1, readers are woken earlier, see `wait`.
         self.wakes = fs::write(dir.join("buffer_percent"), FILLED).is_ok();
         let processors = dir.join("per_cpu");
         for entry in fs::read_dir(&processors).map_err(named(&processors))? {
@@ -163,7 +163,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Listens to a tracepoint.
+    /// Enables a tracepoint.
     pub fn enable(&self, point: (&str, &str), buffers: &mut Buffers) -> Result<(), HostError> {
         let dir = self.event(point);
         let path = dir.join("format");
@@ -172,7 +172,7 @@ impl Instance {
         write_text(&dir.join("enable"), "1")
     }
 
-    /// Waits so long, or until a buffer is filled in part or a signal comes.
+    /// Waits at most `most`, until a buffer is partly full or a signal comes.
     pub fn wait(&self, most: Duration) {
         if !self.wakes {
             return std::thread::sleep(most.min(BLIND));
@@ -181,19 +181,19 @@ impl Instance {
         let clock = RealClock::new();
         let timeout = Timespec::try_from(most).ok();
         let woken = poll(&mut all, timeout.as_ref()).unwrap_or(0);
-        // A kernel that wakes for the first event must not be asked in a circle.
+        // A kernel that wakes on the first event must not cause a busy loop.
         let waited = clock.monotonic();
         if woken > 0 && waited < most.min(BLIND) / 4 {
             std::thread::sleep(most.min(BLIND) / 4 - waited);
         }
     }
 
-    /// Takes what is in the buffers.
+    /// Reads the buffers.
     pub fn take(&mut self, buffers: &mut Buffers) -> Result<Taken, HostError> {
         let Instance { pipes, dir, page, kibibytes, .. } = self;
         let mut taken = Taken::default();
         for (number, pipe) in pipes {
-            // What comes while this is read may wait.
+            // Events that arrive during the read may wait.
             let mut left = (*kibibytes as usize) << 11;
             while left > 0 {
                 match pipe.read(page) {

@@ -1,13 +1,13 @@
-//! What does the kernel tell of requests to its disks, now?
+//! Which requests does the kernel send to its disks now?
 //!
-//! Its block tracepoints, in an instance of tracefs of our own, so that nobody else's tracing is changed: who asks
-//! (`block_bio_queue`), what a disk is given (`block_rq_issue`) or sent back (`block_rq_requeue`), and which inode a thread of the kernel writes meanwhile
-//! (`writeback_single_inode`). Who makes pages dirty is told in a second instance: so many of these events may come that
-//! they would leave no room for the others. The kernel's pages are taken as they lie in its buffers, a few times a second or
-//! when a buffer is filled in part.
+//! Its block tracepoints are read through a private tracefs instance, so that other tracing is not disturbed: the
+//! origin of a request (`block_bio_queue`), its issue to a disk (`block_rq_issue`) or its return (`block_rq_requeue`),
+//! and the inode that a kernel thread writes meanwhile (`writeback_single_inode`). Events of pages becoming dirty use a
+//! second instance: they may be so frequent that they would leave no room for the rest. Buffer pages are read as they
+//! are, a few times a second or when a buffer is partly full.
 //!
-//! Left out: disks whose driver takes bios and no requests (device mapper, md, zram): what they pass on is told of the
-//! disks below. A loop device's requests are told of its own and of the disk below: it has no account unless asked for.
+//! Left out: disks whose driver takes bios and no requests (device mapper, md, zram): their I/O appears on the disks
+//! below. A loop device's requests appear on it and on the disk below, so it has no account unless requested.
 
 use std::time::Duration;
 
@@ -23,21 +23,21 @@ use crate::paths::Paths;
 use crate::who::Who;
 use trace::askers::Askers;
 
-/// How late an event may be readable after its time.
+/// Maximum delay before an event becomes readable, in nanoseconds.
 const LATE: u64 = 20_000_000;
-/// Kibibytes of each processor's buffer for what disks are asked: some 15,000 events.
+/// Per-CPU buffer for block events in KiB: some 15,000 events.
 const BUFFER: u32 = 1024;
-/// The same for who makes pages dirty, which bounds what reading it costs.
+/// The same for events of dirty pages, which bounds the cost of reading them.
 const DIRTY_BUFFER: u32 = 512;
-/// How often buffers are emptied, at least.
+/// Maximum interval between reads of the buffers.
 const STEP: Duration = Duration::from_millis(250);
 
-/// What is listened to.
+/// The block tracepoints.
 const BLOCK: [(&str, &str); 3] =
     [("block", "block_bio_queue"), ("block", "block_rq_issue"), ("block", "block_rq_requeue")];
 const WRITING: [(&str, &str); 2] =
     [("writeback", "writeback_single_inode_start"), ("writeback", "writeback_single_inode")];
-/// Either, before or since Linux 5.18.
+/// The name since Linux 5.18, and the one before.
 const PAGES: [(&str, &str); 2] = [("writeback", "writeback_dirty_folio"), ("writeback", "writeback_dirty_page")];
 const FILES: (&str, &str) = ("writeback", "writeback_dirty_inode_enqueue");
 
@@ -48,7 +48,7 @@ pub enum Writeback {
     Pages,
     /// By file, and to the process that dirtied it first: one event per file.
     Files,
-    /// Nothing.
+    /// Not at all.
     Off,
 }
 
@@ -62,26 +62,26 @@ pub struct Kernel {
     askers: Askers,
     line: Line,
     requests: Option<Requests>,
-    /// The latest moment that was said to be complete.
+    /// End of the latest period reported as complete.
     told: u64,
-    /// Requests whose events came later than that.
+    /// Requests whose events came after that.
     pub late: u64,
-    /// Events the kernel had no room for.
+    /// Events lost because a buffer was full.
     pub lost: u64,
-    /// The same of pages that became dirty.
+    /// The same for events of dirty pages.
     pub lost_dirty: u64,
-    /// Pages of events in which something is not understood, and the first of that.
+    /// Number of buffer pages with something unknown, and the first such message.
     pub strange: (u64, Option<String>),
 }
 
-/// Now, by the clock that the events have (`mono`).
+/// Current time by the clock of the events (`mono`).
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 impl Kernel {
-    /// Begins to listen. `shown` is how a path is written.
+    /// Starts tracing. `shown` formats a path.
     pub fn listen(writeback: Writeback, shown: fn(&str) -> String) -> Result<Self, HostError> {
         let tracefs = tracefs()?;
         let mut blocks = Instance::create(&tracefs, "")?;
@@ -93,7 +93,7 @@ impl Kernel {
         let mut buffers = Buffers::new(&header).map_err(|what| format!("{}: {what}", tracefs.display()))?;
         blocks.prepare(BUFFER)?;
         for point in BLOCK.into_iter().chain(WRITING.into_iter().filter(|_| writeback != Writeback::Off)) {
-            // Kernels without writeback's tracepoints tell less.
+            // Kernels without writeback tracepoints give less detail.
             if point.0 == "block" || blocks.has(point) {
                 blocks.enable(point, &mut buffers)?;
             }
@@ -132,15 +132,15 @@ impl Kernel {
         self.askers.names()
     }
 
-    /// Waits until buffers should be emptied: not longer than `most`, and not to the end if a signal comes.
+    /// Waits until buffers should be read: at most `most`, less if a signal comes.
     pub fn wait(&self, most: Duration) {
         self.blocks.wait(most.min(STEP));
     }
 
-    /// What disks were asked since the last time, and the moment up to which that is all.
+    /// The requests since the last call, and the time up to which they are complete.
     pub fn requests(&mut self, mut take: impl FnMut(Request, &trace::Names)) -> Result<u64, HostError> {
         let until = now().saturating_sub(LATE).max(self.told);
-        // In this order: of events of one moment, who makes a page dirty comes before who writes it.
+        // Order matters: for events at the same time, dirtying a page comes before writing it.
         if let Some(dirty) = &mut self.dirty {
             let Taken { lost, strange } = dirty.take(&mut self.buffers)?;
             self.lost_dirty += lost;
@@ -155,7 +155,7 @@ impl Kernel {
         let Kernel { buffers, who, paths, askers, line, .. } = self;
         who.begin();
         paths.begin();
-        // Both need to know what pages become dirty, and of what is given later the paths.
+        // Both consumers need the dirty pages, and the paths for later requests.
         let paths = std::cell::RefCell::new(paths);
         buffers.before(
             until,
@@ -187,7 +187,7 @@ impl Kernel {
             if self.line.is_empty() {
                 return Ok(None);
             }
-            // There is an event to look at, and issues are looked for.
+            // Created when an event is available: `Requests::new` looks at the first events.
             self.requests = Some(Requests::new(Box::new(self.line.clone())));
         }
         self.requests.as_mut().map_or(Ok(None), Requests::seen).map_err(|e| e.to_string().into())

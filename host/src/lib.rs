@@ -1,11 +1,13 @@
-//! What does the Linux host say that no image and no recording says?
+//! What can be learned only from the Linux host, not from an image or a recording?
 //!
-//! * [`kernel`]: requests to its disks as they happen, by [`instance`]s of tracefs; [`paths`], [`who`], [`mod@disk`]: the names of
-//!   files, threads and disks in them; [`by_number`]: a path by an inode's number; [`line`]: events that wait.
-//! * [`fiemap`]: where a file lies and what is free; [`zoned`]: disks that are written at pointers; [`power`]: battery or not.
+//! * [`kernel`]: requests to its disks as they happen, through tracefs [`instance`]s; [`paths`], [`who`], [`mod@disk`]:
+//!   the names of files, threads and disks in them; [`by_number`]: a path by inode number; [`line`]: an event queue.
+//! * [`fiemap`]: file extents and free space; [`zoned`]: disks with write pointers; [`power`]: battery or external
+//!   power.
 //!
-//! Three modules call the kernel in ways that no library offers, each with its proof: `by_number`, `fiemap`, `zoned::report`.
-//! Left out: the mount itself (`fuse`) and what is done with the answers.
+//! Three modules make kernel calls that no library offers, each with its safety proof: `by_number`, `fiemap`,
+//! `zoned::report`.
+//! Left out: the mount itself (`fuse`) and the use of the results.
 #![deny(unsafe_code)]
 
 use std::fmt;
@@ -21,7 +23,7 @@ pub mod power;
 pub mod who;
 pub mod zoned;
 
-/// What the host does not give: one line that names it, and what to do.
+/// Something the host does not provide: one line that names it, and the next step.
 #[derive(Debug)]
 pub struct HostError(String);
 

@@ -1,4 +1,4 @@
-//! Where do events wait between who hears them and who makes requests of them?
+//! Where do events wait between their source and the code that makes requests of them?
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trace::block::{Event, Events};
 use trace::{Format, Names, OtherCounts, TraceError};
 
-/// Events in a line, which wait until somebody takes them. Its end is only the end of what there is now.
+/// A queue of events. Its end means only that no event waits now.
 #[derive(Clone, Default)]
 pub struct Line {
     events: Arc<Mutex<VecDeque<Event>>>,
@@ -18,11 +18,11 @@ impl Line {
     fn events(&self) -> std::sync::MutexGuard<'_, VecDeque<Event>> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// True if nothing waits.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.events().is_empty()
     }
-    /// Adds one.
+    /// Appends an event.
     pub fn push(&self, event: Event) {
         self.events().push_back(event);
     }

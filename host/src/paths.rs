@@ -1,9 +1,8 @@
-//! What is a file called that the kernel names by its inode?
+//! Which path belongs to an inode number reported by the kernel?
 //!
-//! No directory is searched. Of ext2, ext3, ext4 and F2FS the kernel gives the name that it has in memory
-//! ([`crate::by_number`]). Of others the descriptors of who makes a file dirty are looked at, the first time it
-//! does. What is found is asked anew after some seconds, since inodes' numbers are given to new files. A file whose path is
-//! not found is called by its number.
+//! No directory is searched. On ext2, ext3, ext4 and F2FS, the kernel's cached name is used ([`crate::by_number`]). On
+//! other file systems, the open descriptors of the process that first makes a file dirty are searched. Paths are looked
+//! up again after some seconds, since inode numbers are reused. A file without a known path is shown by its number.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,18 +19,18 @@ use trace::{Names, Place, Written};
 
 use crate::{by_number, disk};
 
-/// How long what was found counts.
+/// How long a result is valid.
 const FRESH: Duration = Duration::from_secs(5);
-/// Files that are asked for in a step at most; others have only a number.
+/// Maximum number of files looked up in a step; the rest are shown by number.
 const EACH_STEP: u32 = 50;
-/// Descriptors of a process that are looked at.
+/// Maximum number of descriptors searched per process.
 const DESCRIPTORS: usize = 128;
 /// `BTRFS_SUPER_MAGIC`.
 const BTRFS: rustix::fs::FsWord = 0x9123_683e;
-/// Files that are remembered.
+/// Maximum number of cached files.
 const REMEMBERED: usize = 1 << 13;
 
-/// A file system that is mounted.
+/// A mounted file system.
 struct Mounted {
     device: (u32, u32),
     at: PathBuf,
@@ -41,22 +40,22 @@ struct Mounted {
 
 /// Paths of files.
 pub struct Paths {
-    /// How a path is written.
+    /// Formats a path.
     shown: fn(&str) -> String,
     clock: RealClock,
-    /// When the step began.
+    /// Start of the step.
     now: Duration,
     mounted: (Vec<Mounted>, Option<Duration>),
-    /// Paths by device and inode, and when they were found.
+    /// Paths by device and inode, with the time of lookup.
     known: BTreeMap<((u32, u32), u64), (String, Duration)>,
-    /// Paths of open files by the kernel's name of the place and inode.
+    /// Paths of open files by the kernel's name of the file system and inode, with the time of lookup.
     open: BTreeMap<(Place, u64), (Option<PathBuf>, Duration)>,
-    /// Files that may be asked for in this step.
+    /// Lookups left in this step.
     left: u32,
     devices: BTreeMap<(u32, u32), String>,
-    /// Partitions by disk, and when they were looked at.
+    /// Partitions by disk, with the time of lookup.
     partitions: BTreeMap<(u32, u32), (Vec<Partition>, Duration)>,
-    /// Where the request is that is asked for.
+    /// Device and position of the request being attributed.
     at: ((u32, u32), u64),
 }
 
@@ -66,7 +65,7 @@ struct Partition {
     sectors: Range<u64>,
 }
 
-/// Two numbers with a colon.
+/// Parses two numbers separated by a colon.
 fn numbers(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.trim().split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -85,7 +84,7 @@ fn partitions((major, minor): (u32, u32)) -> Vec<Partition> {
     all.flatten().filter_map(one).collect()
 }
 
-/// What is mounted where; of a device mounted in several places, the first that shows all of it.
+/// All mounts; for a device mounted in several places, the first one that shows its root.
 fn mounted() -> Vec<Mounted> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let line = |line: &str| {
@@ -96,7 +95,7 @@ fn mounted() -> Vec<Mounted> {
         let at = PathBuf::from(words.next()?);
         let kind = second.split(' ').next()?;
         let by_number = matches!(kind, "ext2" | "ext3" | "ext4" | "f2fs");
-        // Places with a space or the like are written in another way.
+        // Paths with spaces and the like are escaped.
         let plain = !at.to_str()?.contains('\\');
         (whole && plain).then_some(Mounted { device, at, by_number })
     };
@@ -104,7 +103,7 @@ fn mounted() -> Vec<Mounted> {
 }
 
 impl Paths {
-    /// None is known.
+    /// An empty cache.
     pub fn new(shown: fn(&str) -> String) -> Self {
         Paths {
             shown,
@@ -120,12 +119,12 @@ impl Paths {
         }
     }
 
-    /// True of what was found lately.
+    /// True if the result is still valid.
     fn fresh(&self, at: Duration) -> bool {
         self.now.saturating_sub(at) < FRESH
     }
 
-    /// A step begins.
+    /// Begins a step.
     pub fn begin(&mut self) {
         self.now = self.clock.monotonic();
         self.left = EACH_STEP;
@@ -144,7 +143,7 @@ impl Paths {
         &self.mounted.0
     }
 
-    /// A page became dirty: if only its dirtier can tell what the file is called, it is looked for.
+    /// A page became dirty: if only the descriptors of its dirtier can give the file's path, searches them.
     pub fn dirtied(&mut self, dirtied: &Dirtied<'_>) {
         let (number, place) = dirtied.place;
         let key = (number, dirtied.ino);
@@ -162,12 +161,12 @@ impl Paths {
         self.open.insert(key, (path, self.now));
     }
 
-    /// The next that is asked for is part of this request.
+    /// Sets the request to which the next lookups belong.
     pub fn look_at(&mut self, event: &Event) {
         self.at = ((event.device.major, event.device.minor), event.sector);
     }
 
-    /// The partition that the request is on; the kernel names the disk.
+    /// The partition of the request; the kernel reports only the disk.
     fn partition(&mut self, device: (u32, u32)) -> (u32, u32) {
         let (disk, sector) = self.at;
         if disk != device {
@@ -191,7 +190,7 @@ impl Paths {
         self.open.get(&(written.place, written.ino))?.0.clone()
     }
 
-    /// What a device is called.
+    /// The name of a device.
     fn device(&mut self, (major, minor): (u32, u32)) -> &str {
         self.devices.entry((major, minor)).or_insert_with(|| {
             disk::disk(DeviceId { major, minor }).map_or_else(|| format!("{major},{minor}"), |disk| disk.name)
@@ -199,8 +198,8 @@ impl Paths {
     }
 }
 
-/// True if a file may be where the kernel's writeback says: on a disk of this major number, or on some Btrfs, whose files
-/// have devices that nobody else knows.
+/// True if a file may be on the device reported by writeback: on a disk with this major number, or on a Btrfs, whose
+/// files have private device numbers.
 fn may_be_on(link: &Path, dev: u64, place: &str) -> bool {
     match numbers(place) {
         Some((major, _)) => rustix::fs::major(dev) == major,

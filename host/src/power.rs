@@ -1,8 +1,8 @@
-//! Where does this machine's power come from?
+//! Is this machine on external power?
 //!
-//! Linux says so in `/sys/class/power_supply`. A supply from outside (mains, USB, wireless) that is
-//! online, or a battery that is charging or full, means powered; a machine without any battery is
-//! powered as well. Left out on purpose: what a file system makes of it.
+//! Linux reports it in `/sys/class/power_supply`. An external supply (mains, USB, wireless) that is online, or a
+//! battery that is charging or full, means powered; a machine without a battery is powered as well. Deliberately left
+//! out: how a file system reacts.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,16 @@ use std::time::Duration;
 use vfs::FileSystem;
 use victim::Power;
 
-/// The directory Linux keeps its power supplies in.
+/// The directory of Linux's power supplies.
 pub const SUPPLIES: &str = "/sys/class/power_supply";
 
-/// True if power comes from outside. What cannot be read counts as absent.
+/// True on external power. Unreadable attributes count as absent.
 pub fn is_powered(supplies: &Path) -> bool {
     let mut battery_in_use = false;
     let Ok(entries) = fs::read_dir(supplies) else { return true };
     for entry in entries.flatten() {
         let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default().trim().to_owned();
-        // Batteries of mice and pens say so, and feed nothing but themselves.
+        // Batteries of peripherals such as mice and pens.
         if read("scope") == "Device" {
             continue;
         }
@@ -40,21 +40,22 @@ pub fn is_powered(supplies: &Path) -> bool {
     !battery_in_use
 }
 
-/// Where it comes from now.
+/// The current power source.
 pub fn now() -> Power {
     if is_powered(Path::new(SUPPLIES)) { Power::Powered } else { Power::Battery }
 }
 
-/// Tells a mounted file system whenever the power's source changes, until dropped.
+/// Notifies a mounted file system when the power source changes, until dropped.
 pub struct Watch {
     thread: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Watch {
-    /// How often the system is asked.
+    /// Polling interval.
     const EVERY: Duration = Duration::from_secs(10);
 
-    /// Begins to watch. Without a thread to spare, the source at mount time stays. `warn` gets what the file system refuses.
+    /// Starts watching. If no thread can be started, the source at mount time stays. `warn` receives errors from the
+    /// file system.
     pub fn start(fs: Arc<dyn FileSystem>, warn: fn(&str)) -> Watch {
         let (stop, stopped) = mpsc::channel::<()>();
         let watch = move || {
@@ -78,7 +79,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         if let Some((stop, thread)) = self.thread.take() {
             drop(stop);
-            // A panic in it was printed; there is nothing to undo.
+            // A panic in the thread has been printed; there is nothing to undo.
             let _ = thread.join();
         }
     }

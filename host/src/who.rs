@@ -1,36 +1,36 @@
-//! What is a thread called that the kernel names by number?
+//! What is the name of a thread that the kernel reports by number?
 //!
-//! By `/proc`, at the time its events are read: a fraction of a second after they happened. A thread that is gone by then is
-//! looked for among those whose names the kernel saved (`saved_cmdlines`), of which there are few.
+//! It is read from `/proc` when the events are read, a fraction of a second after they happened. A thread that has
+//! exited by then is looked up in the short list of names saved by the kernel (`saved_cmdlines`).
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The namespace of processes in which the kernel counts, as `/proc/self/ns/pid` tells it.
+/// The initial PID namespace, as in `/proc/self/ns/pid`; the kernel reports its numbers.
 const FIRST: &str = "pid:[4026531836]";
 
 /// Names of threads.
 pub struct Who {
     saved: PathBuf,
-    /// Numbers here are those of the kernel.
+    /// True if this process sees the kernel's thread numbers.
     same: bool,
-    /// Those asked for since [`begin`](Self::begin), and those before.
+    /// Names read since [`begin`](Self::begin), and those read before.
     now: BTreeMap<u32, String>,
     before: BTreeMap<u32, String>,
-    /// Those the kernel saved, once they were asked for.
+    /// The kernel's saved names, read on first use.
     kept: Option<BTreeMap<u32, String>>,
 }
 
 impl Who {
-    /// By this tracefs.
+    /// For this tracefs.
     pub fn new(tracefs: &Path) -> Self {
         let same = fs::read_link("/proc/self/ns/pid").is_ok_and(|to| to.as_os_str() == FIRST);
         let saved = tracefs.join("saved_cmdlines");
         Who { saved, same, now: BTreeMap::new(), before: BTreeMap::new(), kept: None }
     }
 
-    /// From here on names are asked for anew: a number may have been given to another thread, or a thread another name.
+    /// Makes later lookups read names again: a number may have been reused, or a thread renamed.
     pub fn begin(&mut self) {
         if !self.now.is_empty() {
             self.before = std::mem::take(&mut self.now);
@@ -38,7 +38,7 @@ impl Who {
         self.kept = None;
     }
 
-    /// What a thread is called; empty if nobody knows.
+    /// The name of a thread; empty if unknown.
     pub fn name(&mut self, pid: u32) -> String {
         if let Some(known) = self.now.get(&pid) {
             return known.clone();

@@ -1,6 +1,6 @@
-//! Does whoever uses a device come to an end? This one grants a number of requests, and stops whoever makes more.
+//! Does code that uses a device terminate? This device grants a number of requests, and stops code that makes more.
 //!
-//! Left out: loops that make no request at all. A clock beside the test sees those.
+//! Left out: loops without requests. A timeout outside the test catches those.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 /// A device with a bound on its requests.
 pub struct Bounded<D> {
     inner: D,
-    /// What the requests are for, and how many are granted for it.
+    /// The purpose of the requests, and the number granted.
     granted: Mutex<(&'static str, u64)>,
     made: AtomicU64,
 }
 
 impl<D: BlockDevice> Bounded<D> {
-    /// Without a bound yet.
+    /// A device without a bound yet.
     pub fn new(inner: D) -> Self {
         Bounded { inner, granted: Mutex::new(("", u64::MAX)), made: AtomicU64::new(0) }
     }
 
-    /// From now on so many requests are granted, for this purpose. Returns how many the last purpose took.
+    /// Grants `requests` from now on, for purpose `what`. Returns the number used for the previous purpose.
     pub fn grant(&self, what: &'static str, requests: u64) -> u64 {
         *self.granted.lock() = (what, requests);
         self.made.swap(0, Relaxed)
@@ -36,8 +36,8 @@ impl<D: BlockDevice> Bounded<D> {
     /// Counts a request.
     ///
     /// # Panics
-    /// At the first that is too many: an error could be one more that whoever loops does not look at. What it does while it
-    /// unwinds is refused.
+    /// On the first request past the bound, because a looping caller might ignore an error. Requests during unwinding
+    /// are refused.
     fn count(&self) -> Result<()> {
         let made = self.made.fetch_add(1, Relaxed) + 1;
         let (what, granted) = *self.granted.lock();

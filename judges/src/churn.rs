@@ -1,11 +1,10 @@
-//! What does a volume in long use go through? Rounds of deleting, overwriting, appending, renaming and
-//! making files, with the volume kept as full as is asked.
+//! What does a volume undergo in long use? Rounds of deleting, overwriting, appending, renaming and creating files,
+//! with the volume kept at a given fill level.
 //!
-//! A round is a pure function of the rounds before it, so each of several writers that take turns
-//! knows, without asking, what the others left. The operations are the zoo's ([`crate::zoo::ZooOp`]),
-//! to be done by system calls or in process.
+//! A round is a pure function of the rounds before it, so several writers that alternate all know the state without
+//! communicating. The operations are the zoo's ([`crate::zoo::ZooOp`]), performed by system calls or in process.
 //!
-//! Left out: times, owners and attributes, which the zoo has.
+//! Left out: times, owners and attributes, which the zoo covers.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -16,7 +15,7 @@ use device::Rng;
 
 use crate::zoo::{RenameFlags, ZooOp, fill};
 
-/// Directories that the files are spread over.
+/// Number of directories.
 const DIRECTORIES: u64 = 8;
 /// Longest file, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -30,8 +29,8 @@ struct Churn {
     ops: Vec<ZooOp>,
 }
 
-/// The operations of round `round` (from 0), when every round leaves files of `budget` bytes together, counted
-/// in blocks of 4 KiB.
+/// The operations of round `round` (from 0), if every round leaves files of `budget` bytes in total, counted in blocks
+/// of 4 KiB.
 pub fn round(seed: u64, budget: u64, round: u64) -> Vec<ZooOp> {
     let mut churn = Churn { rng: Rng::new(seed), files: BTreeMap::new(), bytes: 0, made: 0, ops: Vec::new() };
     for d in 0..DIRECTORIES {
@@ -47,7 +46,7 @@ pub fn round(seed: u64, budget: u64, round: u64) -> Vec<ZooOp> {
     churn.ops
 }
 
-/// Bytes a file of `size` takes, with a share of its nodes.
+/// Space for a file of `size` bytes, with a share of its nodes.
 fn cost(size: u64) -> u64 {
     size.div_ceil(4096) * 4096 + 4096 * (1 + size / (4096 * 900))
 }
@@ -90,7 +89,7 @@ impl Churn {
         self.ops.push(ZooOp::Write { path: path.to_vec(), offset, len, stream });
     }
 
-    /// A tenth of the files goes; of the others some are overwritten, cut, moved, synced.
+    /// Removes a tenth of the files; overwrites, truncates, moves or syncs some of the rest.
     fn wear(&mut self) {
         for _ in 0..self.files.len() / 10 {
             let Some((path, _)) = self.any_file() else {
@@ -155,16 +154,15 @@ impl Churn {
     }
 }
 
-/// What file `i` of [`acknowledge_forever`] holds.
+/// The contents of file `i` of [`acknowledge_forever`].
 pub fn acknowledged_content(i: u64) -> Vec<u8> {
     let mut content = vec![0; usize::try_from(i * 1313 % 150_000).unwrap_or(0)];
     fill(i, 0, &mut content);
     content
 }
 
-/// Writes files below `root` until the power goes. When file `i`, `new/N/made-i` with
-/// N = i % 40, is synced, and `old/N` with it, a directory `ack-i` is made in `told`. Between
-/// come changes nobody syncs.
+/// Writes files below `root` until the power fails. After file `i`, `new/N/made-i` with N = i % 40, and `old/N` are
+/// synced, a directory `ack-i` is created in `told`. In between there are unsynced changes.
 ///
 /// # Errors
 /// The first operation that failed.
@@ -183,7 +181,7 @@ pub fn acknowledge_forever(root: &Path, told: &Path) -> io::Result<()> {
         fs::write(at("made"), acknowledged_content(i))?;
         let mut old = OpenOptions::new().append(true).open(root.join(format!("old/{n}")))?;
         writeln!(old, "again {i}")?;
-        // A moved file and one with two names are made durable by a checkpoint, others by their nodes.
+        // A moved file and a hard-linked file need a checkpoint to become durable, others only their nodes.
         if i % 8 == 3 {
             fs::rename(at("made"), at("moved"))?;
             fs::rename(at("moved"), at("made"))?;

@@ -1,7 +1,7 @@
-//! What can be wrong with an image? Its bytes are changed.
+//! Damages images by changing bytes.
 //!
-//! Left out: the volume that this is done to (`trials::populated`), who must survive it (the tests), and faults of a device
-//! that is in use (`device::Faulty`).
+//! Left out: the damaged volume (`trials::populated`), the code that must survive it (the tests), and faults of a
+//! device in use (`device::Faulty`).
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use device::{BLOCK, BlockDevice, Clock, Lba, Memory, Rng, Tag, Time, VirtualCloc
 use format::superblock::SuperBlock;
 use format::{SegNo, node};
 
-/// Blocks of the image: 64 MiB, so that a copy costs little.
+/// Blocks of the image: 64 MiB, so that copies are cheap.
 pub const BLOCKS: u64 = 16384;
 
-/// Every name of the volume starts with this, which tells blocks of names from blocks of contents.
+/// Every name of the volume starts with this, which distinguishes directory blocks from data blocks.
 pub const NAME: &[u8] = b"entry_";
 
-/// Where a checkpoint's head and tail keep their checksum on a small volume.
+/// Offset of the checksum in a checkpoint's head and tail on a small volume.
 const SUM_AT: usize = BLOCK - 4;
 
-/// A clock that stands still.
+/// A clock that does not advance.
 pub fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-/// The kinds of metadata, and the blocks of each that hold something.
+/// The kinds of metadata, and the nonempty blocks of each.
 pub struct Targets {
     kinds: Vec<(&'static str, Vec<u64>)>,
 }
@@ -39,7 +39,7 @@ impl Targets {
     /// Finds them.
     ///
     /// # Panics
-    /// If the image is no volume.
+    /// If the image is not a volume.
     pub fn of(mem: &Memory) -> Self {
         let sb = SuperBlock::check(&block(mem, 0)).expect("an undamaged volume");
         let filled = |from: u64, to: u64| -> Vec<u64> {
@@ -73,12 +73,12 @@ impl Targets {
         Self { kinds }
     }
 
-    /// All of them, with the name of their kind.
+    /// All of them, with the names of their kinds.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.kinds.iter().flat_map(|(kind, blocks)| blocks.iter().map(move |at| (*kind, *at)))
     }
 
-    /// Flips one bit of one block, every kind equally often; says which.
+    /// Flips one bit of one block, choosing every kind with equal probability; returns a description.
     ///
     /// # Panics
     /// Never on a device of [`BLOCKS`] blocks.
@@ -86,7 +86,7 @@ impl Targets {
         let (kind, blocks) = &self.kinds[rng.index(self.kinds.len())];
         let at = blocks[rng.index(blocks.len())];
         let mut bytes = block(mem, at);
-        // Mostly a byte that says something: a zero is often one nobody reads.
+        // Mostly a significant byte: zeros are often never read.
         let used: Vec<usize> = (0..BLOCK).filter(|i| bytes[*i] != 0).collect();
         let byte =
             if rng.chance(1, 3) { rng.index(BLOCK) } else { used.get(rng.index(used.len())).copied().unwrap_or(0) };
@@ -94,14 +94,14 @@ impl Targets {
         let sum = |b: &format::Block| format::crc::crc32(format::crc::SEED, &b[..SUM_AT]).to_le_bytes();
         let sealed = bytes[SUM_AT..] == sum(&bytes);
         bytes[byte] ^= 1 << bit;
-        // Half the checkpoint heads get a checksum that holds, or no damage would pass the door.
+        // Half the checkpoint heads get a valid checksum; otherwise no damage would pass the first check.
         let forged = sealed && *kind == "checkpoint" && rng.chance(1, 2);
         if forged {
             let new = sum(&bytes);
             bytes[SUM_AT..].copy_from_slice(&new);
         }
         mem.write(Lba(at), &*bytes, Tag::default()).expect("a block of the image");
-        // Half the superblocks are damaged alike in both copies, so that no good one is left to use.
+        // Half the superblocks get the same damage in both copies, so that no intact one is left.
         if *kind == "superblock" && rng.chance(1, 2) {
             mem.write(Lba(1 - at), &*bytes, Tag::default()).expect("a block of the image");
         }

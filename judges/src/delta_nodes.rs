@@ -1,8 +1,8 @@
-//! What if a file of an unmounted volume had these delta nodes? They are put into the image, the tables and sums made
-//! to say so, and single blocks of them can be changed.
+//! What if a file of an unmounted volume had these delta nodes? They are inserted into the image with matching tables
+//! and checksums, and single blocks of them can be changed.
 //!
-//! So who judges delta nodes can be shown any list of them, also such as the file system would not write. Left out: who
-//! must survive them (the tests).
+//! So code that checks delta nodes can be tested with any list of them, including lists that the file system would not
+//! write. Left out: the code that must survive them (the tests).
 
 use device::{BlockDevice, Lba, Memory, Tag};
 use format::checkpoint::{self, Checkpoint, CpFlags};
@@ -18,21 +18,21 @@ use format::{Block, BlockAddr, Ino, Nid, SegNo, bits};
 
 use crate::damage::block;
 
-/// A delta node to be.
+/// A delta node to insert.
 pub struct Node {
-    /// Which of the file's.
+    /// Its number within the file.
     pub number: usize,
-    /// Of two entries for one block, that in the node of the higher age counts.
+    /// Of two entries for one block, the one in the node of the higher age is valid.
     pub age: u32,
-    /// For each entry the file block, and what its page is to hold.
+    /// For each entry the file block, and the resulting contents of its page.
     pub pages: Vec<(u32, Vec<u8>)>,
 }
 
-/// Where the structures of an unmounted volume lie.
+/// Positions of the structures of an unmounted volume.
 pub struct Places {
     /// The superblock.
     pub sb: SuperBlock,
-    /// The checkpoint that counts.
+    /// The current checkpoint.
     pub cp: Checkpoint,
     pack: BlockAddr,
     nat_journal: Vec<(Nid, NatEntry)>,
@@ -48,10 +48,10 @@ fn get(mem: &Memory, at: BlockAddr) -> Box<Block> {
 }
 
 impl Places {
-    /// Of this volume.
+    /// The positions on this volume.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a volume.
     pub fn of(mem: &Memory) -> Self {
         let sb = SuperBlock::check(&get(mem, BlockAddr(0))).expect("an undamaged volume");
         let packs = [sb.cp, sb.cp.plus(512)];
@@ -90,7 +90,7 @@ impl Places {
         get(mem, self.nat(mem, nid).addr)
     }
 
-    /// Where the block of a file block lies.
+    /// The address of a file block.
     ///
     /// # Panics
     /// If the file has no such block.
@@ -109,7 +109,7 @@ impl Places {
         BlockAddr(word)
     }
 
-    /// Changes a node where it lies. The checksum of an inode is made to fit; that of a delta node if `sealed`.
+    /// Changes a node in place. Updates the checksum of an inode; that of a delta node only if `sealed`.
     pub fn edit(&self, mem: &Memory, nid: Nid, sealed: bool, change: impl FnOnce(&mut Block)) {
         let at = self.nat(mem, nid).addr;
         let mut block = get(mem, at);
@@ -123,7 +123,7 @@ impl Places {
         put(mem, at, &block[..]);
     }
 
-    /// The volume's seed of checksums.
+    /// The volume's checksum seed.
     pub fn seed(&self) -> u32 {
         inode::checksum_seed(&self.sb.uuid)
     }
@@ -137,10 +137,10 @@ impl Places {
         [(0, root)].into_iter().chain(node::delta::other_nodes(&block)).collect()
     }
 
-    /// Gives a file these delta nodes, of which the first must be number 0. Returns their node numbers.
+    /// Inserts delta nodes into a file; the first must be number 0. Returns their node numbers.
     ///
     /// # Panics
-    /// If they do not fit, or the file has such nodes or lacks a base.
+    /// If they do not fit, the file already has delta nodes, or a base is missing.
     pub fn give(&self, mem: &Memory, ino: Ino, nodes: &[Node]) -> Vec<Nid> {
         let inode = self.node(mem, ino.nid());
         let generation = RawInode::of(&inode).i_generation.get();
@@ -233,7 +233,7 @@ impl Places {
         (self.sb.sit_block(n, bits::msb_test(&self.cp.sit_bitmap, n as usize)), i as usize)
     }
 
-    /// A segment that nothing uses.
+    /// An unused segment.
     fn free_segment(&self, mem: &Memory) -> SegNo {
         let free = |seg: &SegNo| {
             let (at, i) = self.sit_block(*seg);

@@ -1,13 +1,13 @@
-//! Which command lines of `joulefs` do the project's documents show?
+//! Which `joulefs` command lines do the project's documents contain?
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The words of each command of a shell's line, without what is said to the shell: pipes, redirections, comments.
+/// The words of each command in a shell line, without shell syntax: pipes, redirections, comments.
 fn commands_of(line: &str) -> Vec<Vec<String>> {
     let (mut all, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = line.chars().peekable();
-    // The next word is a file's name that only the shell sees.
+    // The next word is the target of a redirection.
     let mut redirected = false;
     while let Some(c) = chars.next() {
         match c {
@@ -36,7 +36,7 @@ fn commands_of(line: &str) -> Vec<Vec<String>> {
     all
 }
 
-/// Command lines of this program in a text of lines that people type, `\` at the end going on in the next.
+/// The program's command lines in a text of shell lines, where `\` at the end continues a line.
 pub fn typed(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(|line| line.trim().trim_start_matches("$ "));
@@ -55,11 +55,11 @@ pub struct Shown {
     pub document: PathBuf,
     /// The words, `joulefs` first.
     pub words: Vec<String>,
-    /// It stands as code that a reader may type. Otherwise it is only mentioned, and may lack what it needs.
+    /// It is code that a reader may type. Otherwise it is only mentioned, and may lack arguments.
     pub whole: bool,
 }
 
-/// All command lines in the documents below the root of the sources.
+/// All command lines in the documents below the source root.
 pub fn shown(root: &Path) -> Vec<Shown> {
     let mut all = Vec::new();
     for document in documents(root) {
@@ -69,7 +69,7 @@ pub fn shown(root: &Path) -> Vec<Shown> {
         let plain: String = text.split("```").step_by(2).collect();
         let plain: Vec<&str> = plain.lines().filter(|line| !line.starts_with("    ")).collect();
         for quoted in plain.join("\n").split('`').skip(1).step_by(2) {
-            // A number that stands for any, and what may follow.
+            // Replaces placeholders: any number, and optional further arguments.
             let quoted = quoted.replace('\n', " ").replace(" ...", "").replace("=N", "=1");
             all.extend(typed(&quoted).into_iter().map(|words| shown(words, false)));
         }
@@ -95,7 +95,7 @@ fn documents(root: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// The lines of a document that are set as code: fenced, or indented.
+/// The code lines of a document: fenced, or indented.
 fn code(text: &str) -> String {
     let mut fenced = false;
     let mut out = String::new();

@@ -1,9 +1,9 @@
-//! What if the tables of a volume contradict its tree? Every block can be read and every checksum holds, but nodes that
-//! files need have no address, valid blocks count as free and free ones as valid, two owners share a block, a directory
-//! contains itself. Code that cleans, allocates or frees by such tables may loop forever.
+//! What if the tables of a volume contradict its tree? Every block can be read and every checksum is valid, but nodes
+//! of files have no address, valid blocks count as free and free ones as valid, two owners share a block, or a
+//! directory contains itself. Code that cleans, allocates or frees by such tables may loop forever.
 //!
-//! Left out: damage to single fields (`forge`) and whole blocks (`misplace`), and the checks of what must survive it
-//! (the tests).
+//! Left out: damage to single fields (`forge`) and whole blocks (`misplace`), and the code that must survive it (the
+//! tests).
 
 use device::{BlockDevice, Lba, Memory, Rng, Tag};
 use format::checkpoint::{self, Checkpoint, CpFlags};
@@ -16,9 +16,9 @@ use format::{Block, BlockAddr, Ino, Nid, SegNo, bits, dentry, node};
 
 use crate::damage::block;
 
-/// Where it is in a summary block that is not compact.
+/// Offset of the journal in a summary block that is not compact.
 const WHOLE_JOURNAL_AT: usize = 3584;
-/// Words of a node that may be numbers of nodes or addresses.
+/// Words of a node that may be node numbers or addresses.
 const WORDS: usize = 1018;
 
 /// Makes tables contradict each other, and the tree.
@@ -30,7 +30,7 @@ pub struct Entangler {
     pack: BlockAddr,
     /// Live nodes: number, address and inode.
     nodes: Vec<(Nid, BlockAddr, Ino)>,
-    /// Blocks of names, each with an entry at least.
+    /// Directory blocks, each with at least one entry.
     names: Vec<BlockAddr>,
 }
 
@@ -38,7 +38,7 @@ impl Entangler {
     /// For copies of this volume.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a volume.
     pub fn of(mem: &Memory) -> Self {
         let sb = SuperBlock::check(&block(mem, 0)).expect("an undamaged volume");
         let packs = [sb.cp, sb.cp.plus(512)].into_iter();
@@ -75,7 +75,7 @@ impl Entangler {
         all
     }
 
-    /// Where the journal of a table is: its block, and its first byte there.
+    /// The position of a table's journal: its block, and the offset there.
     fn journal(&self, of_sit: bool) -> (u64, usize) {
         let first = u64::from(self.pack.plus(self.cp.start_sum).0);
         if self.cp.flags.contains(CpFlags::COMPACT_SUM) {
@@ -120,7 +120,7 @@ impl Entangler {
         journal.iter().find(|(of, _)| *of == seg).map_or_else(below, |(_, entry)| *entry)
     }
 
-    /// Stores an entry; the count is that of the bits.
+    /// Stores an entry with a count that matches its bits.
     fn set_sit(&self, mem: &Memory, seg: SegNo, mut entry: RawSitEntry) {
         let count = bits::count(&entry.valid_map) as u16;
         entry.vblocks = (entry.vblocks.get() & !0x3FF | count).into();
@@ -147,7 +147,7 @@ impl Entangler {
         write(mem, at.0.into(), bytes);
     }
 
-    /// Makes one contradiction; says which.
+    /// Creates one contradiction; returns a description.
     pub fn entangle(&self, mem: &Memory, rng: &mut Rng) -> String {
         match rng.index(12) {
             0 | 1 => self.lose_node(mem, rng),
@@ -164,7 +164,7 @@ impl Entangler {
         self.nodes[rng.index(self.nodes.len())]
     }
 
-    /// A node that a file needs has no address, or its number is free.
+    /// Removes the address of a node in use, or frees its number.
     fn lose_node(&self, mem: &Memory, rng: &mut Rng) -> String {
         let (nid, ..) = self.one_node(rng);
         let old = self.nat(mem, nid);
@@ -192,7 +192,7 @@ impl Entangler {
         format!("NAT: node {nid} is at {addr}")
     }
 
-    /// A segment's bits are not what its blocks are.
+    /// Makes a segment's bits differ from its blocks.
     fn miscount(&self, mem: &Memory, rng: &mut Rng) -> String {
         let seg = SegNo(rng.below(self.sb.main_segs.into()) as u32);
         let mut entry = self.sit(mem, seg);
@@ -222,7 +222,7 @@ impl Entangler {
         format!("SIT: segment {seg}: {how}")
     }
 
-    /// Every segment, or all but a few, is full for the SIT.
+    /// Marks every segment, or all but a few, as full in the SIT.
     fn fill_free_segments(&self, mem: &Memory, rng: &mut Rng) -> String {
         let left = rng.below(4) as u32;
         for seg in (left..self.sb.main_segs).map(SegNo) {
@@ -238,7 +238,7 @@ impl Entangler {
         "SIT: free segments are full".to_owned()
     }
 
-    /// Summaries name owners that the blocks do not have.
+    /// Makes summaries name wrong owners.
     fn misattribute(&self, mem: &Memory, rng: &mut Rng) -> String {
         let seg = SegNo(rng.below(self.sb.main_segs.into()) as u32);
         let at = self.sb.ssa_block(seg).0.into();
@@ -258,7 +258,7 @@ impl Entangler {
         format!("SSA: {times} owners in segment {seg} are others")
     }
 
-    /// A name leads up, to its own directory, to another name's inode or to a node that is none.
+    /// Points a name to an ancestor, its own directory, another name's inode or a node that is not an inode.
     fn redirect_name(&self, mem: &Memory, rng: &mut Rng) -> String {
         let at = self.names[rng.index(self.names.len())];
         let mut bytes = block(mem, at.0.into());
@@ -281,7 +281,7 @@ impl Entangler {
         format!("names in block {at}: slot {slot} leads to {to}")
     }
 
-    /// A pointer of a node leads to another's block or node, or to itself.
+    /// Points a node's entry to another owner's block or node, or to itself.
     fn redirect_pointer(&self, mem: &Memory, rng: &mut Rng) -> String {
         let (nid, at, ino) = self.one_node(rng);
         let mut bytes = block(mem, at.0.into());
@@ -308,7 +308,7 @@ impl Entangler {
             3 => nid.0,
             _ => self.sb.main.0 + rng.below(u64::from(end - self.sb.main.0)) as u32,
         };
-        // To the end, or once.
+        // All following entries, or one.
         let times = if rng.chance(1, 8) { WORDS - word } else { 1 };
         (word..word + times).for_each(|i| node::set_word(&mut bytes, i, value));
         self.set_node(mem, at, &mut bytes);

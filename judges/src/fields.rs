@@ -1,22 +1,22 @@
-//! Which fields has F2FS, and where do they lie? The list that the format's own document gives.
+//! Which fields does F2FS have, and at which offsets? Read from the format's own document.
 //!
-//! `docs/format.md` is made from the structures and compared with them by a test, so whatever is generated from it
-//! follows the format.
+//! `docs/format.md` is generated from the structures and compared with them by a test, so tests generated from it
+//! follow the format.
 
 /// A field, or one element of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Field {
-    /// Its on-disk name; of an element, with its index.
+    /// Its on-disk name; for an array element, with its index.
     pub name: String,
-    /// Its first byte in the structure.
+    /// Its offset in the structure.
     pub at: usize,
-    /// How many bytes it has.
+    /// Its size in bytes.
     pub width: usize,
 }
 
 const DOCUMENT: &str = include_str!("../../docs/format.md");
 
-/// Elements of arrays that are not words of four bytes.
+/// Element size of arrays whose elements are not four bytes.
 fn element(name: &str, bytes: usize) -> usize {
     match (name, bytes) {
         (_, 1 | 2 | 4 | 8) => bytes,
@@ -27,7 +27,7 @@ fn element(name: &str, bytes: usize) -> usize {
     }
 }
 
-/// The fields of a structure by its name in the code, such as `RawInode`; arrays as their elements.
+/// The fields of a structure, given by its name in the code, such as `RawInode`; arrays as their elements.
 ///
 /// # Panics
 /// If the document has no such structure.
@@ -51,7 +51,7 @@ pub fn of(structure: &str) -> Vec<Field> {
     out
 }
 
-/// Values that are often handled wrongly in a field of so many bytes that holds `now`.
+/// Values that are often handled wrongly in a field of `width` bytes with the value `now`.
 pub fn values(width: usize, now: u64) -> Vec<u64> {
     let most = u64::MAX >> (64 - 8 * width as u32);
     let sign = 1 << (8 * width - 1);
@@ -62,12 +62,12 @@ pub fn values(width: usize, now: u64) -> Vec<u64> {
     out
 }
 
-/// What a field holds.
+/// The value of a field.
 pub fn get(bytes: &[u8], field: &Field) -> u64 {
     bytes[field.at..][..field.width].iter().rev().fold(0, |n, b| n << 8 | u64::from(*b))
 }
 
-/// Makes a field hold a value, cut to its width.
+/// Sets a field to a value, truncated to its width.
 pub fn put(bytes: &mut [u8], field: &Field, value: u64) {
     bytes[field.at..][..field.width].copy_from_slice(&value.to_le_bytes()[..field.width]);
 }

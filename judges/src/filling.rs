@@ -1,6 +1,6 @@
-//! Does a writer that fills a mounted volume hear of it, in time, and is nothing lost that it was told is written?
+//! Does a writer that fills a mounted volume get an error in time, and is all acknowledged data kept?
 //!
-//! Judges any mount by its path alone, through the kernel's cache.
+//! Tests any mount through its path alone, and therefore through the kernel's cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -10,25 +10,25 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-/// How a file comes to fill the volume.
+/// How a file fills the volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// `write(2)`, 1 MiB each.
     Buffered,
     /// `write(2)` with `O_APPEND`, 10,000 bytes each.
     Appended,
-    /// A page in each MiB.
+    /// One page per MiB.
     Sparse,
-    /// Pages of a mapping over a hole, 1 MiB between two calls of `msync`.
+    /// Pages of a mapping over a hole, with an `msync` per MiB.
     Mapped,
 }
 
 /// All of them.
 pub const WAYS: [Way; 4] = [Way::Buffered, Way::Appended, Way::Sparse, Way::Mapped];
 
-/// Writers may be told this much too late or too early.
+/// How many bytes too early or too late a writer may get the error.
 const TOLERANCE: u64 = 16 << 20;
-/// Between two writes of [`Way::Sparse`].
+/// Distance of the writes of [`Way::Sparse`].
 const STRIDE: u64 = 1 << 20;
 
 impl Way {
@@ -45,14 +45,14 @@ impl Way {
 struct Filled {
     path: PathBuf,
     file: File,
-    /// Bytes that a call said it wrote.
+    /// Bytes acknowledged.
     taken: u64,
-    /// Where they end.
+    /// End of these bytes.
     end: u64,
     error: io::Error,
 }
 
-/// Bytes `at` and after it, different for each file.
+/// The bytes from `at`, different for each file.
 fn pattern(seed: u8, at: u64, into: &mut [u8]) {
     for (byte, at) in into.iter_mut().zip(at..) {
         *byte = (at / 509) as u8 ^ (at % 251) as u8 ^ seed | 1;
@@ -89,7 +89,7 @@ fn write_until_full(path: &Path, seed: u8, way: Way, most: u64) -> Filled {
     Filled { path: path.to_owned(), file, taken, end, error }
 }
 
-/// The same by a mapping, in Python: Rust makes none without unsafe code.
+/// The same through a mapping, in Python: Rust needs unsafe code for it.
 fn map_until_full(path: &Path, seed: u8, most: u64) -> Filled {
     let program = "import mmap, os, sys
 path, piece, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -121,7 +121,7 @@ print(most, 0)";
     Filled { path: path.to_owned(), file, taken, end: most, error: io::Error::from_raw_os_error(number as i32) }
 }
 
-/// What a full volume has to let pass; `overwrites`: programs that overwrite, too.
+/// Operations that must succeed on a full volume; `overwrites`: overwriting, too.
 fn judge_a_full_file(filled: &mut Filled, seed: u8, way: Way, overwrites: bool) {
     let file = &mut filled.file;
     for _ in 0..3 {
@@ -134,7 +134,7 @@ fn judge_a_full_file(filled: &mut Filled, seed: u8, way: Way, overwrites: bool) 
     if overwrites && way != Way::Appended && filled.taken > 0 {
         let mut piece = vec![0; 4096];
         pattern(seed, 0, &mut piece);
-        // What was lost, if anything, is reported once, to those who had the file open.
+        // Lost data, if any, is reported once, to processes that had the file open.
         let _ = file.sync_data();
         let file = OpenOptions::new().write(true).open(&filled.path).expect("opened on a full volume");
         for _ in 0..3 {
@@ -144,7 +144,7 @@ fn judge_a_full_file(filled: &mut Filled, seed: u8, way: Way, overwrites: bool) 
     }
 }
 
-/// Demands that what was written before `end` is there.
+/// Asserts that the data before `end` is present.
 pub fn judge_contents(path: &Path, seed: u8, way: Way, end: u64) {
     let mut file = File::open(path).expect("opened");
     let (mut at, step) = (0, if way == Way::Sparse { STRIDE } else { way.piece() as u64 });
@@ -159,9 +159,9 @@ pub fn judge_contents(path: &Path, seed: u8, way: Way, end: u64) {
     }
 }
 
-/// Fills a mounted volume, all of it, with so many writers at a time, and demands that each hears of it.
+/// Fills a mounted volume completely with `writers` at a time, and asserts that each gets ENOSPC.
 ///
-/// Returns the files' names and sizes; they are left as they are. `overwrites`: the file system needs no room to overwrite.
+/// Returns the files' names and sizes; the files stay. `overwrites`: the file system can overwrite without free space.
 pub fn fill(root: &Path, way: Way, writers: u8, overwrites: bool) -> Vec<(PathBuf, u64)> {
     let free = available(root);
     let most = 3 * free + TOLERANCE;
@@ -195,9 +195,9 @@ pub fn fill(root: &Path, way: Way, writers: u8, overwrites: bool) -> Vec<(PathBu
         .collect()
 }
 
-/// The size of a file that no handle is open of, once the kernel has it from the file system.
+/// The size of a file without open handles, after the kernel reads it from the file system.
 fn judge_size(path: &Path, seed: u8, way: Way, (taken, end): (u64, u64), writers: u8) -> u64 {
-    // The kernel lets go of a file a moment after close returned.
+    // The kernel releases a file shortly after close returns.
     thread::sleep(Duration::from_millis(300));
     let size = fs::metadata(path).expect("stat").len();
     match way {
@@ -215,8 +215,8 @@ fn judge_size(path: &Path, seed: u8, way: Way, (taken, end): (u64, u64), writers
     size
 }
 
-/// Changes many small files on a volume that another file filled, each with a handle of its own, and demands that what
-/// `write` took is stored and what it refused changed nothing. Leaves the volume as it was.
+/// Changes many small files on a full volume, each through its own handle, and asserts that accepted writes are stored
+/// and refused ones changed nothing. Restores the volume's state.
 pub fn change_small_files_while_full(root: &Path) {
     const FILES: usize = 100;
     let before = available(root);
@@ -229,11 +229,11 @@ pub fn change_small_files_while_full(root: &Path) {
         (0..FILES).for_each(|n| fs::write(path(kind, n), old(n)).expect("written"));
     }
     let root_dir = File::open(root).expect("opened");
-    // The first call may report what was lost when the volume was full before.
+    // The first call may report losses of an earlier test.
     let _ = rustix::fs::syncfs(&root_dir);
     rustix::fs::syncfs(&root_dir).expect("synced");
     let filled = write_until_full(&root.join("fill"), 1, Way::Buffered, 3 * before + TOLERANCE);
-    // Only `write` is asked: programs that look at `close` are few.
+    // Only the result of `write` counts: few programs check `close`.
     let takes = |file: io::Result<File>| file.and_then(|mut file| file.write(&new)).is_ok_and(|n| n == new.len());
     let mut expected: Vec<(PathBuf, Vec<u8>)> = Vec::new();
     let mut refused = 0;
@@ -254,7 +254,7 @@ pub fn change_small_files_while_full(root: &Path) {
         let all = [old(n), if took { new.clone() } else { Vec::new() }].concat();
         expected.push((appended, all));
         let (replaced, other) = (path("replaced", n), path("other", n));
-        // As an editor saves: a file that could not be written whole takes no other's place.
+        // Saving like an editor: an incompletely written file replaces nothing.
         let took = takes(File::create_new(&other)) && fs::rename(&other, &replaced).is_ok();
         expected.push((replaced, if took { new.clone() } else { old(n) }));
     }
@@ -265,7 +265,7 @@ pub fn change_small_files_while_full(root: &Path) {
         }
     };
     judge();
-    // As the volume has them, and not the kernel's cache.
+    // Read from the volume, not from the kernel's cache.
     thread::sleep(Duration::from_millis(300));
     for (path, _) in &expected {
         let file = File::open(path).expect("opened");
@@ -277,7 +277,7 @@ pub fn change_small_files_while_full(root: &Path) {
     empty(root, &[(root.join("fill"), 0)], before);
 }
 
-/// Removes files and demands that their room can be used again.
+/// Removes files and asserts that their space can be reused.
 pub fn empty(root: &Path, files: &[(PathBuf, u64)], before: u64) {
     for (path, _) in files {
         fs::remove_file(path).expect("removed from a full volume");

@@ -1,7 +1,7 @@
-//! What if every checksum holds and a field lies? One field of one metadata block gets a value that
-//! means something elsewhere, and what was sealed is sealed again.
+//! What if every checksum is valid and a field has a wrong value? One field of one metadata block gets a value that
+//! would be meaningful elsewhere, and the checksum is updated.
 //!
-//! Left out: bits flipped anywhere (`damage`), and who must survive it (the tests).
+//! Left out: random bit flips (`damage`), and the code that must survive it (the tests).
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use format::checkpoint;
@@ -13,10 +13,10 @@ use format::{Block, node};
 use crate::damage::{Targets, block};
 use crate::fields::{self, Field};
 
-/// A field: its first byte and how many it has.
+/// A field: its offset and size.
 type Span = (usize, usize);
 
-/// Fields of an inode before its addresses, and the sizes of inline things after.
+/// Fields of an inode before its addresses, and the sizes of the inline areas.
 const INODE: &[Span] = &[
     (0, 2),
     (2, 1),
@@ -49,7 +49,7 @@ const INODE: &[Span] = &[
     (4068, 4),
 ];
 const FOOTER: &[Span] = &[(4072, 4), (4076, 4), (4080, 4), (4084, 8), (4092, 4)];
-/// The head of a delta node, the beginning of its list and of its first entry.
+/// The header of a delta node, and the beginning of its list and of its first entry.
 const DELTA_NODE: &[Span] = &[
     (0, 4),
     (4, 2),
@@ -71,13 +71,13 @@ const DELTA_NODE: &[Span] = &[
 ];
 const SUPERBLOCK: &[Span] = &[(1148, 4), (1664, 4), (2180, 4), (2201, 1), (2265, 4), (2745, 4), (2749, 4), (2757, 1)];
 
-/// Makes metadata lie.
+/// Sets metadata fields to wrong values.
 pub struct Forger {
     sb: SuperBlock,
     seed: u32,
-    /// Blocks by kind, nodes of the chain after the checkpoint among the nodes.
+    /// Blocks by kind; the nodes after the checkpoint count as nodes.
     kinds: Vec<(&'static str, Vec<u64>)>,
-    /// Node numbers and addresses that mean something.
+    /// Existing node numbers and addresses.
     numbers: Vec<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Forger {
     /// For copies of this volume.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a volume.
     pub fn of(mem: &Memory) -> Self {
         let sb = SuperBlock::check(&block(mem, 0)).expect("an undamaged volume");
         let mut kinds: Vec<(&'static str, Vec<u64>)> = Vec::new();
@@ -95,7 +95,7 @@ impl Forger {
                 None => kinds.push((kind, vec![at])),
             }
         }
-        // Heads and tails of packs are few among the blocks of packs, and decide most.
+        // Heads and tails of packs are few, but the most important blocks of packs.
         let packs = [sb.cp.0, sb.cp.0 + 512].map(u64::from);
         kinds.push((
             "checkpoint",
@@ -116,14 +116,14 @@ impl Forger {
         Forger { seed: inode::checksum_seed(&sb.uuid), sb, kinds, numbers }
     }
 
-    /// Makes one field lie; says which.
+    /// Changes one field; returns a description.
     ///
     /// # Panics
     /// If the image is not a copy of the volume.
     pub fn forge(&self, mem: &Memory, rng: &mut Rng) -> String {
         let (kind, blocks) = loop {
             let (kind, blocks) = &self.kinds[rng.index(self.kinds.len())];
-            // Most lies of a superblock end at the door, and nodes say most.
+            // Most changes to a superblock are rejected at once; those to nodes are the most effective.
             let weight = match *kind {
                 "superblock" => 1,
                 "node" => 8,
@@ -143,8 +143,8 @@ impl Forger {
         format!("{kind} block {at}, {width} bytes at {byte}: {old:#x} -> {new:#x}")
     }
 
-    /// Makes one field of a block hold a value, and seals the block again. `kind` is one of `superblock`, `checkpoint`
-    /// (a pack's head), `node`, or another name for what has no checksum.
+    /// Sets one field of a block to a value, and updates the checksum. `kind` is one of `superblock`, `checkpoint` (a
+    /// pack's head), `node`, or another name for blocks without checksum.
     ///
     /// # Panics
     /// If the image is not a copy of the volume.
@@ -155,7 +155,7 @@ impl Forger {
         self.seal(mem, kind, at, &was, &mut bytes);
     }
 
-    /// A field of a block of this kind.
+    /// A random field of a block of this kind.
     fn field(&self, kind: &str, bytes: &Block, rng: &mut Rng) -> Span {
         let of = |fields: &[Span], rng: &mut Rng| fields[rng.index(fields.len())];
         let summary = |base: usize, n: usize, rng: &mut Rng| {
@@ -218,7 +218,7 @@ impl Forger {
         }
     }
 
-    /// Writes another value; the old and the new one.
+    /// Writes another value; returns the old and the new one.
     fn lie(&self, bytes: &mut Block, (at, width): Span, rng: &mut Rng) -> (u64, u64) {
         let get =
             |bytes: &Block, at: usize| bytes[at..at + width].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b));
@@ -251,7 +251,7 @@ impl Forger {
         }
     }
 
-    /// Writes a changed block with fitting checksums, and its like.
+    /// Writes a changed block with valid checksums, and its copies.
     fn seal(&self, mem: &Memory, kind: &str, at: u64, was: &Block, bytes: &mut Block) {
         match kind {
             "superblock" => {
@@ -270,7 +270,7 @@ impl Forger {
         self.write(mem, at, bytes);
     }
 
-    /// Head and tail alike, and the chain after them goes on under the new checksum.
+    /// Updates head and tail alike, and makes the node chain after them match the new checksum.
     fn seal_pack(&self, mem: &Memory, at: u64, was: &Block, bytes: &mut Block) {
         let start = u64::from(self.sb.cp.0) + if at >= u64::from(self.sb.cp.0) + 512 { 512 } else { 0 };
         let word = |b: &Block, at: usize| b[at..at + 4].iter().rev().fold(0u32, |n, b| n << 8 | u32::from(*b));

@@ -1,5 +1,4 @@
-//! What if the host of a sparse image runs out of room? A block that was written once can be written again, one that never was
-//! cannot any more.
+//! What if the host of a sparse image runs out of space? Blocks that were written can be written again, others cannot.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use device::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Result, Tag};
 use parking_lot::Mutex;
 
-/// The host's answer.
+/// The host's error, `ENOSPC`.
 const NO_SPACE: i32 = 28;
 
-/// A sparse image on a host with so much room.
+/// A sparse image on a host with limited space.
 pub struct SparseHost {
     inner: Memory,
     held: Mutex<BTreeSet<u64>>,
@@ -18,7 +17,7 @@ pub struct SparseHost {
 }
 
 impl SparseHost {
-    /// The blocks of `inner` that are not all zero have room on the host; until [`SparseHost::leave`] there is room for all others.
+    /// The nonzero blocks of `inner` have space on the host; until [`SparseHost::leave`], all others have, too.
     pub fn new(inner: Memory) -> Self {
         let mut held = BTreeSet::new();
         inner.each_piece(|at, bytes| {
@@ -28,17 +27,17 @@ impl SparseHost {
         SparseHost { inner, held: Mutex::new(held), room: AtomicU64::new(u64::MAX) }
     }
 
-    /// From now on the host has room for so many blocks more.
+    /// Limits the host to `blocks` more.
     pub fn leave(&self, blocks: u64) {
         self.room.store(blocks, Relaxed);
     }
 
-    /// What is in the image now.
+    /// The current image.
     pub fn image(&self) -> Memory {
         self.inner.fork()
     }
 
-    /// Takes room for blocks that have none; how many of them have some then.
+    /// Allocates space for blocks that have none; returns how many of the blocks, from the start, have space then.
     fn take(&self, at: Lba, blocks: u64) -> u64 {
         let mut held = self.held.lock();
         let mut room = self.room.load(Relaxed);
@@ -80,7 +79,7 @@ impl BlockDevice for SparseHost {
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }
-    /// Gives room back, as a punched hole does.
+    /// Frees space, like a punched hole.
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
         self.inner.discard(at, blocks, tag)?;
         let mut held = self.held.lock();
@@ -102,7 +101,7 @@ mod tests {
         write(0, 2).unwrap();
         dev.leave(1);
         write(0, 2).unwrap();
-        // Half of it has room.
+        // Half of it has space.
         assert!(matches!(write(1, 3), Err(DeviceError::Io { at: Lba(3), .. })));
         let mut block = [0; BLOCK];
         dev.read(Lba(2), &mut block, Tag::default()).unwrap();

@@ -1,7 +1,8 @@
-//! Is what a file system did right, as others see it?
+//! Does a file system work correctly according to independent judges?
 //!
-//! Others are Linux's kernels and tools ([`oracle`]), a model in memory ([`memfs`]), and checks of damage that was done on
-//! purpose ([`damage`], [`forge`]); [`documents`] finds the command lines that the documents show. No file system of this project is named here: a change of one rebuilds no judge.
+//! These are Linux's kernels and tools ([`oracle`]), a model in memory ([`memfs`]), and tests with deliberate damage
+//! ([`damage`], [`forge`]); [`documents`] finds the command lines in the documents. This crate does not depend on the
+//! project's file systems, so that a change to one does not rebuild it.
 #![forbid(unsafe_code)]
 
 pub mod bounded;

@@ -1,23 +1,23 @@
-//! On which device does a judged volume lie: one that takes a block anywhere, or one of zones?
+//! On which device is a tested volume: one with random writes, or a zoned one?
 //!
-//! A zoned one refuses every write that is not at a write pointer, so a volume that writes out of order fails before any judge
-//! looks at it; and a power cut leaves of the pointers anything between what was flushed and what was written.
+//! A zoned device refuses every write that is not at a write pointer, so a volume that writes out of order fails at
+//! once; after a power cut the pointers are anywhere between the flushed and the written state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Rng, Tag, Zoned, Zones};
 
-/// Zones of so many blocks, the first of which are conventional.
+/// Zones of equal size, the first of which are conventional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zoning {
-    /// Blocks of one.
+    /// Blocks of a zone.
     pub zone: u64,
-    /// So many at the beginning take writes anywhere.
+    /// Number of conventional zones at the beginning.
     pub conventional: u64,
 }
 
-/// A device, and what is on it.
+/// A device and its contents.
 #[derive(Clone)]
 pub struct Medium {
     memory: Arc<Memory>,
@@ -31,14 +31,14 @@ impl From<Memory> for Medium {
 }
 
 impl Medium {
-    /// An empty one.
+    /// An empty device.
     pub fn new(blocks: u64, zoning: Option<Zoning>) -> Self {
         let memory = Arc::new(Memory::new(blocks));
         let zones = zoning.map(|z| Arc::new(Zoned::new(memory.clone(), z.zone, z.conventional)));
         Medium { memory, zones }
     }
 
-    /// The same contents and pointers once more; neither sees what is done to the other.
+    /// A copy with the same contents and pointers, independent of the original.
     #[must_use]
     pub fn fork(&self) -> Self {
         let memory = Arc::new(self.memory.fork());
@@ -46,12 +46,12 @@ impl Medium {
         Medium { memory, zones }
     }
 
-    /// What is on it, whatever its zones.
+    /// Its contents, ignoring zones.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// As somebody mounts it.
+    /// The device to mount.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         match &self.zones {
             Some(zones) => zones.clone(),
@@ -59,10 +59,10 @@ impl Medium {
         }
     }
 
-    /// Whether all that was written came in order.
+    /// Checks that all writes were in order.
     ///
     /// # Errors
-    /// How many requests did not.
+    /// The number of writes that were not.
     pub fn in_order(&self) -> Result<(), String> {
         in_order(self.zones.as_deref())
     }
@@ -75,23 +75,23 @@ fn in_order<D: BlockDevice>(zones: Option<&Zoned<D>>) -> Result<(), String> {
     }
 }
 
-/// A device whose power may go.
+/// A device whose power may fail.
 pub struct Powered {
     power: Arc<PowerCut>,
     zones: Option<Arc<Zoned<Arc<PowerCut>>>>,
-    /// The write at which it goes.
+    /// The write at which it fails.
     cut: AtomicU64,
 }
 
 impl Powered {
-    /// Over what is on this one, all of it durable.
+    /// On the contents of `medium`, all of them durable.
     pub fn new(medium: &Medium) -> Self {
         let power = Arc::new(PowerCut::new(medium.memory.fork()));
         let zones = medium.zones.as_ref().map(|z| Arc::new(z.after_cut(power.clone(), |_, most| most)));
         Powered { power, zones, cut: AtomicU64::new(0) }
     }
 
-    /// As somebody mounts it.
+    /// The device to mount.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
         match &self.zones {
             Some(zones) => zones.clone(),
@@ -105,7 +105,7 @@ impl Powered {
         self.power.cut_after(write);
     }
 
-    /// True once the power is off.
+    /// True after the power failed.
     pub fn is_cut(&self) -> bool {
         self.power.is_cut()
     }
@@ -115,16 +115,16 @@ impl Powered {
         self.power.write_count()
     }
 
-    /// As [`Medium::in_order`].
+    /// Like [`Medium::in_order`].
     ///
     /// # Errors
-    /// How many requests did not come in order.
+    /// The number of writes that were not in order.
     pub fn in_order(&self) -> Result<(), String> {
         in_order(self.zones.as_deref())
     }
 
-    /// What the cut left. Where the pointers are depends on the write and the loss alone: as of the last flush, as of the cut, or
-    /// anywhere between.
+    /// The state after the cut. The pointers depend only on the write and the loss: as of the last flush, as of the
+    /// cut, or anywhere between.
     pub fn left(&self, loss: Loss) -> Medium {
         let memory = Arc::new(self.power.image(loss));
         let seed =
@@ -139,7 +139,7 @@ impl Powered {
             }))
         });
         if let Some(zones) = &zones {
-            // Who looks at the memory alone sees what the device shows.
+            // Make the raw memory show the same as the device.
             for n in zones.conventional()..memory.blocks().div_ceil(zones.zone_blocks()) {
                 let end = ((n + 1) * zones.zone_blocks()).min(memory.blocks());
                 let Some(Lba(at)) = zones.pointer(n) else { continue };

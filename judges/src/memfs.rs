@@ -1,9 +1,8 @@
-//! What is the least a complete file system costs? One in memory.
+//! What is the minimum cost of a complete file system? One in memory.
 //!
-//! It keeps everything [`vfs::FileSystem`] promises but durability, as plainly as possible: a lock for
-//! each inode, and one for changes of the tree of names, which reading, writing and looking up never
-//! take. Behind FUSE it shows what FUSE itself costs; in tests it is the file system that works.
-//! Left out: inheritance of default ACLs.
+//! It keeps all promises of [`vfs::FileSystem`] except durability, as simply as possible: a lock per inode, and one for
+//! changes of the name tree, which reads, writes and lookups never take. Behind FUSE it shows the cost of FUSE itself;
+//! in tests it is a working file system. Left out: inheritance of default ACLs.
 
 mod acl;
 mod content;
@@ -40,7 +39,7 @@ pub struct MemFs {
     next_ino: AtomicU64,
     live: AtomicU64,
     space: Space,
-    /// Held while names are made, moved or removed; inode locks are then taken one at a time.
+    /// Held while names are created, moved or removed; inode locks are then taken one at a time.
     tree: Mutex<()>,
     clock: Arc<dyn Clock>,
     ticks: AtomicU64,
@@ -49,12 +48,12 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty one with room for `bytes` of contents, on the host's clock.
+    /// An empty file system with room for `bytes` of contents, on the host's clock.
     pub fn new(bytes: u64) -> Self {
         Self::with_clock(bytes, Arc::new(RealClock::new()))
     }
 
-    /// An empty one on any clock.
+    /// An empty file system on any clock.
     pub fn with_clock(bytes: u64, clock: Arc<dyn Clock>) -> Self {
         let fs = MemFs {
             nodes: std::array::from_fn(|_| RwLock::default()),
@@ -72,17 +71,17 @@ impl MemFs {
         fs
     }
 
-    /// How often background work was offered a turn.
+    /// Number of calls for background work.
     pub fn ticks(&self) -> u64 {
         self.ticks.load(Ordering::Relaxed)
     }
 
-    /// Whether [`FileSystem::unmount`] was called.
+    /// True after [`FileSystem::unmount`].
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// Makes every write take so long before it has an effect, as one that waits for a device.
+    /// Delays the effect of every write, like a slow device.
     pub fn slow_writes(&self, by: Duration) {
         self.write_nanos.store(by.as_nanos() as u64, Ordering::Relaxed);
     }
@@ -108,18 +107,18 @@ impl MemFs {
         Ok(node)
     }
 
-    /// Makes everything but listing fail for this inode from now on, as for one that cannot be read.
+    /// Makes everything but listing fail for this inode from now on, as if it were unreadable.
     pub fn damage(&self, ino: Ino) -> Result<()> {
         self.find(ino)?.damaged.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// References to this inode that were not given back.
+    /// Outstanding references to this inode.
     pub fn references(&self, ino: Ino) -> Result<u64> {
         Ok(self.find(ino)?.references.load(Ordering::Acquire))
     }
 
-    /// Makes an inode with one reference.
+    /// Creates an inode with one reference.
     fn new_node(&self, owner: Caller, new: &NewNode, nlink: u32, body: Body) -> Arc<Node> {
         let ino = Ino(self.next_ino.fetch_add(1, Ordering::Relaxed));
         let now = self.now();
@@ -147,7 +146,7 @@ impl MemFs {
         node
     }
 
-    /// Ends an inode that has neither names nor references.
+    /// Frees an inode without names and references.
     fn reap(&self, node: &Node) {
         let dead = {
             let mut shard = self.shard(node.ino).write();

@@ -1,8 +1,8 @@
-//! What if a whole block is not what was written there? A block is written over another, exchanged with it,
-//! emptied, moved by some bytes, torn at a sector or filled with noise, as a device does that loses a write
-//! or sends it to the wrong place.
+//! What if a whole block differs from what was written? A block is copied over another, swapped with it, emptied,
+//! shifted by some bytes, torn at a sector or filled with noise, as by a device that loses a write or sends it to the
+//! wrong place.
 //!
-//! Left out: single fields and bits (`forge`, `damage`), and who must survive it (the tests).
+//! Left out: single fields and bits (`forge`, `damage`), and the code that must survive it (the tests).
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use format::superblock::SuperBlock;
@@ -10,18 +10,18 @@ use format::{Block, inode, node};
 
 use crate::damage::{Targets, block};
 
-/// Bytes a device writes whole.
+/// Size of a device's atomic write.
 const SECTOR: usize = 512;
 
-/// Nodes and directories say most; of a table there is another copy.
+/// Nodes and directories are the most effective; tables have a second copy.
 const KINDS: &[&str] = &["node", "node", "node", "node", "dentry", "dentry", "NAT", "SIT", "SSA", "checkpoint"];
 
-/// Makes blocks wrong.
+/// Damages whole blocks.
 pub struct Misplacer {
     sb: SuperBlock,
     seed: u32,
     kinds: Vec<(&'static str, Vec<u64>)>,
-    /// Every block that holds something.
+    /// Every nonempty block.
     filled: Vec<u64>,
 }
 
@@ -29,7 +29,7 @@ impl Misplacer {
     /// For copies of this volume.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is not a volume.
     pub fn of(mem: &Memory) -> Self {
         let sb = SuperBlock::check(&block(mem, 0)).expect("an undamaged volume");
         let mut kinds: Vec<(&'static str, Vec<u64>)> = Vec::new();
@@ -43,7 +43,7 @@ impl Misplacer {
         Misplacer { seed: inode::checksum_seed(&sb.uuid), sb, kinds, filled }
     }
 
-    /// Makes one block wrong; says which, and how.
+    /// Damages one block; returns a description.
     ///
     /// # Panics
     /// If the image is not a copy of the volume.
@@ -87,7 +87,7 @@ impl Misplacer {
                 rng.fill(&mut bytes[..]);
                 "noise".into()
             }
-            // The footer makes it look like the node that was there.
+            // The footer makes it look like the original node.
             6 => {
                 bytes[..node::FOOTER].copy_from_slice(&other[..node::FOOTER]);
                 self.seal(&mut bytes, rng);
@@ -107,7 +107,7 @@ impl Misplacer {
         blocks[rng.index(blocks.len())]
     }
 
-    /// Half of the inodes get a checksum that holds.
+    /// Half of the inodes get a valid checksum.
     fn seal(&self, bytes: &mut Block, rng: &mut Rng) {
         let footer = node::footer(bytes);
         if footer.nid == footer.ino.nid() && rng.chance(1, 2) {

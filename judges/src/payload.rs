@@ -1,5 +1,5 @@
-//! What if checkpoints have payload blocks? Volumes of many terabytes do, whose SIT bitmap does not fit
-//! beside the NAT's; any volume may.
+//! What if checkpoints have payload blocks? Volumes of many terabytes do, whose SIT bitmap does not fit next to the
+//! NAT's; any volume may.
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
 use format::Block;
@@ -8,10 +8,10 @@ use format::superblock::{RawSuperBlock, SuperBlock};
 
 use crate::damage::block;
 
-/// Gives the packs of a volume just made this many payload blocks.
+/// Gives the packs of a new volume this many payload blocks.
 ///
 /// # Panics
-/// If it is no such volume, or the packs have no room for so many.
+/// If it is not a new volume, or the packs have no room for them.
 pub fn give(dev: &Memory, blocks: u32) {
     let old = SuperBlock::check(&block(dev, 0)).expect("a volume");
     let start = u64::from(old.cp.0);

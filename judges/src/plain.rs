@@ -1,5 +1,5 @@
-//! What should a file system answer? The plainest tree there is: maps, in memory, with no blocks
-//! to run out of and nothing that can be lost. Access and change times are left out.
+//! How should a file system behave? The simplest model: maps in memory, without space limits or data loss. Access and
+//! change times are left out.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -11,17 +11,17 @@ const BLOCK: u64 = 4096;
 /// A file's bytes: the blocks that may differ from zero.
 #[derive(Debug, Clone, Default)]
 pub struct Bytes {
-    /// Bytes in the file.
+    /// Size of the file.
     pub size: u64,
     blocks: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Bytes {
-    /// Blocks that may hold something else than zeroes, by number.
+    /// Numbers of blocks that may be nonzero.
     pub fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
         self.blocks.keys().copied()
     }
-    /// The bytes of a range, zeroes where nothing is; fewer at the end of the file.
+    /// The bytes of a range, with zeroes for holes; fewer at the end of the file.
     pub fn read(&self, offset: u64, len: u64) -> Vec<u8> {
         let end = (offset + len).min(self.size);
         if offset >= end {
@@ -37,7 +37,7 @@ impl Bytes {
         }
         out
     }
-    /// Writes and grows.
+    /// Writes, growing the file if needed.
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         for (at, byte) in (offset..).zip(data) {
             let block = self.blocks.entry(at / BLOCK).or_insert_with(|| vec![0; BLOCK as usize]);
@@ -97,7 +97,7 @@ impl Bytes {
     }
 }
 
-/// What an inode is, with what it holds.
+/// The kind of an inode, with its contents.
 #[derive(Debug, Clone)]
 pub enum Body {
     /// A regular file.
@@ -113,13 +113,13 @@ pub enum Body {
 /// An inode.
 #[derive(Debug, Clone)]
 pub struct Object {
-    /// What it is.
+    /// Its kind and contents.
     pub body: Body,
     /// Permission bits.
     pub perm: u16,
-    /// Names that lead to it (a directory: and `.`, and its children's `..`).
+    /// Its names (for a directory also `.`, and its children's `..`).
     pub links: u32,
-    /// The directory it is in, for directories.
+    /// The parent directory, for directories.
     parent: usize,
     /// Extended attributes by full name.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -140,10 +140,10 @@ impl Object {
     }
 }
 
-/// The tree. Objects are known by their place in `objects`; the root is 0; none is ever removed.
+/// The tree. Objects are identified by their index in `objects`; the root is 0; none is ever removed.
 #[derive(Debug, Clone)]
 pub struct Plain {
-    /// Every inode there ever was; without links, only holders know it.
+    /// All inodes ever created; those without links are known only to their holders.
     pub objects: Vec<Object>,
 }
 
@@ -172,7 +172,7 @@ impl Plain {
         self.names(dir)?;
         if self.objects[dir].links == 0 { Err(Error::NotFound) } else { Ok(()) }
     }
-    /// Makes an inode with a name.
+    /// Creates an inode with a name.
     pub fn create(&mut self, dir: usize, name: &[u8], body: Body, mut perm: u16) -> Result<usize> {
         self.changeable(dir)?;
         if self.names(dir)?.contains_key(name) {
@@ -189,7 +189,7 @@ impl Plain {
         self.names_mut(dir)?.insert(name.to_vec(), id);
         Ok(id)
     }
-    /// Gives an inode another name.
+    /// Adds a name to an inode.
     pub fn link(&mut self, id: usize, dir: usize, name: &[u8]) -> Result<()> {
         if self.objects[id].is_dir() {
             return Err(Error::NotPermitted("a directory"));
@@ -211,7 +211,7 @@ impl Plain {
             self.objects[id].links -= 1;
         }
     }
-    /// Removes a name of a directory or of anything else.
+    /// Removes the name of a directory or of anything else.
     pub fn remove(&mut self, dir: usize, name: &[u8], directory: bool) -> Result<()> {
         self.changeable(dir)?;
         let id = *self.names(dir)?.get(name).ok_or(Error::NotFound)?;
@@ -240,16 +240,16 @@ impl Plain {
         }
         Ok(())
     }
-    /// Refuses flags that exclude one another.
+    /// Refuses conflicting flags.
     pub fn check_flags(flags: RenameFlags) -> Result<()> {
         let alone = !flags.contains(RenameFlags::EXCHANGE) || flags == RenameFlags::EXCHANGE;
         if alone { Ok(()) } else { Err(Error::Invalid("flags")) }
     }
-    /// `renameat2`. Returns the whiteout it made.
+    /// `renameat2`. Returns the whiteout it created.
     pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8]), flags: RenameFlags) -> Result<Option<usize>> {
         Self::check_flags(flags)?;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
-        // Both ways lead to directories before anything is looked up in them.
+        // Both parents must be directories before any lookup in them.
         self.names(from.0).and(self.names(to.0))?;
         self.changeable(from.0)?;
         self.changeable(to.0)?;

@@ -1,7 +1,8 @@
-//! How a command fails: one line for a person, and whose fault it was.
+//! How does a command fail? With one line for a person, and an exit code that separates usage errors from other
+//! failures.
 //!
-//! There are three sources: clap refuses a command line, a command refuses it for what only the command knows, and
-//! anything may go wrong later.
+//! Failures have three sources: clap rejects the command line, the command rejects it for reasons that clap cannot
+//! check, or something fails later.
 
 use std::fmt;
 
@@ -14,13 +15,13 @@ use crate::meant;
 /// A failure in one line.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line is wrong. Nothing was done, and the same line fails again.
+    /// The command line is wrong. Nothing was done; running it again fails the same way.
     Usage(String),
     /// The command line is right, and the command failed.
     Failed(String),
 }
 
-/// Messages of Rust's parsers of numbers, and what a person is told instead.
+/// Error messages of Rust's number parsers, and their replacements.
 const ACCEPTED: [(&str, &str); 4] = [
     ("invalid digit found in string", "not a whole number"),
     ("number too large to fit in target type", "too large a number"),
@@ -29,12 +30,12 @@ const ACCEPTED: [(&str, &str); 4] = [
 ];
 
 impl Failure {
-    /// A wrong command line.
+    /// A command-line error.
     pub fn usage(text: impl fmt::Display) -> Self {
         Self::Usage(text.to_string())
     }
 
-    /// What clap says, without its help.
+    /// Clap's message without its help.
     pub fn of_clap(e: &clap::Error) -> Self {
         let text = e.to_string();
         let parts = text.trim_start_matches("error: ").split("\n\n").map(one_line);
@@ -43,7 +44,7 @@ impl Failure {
         Self::Usage(ACCEPTED.iter().fold(text, |text, (said, meant)| text.replace(said, meant)))
     }
 
-    /// The same; but what was asked for, a help or the version, is printed, and the process ends.
+    /// Like [`of_clap`](Self::of_clap), but for `--help` and `--version` prints the text and ends the process.
     pub fn of_clap_or_help(e: &clap::Error) -> Self {
         if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             e.exit();
@@ -51,7 +52,7 @@ impl Failure {
         Self::of_clap(e)
     }
 
-    /// The same with words before it: which option, or which file.
+    /// Prefixes the message with the name of the option or file.
     pub fn named(self, what: impl fmt::Display) -> Self {
         match self {
             Self::Usage(text) => Self::Usage(format!("{what}: {text}")),
@@ -59,14 +60,14 @@ impl Failure {
         }
     }
 
-    /// The same as a wrong command line.
+    /// The same message as a command-line error.
     pub fn into_usage(self) -> Self {
         match self {
             Self::Usage(text) | Self::Failed(text) => Self::Usage(text),
         }
     }
 
-    /// What to tell the person.
+    /// The message for the user.
     pub fn text(&self) -> &str {
         match self {
             Self::Usage(text) | Self::Failed(text) => text,
@@ -82,8 +83,7 @@ impl Failure {
     }
 }
 
-/// A text in one line. A parser's drawing of the place, which goes over several, is left out: line and column are said
-/// before it.
+/// Reduces a text to one line. A parser's multi-line drawing of the position is dropped: line and column precede it.
 pub fn one_line(text: &str) -> String {
     let drawn = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|');
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !drawn(line));

@@ -1,4 +1,5 @@
-//! Man pages and completions for shells, made of a command line itself, for packages: no help names it.
+//! Man pages and shell completions for packages, generated from the command line's definition. The command is hidden
+//! from the help.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +9,9 @@ use clap_complete::Shell;
 
 use crate::{Failure, output};
 
-/// The page of a command, and those of its own commands. Hidden ones have none, nor has `other`, which is another program.
+/// The page of a command and those of its subcommands, except hidden ones and `other`, which is a separate program.
 fn page(command: &Command, name: &str, other: &str, dir: &Path) -> std::io::Result<u32> {
-    // clap takes names that live as long as the program, of which each page has one.
+    // clap needs static names; each page leaks one.
     let shown: &'static str = Box::leak(name.to_owned().into_boxed_str());
     let mut out = Vec::new();
     clap_mangen::Man::new(command.clone().name(shown)).render(&mut out)?;
@@ -19,7 +20,8 @@ fn page(command: &Command, name: &str, other: &str, dir: &Path) -> std::io::Resu
     below.map(|c| page(c, &format!("{name}-{}", c.get_name()), other, dir)).sum::<std::io::Result<u32>>().map(|n| n + 1)
 }
 
-/// Writes `man1` and `completions` of a program below a directory. `changed` adds to a shell's script what clap does not know.
+/// Writes `man1` and `completions` of a program to a directory. `changed` adds to a shell's script what clap cannot
+/// express.
 pub fn write(
     dir: &Path,
     mut command: Command,

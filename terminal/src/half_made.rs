@@ -1,7 +1,7 @@
-//! What becomes of a file that is being made when its command fails, or is ended by a signal?
+//! What happens to a partial output file when its command fails or a signal ends it?
 //!
-//! It is removed, so that nobody takes half of it for the whole. Left out on purpose: files inside images, which the
-//! volume keeps whole, and files that were there before.
+//! It is removed, so that it cannot be mistaken for a complete one. Deliberately left out: files inside images, which
+//! the volume keeps consistent, and files that existed before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +13,10 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::interrupt;
 
-/// Files that are removed when a signal ends the process.
+/// Files to remove when a signal ends the process.
 static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that is being made, or a directory for such files. A directory that holds a whole file stays.
+/// A file being created, or a directory for such files. A directory that holds a complete file stays.
 #[must_use = "the file is removed when this is dropped"]
 pub struct HalfMade {
     path: Option<PathBuf>,
@@ -26,24 +26,24 @@ fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes a file, or a directory that holds nothing. An error here is not told: the command has told its own.
+/// Removes a file or an empty directory. Errors are ignored: the command has reported its own.
 fn remove(path: &Path) {
     let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
 }
 
-/// Lets signals remove half-made files before they end the process. A command that handles signals itself must not
-/// call this.
+/// Makes signals remove partial files before they end the process. A command that handles signals itself must not call
+/// this.
 fn watch_signals() {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {
-        // Where signals cannot be watched, they end the process all the same.
+        // If signals cannot be watched, they still end the process.
         let Ok(mut signals) = Signals::new(interrupt::signals()) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {
                 let making = making();
-                // What lies in a directory before the directory.
+                // Remove a directory's contents before the directory.
                 making.iter().rev().for_each(|path| remove(path));
-                // Ends the process, while nobody can begin anything new.
+                // End the process while the lock keeps new files from being registered.
                 let _ = emulate_default_handler(signal);
             }
         });
@@ -51,19 +51,19 @@ fn watch_signals() {
 }
 
 impl HalfMade {
-    /// To be removed if this is dropped.
+    /// Removes the file when dropped.
     pub fn new(path: &Path) -> Self {
         HalfMade { path: Some(path.to_owned()) }
     }
 
-    /// To be removed if this is dropped, and if a signal ends the process.
+    /// Removes the file when dropped, or when a signal ends the process.
     pub fn watched(path: &Path) -> Self {
         watch_signals();
         making().insert(path.to_owned());
         Self::new(path)
     }
 
-    /// It is whole: it stays.
+    /// The file is complete: keep it.
     pub fn keep(mut self) {
         if let Some(path) = self.path.take() {
             making().remove(&path);

@@ -1,8 +1,8 @@
-//! Which characters act on a terminal instead of being shown, and how are they written so that they do not?
+//! Which characters act on a terminal instead of being shown, and how are they escaped?
 
-/// True for a character that does something to a terminal or to the order of what it shows, instead of being shown, and for
-/// one that is not seen at all: control characters, separators of lines and paragraphs, what turns the direction of writing,
-/// what joins and what has no width. Two names that differ only in these would look the same.
+/// True for a character that acts on a terminal, changes the order of what it shows, or is invisible: control
+/// characters, line and paragraph separators, bidirectional controls, joiners and zero-width characters. Two names that
+/// differ only in these would look the same.
 pub fn is_hidden(c: char) -> bool {
     let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let unseen = matches!(c, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}');
@@ -20,11 +20,12 @@ pub fn escape(c: char, out: &mut String) {
     }
 }
 
-/// JSON as it is printed or written to a file: its strings say the same, in escapes of JSON.
+/// Escapes hidden characters in JSON for printing or writing to a file; the strings keep their values.
 pub fn shown_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        // Line ends and indents lie between values, where nothing else is hidden. All these are in the first plane.
+        // Outside strings, JSON contains only line ends and indents. All hidden characters are in the basic
+        // multilingual plane.
         if is_hidden(c) && c != '\n' { out += &format!("\\u{:04x}", c as u32) } else { out.push(c) }
     }
     out

@@ -1,4 +1,4 @@
-//! Ctrl-C in the middle of work that is to be left tidy.
+//! Ctrl-C during work that needs an orderly end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use signal_hook::low_level::emulate_default_handler;
 use crate::Failure;
 
 /// Signals that end this process: all but those that its parent (`nohup`, a shell that runs it in the background) set
-/// to be ignored.
+/// to ignored.
 pub fn signals() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -18,18 +18,18 @@ pub fn signals() -> Vec<i32> {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
-/// Notes the first signal that would end the process. The second one ends it at once.
+/// Records the first signal that would end the process. The second one ends it at once.
 pub struct Interrupt {
     number: Arc<AtomicUsize>,
     flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Begins to note signals.
+    /// Starts catching signals.
     pub fn catch() -> Result<Self, Failure> {
         let (number, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for signal in signals() {
-            // In this order: the first one arms what the second one meets.
+            // Order matters: the first handler arms the second.
             flag::register_conditional_default(signal, again.clone())
                 .and_then(|_| flag::register(signal, again.clone()))
                 .and_then(|_| flag::register_usize(signal, number.clone(), signal.unsigned_abs() as usize))
@@ -38,17 +38,17 @@ impl Interrupt {
         Ok(Interrupt { number, flag: Arc::default() })
     }
 
-    /// One that comes when somebody sets a flag, whatever signals there are.
+    /// An interrupt triggered by a flag instead of a signal.
     pub fn by(flag: Arc<AtomicBool>) -> Self {
         Interrupt { number: Arc::default(), flag }
     }
 
-    /// True once a signal came, or the flag was set.
+    /// True after a signal, or after the flag was set.
     pub fn came(&self) -> bool {
         self.number.load(Ordering::Relaxed) != 0 || self.flag.load(Ordering::Relaxed)
     }
 
-    /// Ends the process as the signal that came would have.
+    /// Ends the process as the received signal would have.
     pub fn end(&self) {
         if let Ok(signal @ 1..) = i32::try_from(self.number.load(Ordering::Relaxed)) {
             let _ = emulate_default_handler(signal);

@@ -1,4 +1,4 @@
-//! How energy is printed: rows of what cost, columns of who spent.
+//! How is energy printed? One row per item, one column per component.
 
 use device::energy::{Component, Energy};
 use serde_json::{Map, Value, json};
@@ -8,11 +8,11 @@ use crate::table::{self, Table};
 /// One row of a table of joules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// What cost.
+    /// The item.
     pub name: String,
-    /// How often, where that is known.
+    /// The count, if known.
     pub count: Option<u64>,
-    /// What it cost, in the order of [`Component::ALL`].
+    /// Its energy, in the order of [`Component::ALL`].
     pub energy: [Energy; Component::ALL.len()],
 }
 
@@ -22,7 +22,7 @@ impl Line {
     }
 }
 
-/// A table for people: `what` over the names, a column for each component, a last row of sums.
+/// A table for people: `what` as head of the names, one column per component, a last row of sums.
 pub fn table(what: &str, lines: &[Line]) -> String {
     let mut energy = [Energy::ZERO; Component::ALL.len()];
     for line in lines {
@@ -53,7 +53,7 @@ pub fn energies(line: &Line) -> Map<String, Value> {
     row
 }
 
-/// A time for people, from nanoseconds.
+/// Formats nanoseconds for people.
 pub fn time(nanos: u64) -> String {
     sim::words::time(nanos).replace('µ', "u")
 }

@@ -1,12 +1,13 @@
-//! How does a program of JouleFS answer a person or another program?
+//! How does a JouleFS program present results to people and other programs?
 //!
-//! * [`output`]: answers on standard output, remarks on standard error; [`mod@table`], [`joules`], [`spent`]: tables, of energy too;
-//!   [`hidden`]: characters that would act on a terminal; [`schema`]: the form of JSON; [`rows`]: Parquet for notebooks.
-//! * [`failure`]: one line, and whose fault it was; [`meant`]: what a misspelled word meant.
+//! * [`output`]: results on standard output, warnings on standard error; [`mod@table`], [`joules`], [`spent`]: tables,
+//!   including energy; [`hidden`]: characters that would act on a terminal; [`schema`]: the form of JSON; [`rows`]:
+//!   Parquet for notebooks.
+//! * [`failure`]: one-line errors and exit codes; [`meant`]: suggestions for misspelled words.
 //! * [`whole`], [`half_made`]: files that are complete or absent; [`interrupt`]: signals; [`progress`]: bars.
-//! * [`program`]: which build this is; [`mod@generate`]: man pages and completions.
+//! * [`program`]: the build; [`mod@generate`]: man pages and completions.
 //!
-//! Left out: what the commands do (`cli`, `lab`).
+//! Left out: the commands themselves (`cli`, `lab`).
 #![forbid(unsafe_code)]
 
 pub mod failure;

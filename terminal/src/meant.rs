@@ -1,27 +1,27 @@
-//! What was probably meant by a word that nobody knows?
+//! Which known word was probably meant by an unknown one?
 //!
-//! Words are compared as clap compares subcommands and options, by Jaro's measure.
+//! Words are compared as clap compares subcommands and options, by Jaro similarity.
 
-/// From here on two words are taken for each other; clap's own limit.
+/// Similarity from which a word is suggested; clap's own threshold.
 const LIKE: f64 = 0.7;
 
-/// The known word most like the one that was typed, if one is like it.
+/// The known word most similar to the typed one, if any is similar enough.
 pub fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let like = known.into_iter().map(|k| (strsim::jaro(word, k), k)).filter(|(like, _)| *like > LIKE);
     like.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, k)| k)
 }
 
-/// The end of a sentence that names it; empty if there is none.
+/// The end of a sentence that suggests it; empty if there is none.
 pub fn tip<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     closest(word, known).map_or(String::new(), |k| format!("; did you mean {k}?"))
 }
 
-/// The same where known words stand in a text, parted by commas.
+/// Like [`tip`], for known words in a comma-separated text.
 pub fn tip_of_list(word: &str, known: &str) -> String {
     tip(word, known.split(',').map(str::trim))
 }
 
-/// The same where a parser says ``unknown field `x`, expected one of `a`, `b` ``; empty if it says anything else.
+/// Like [`tip`], for a parser message ``unknown field `x`, expected one of `a`, `b` ``; empty for any other message.
 pub fn tip_of_field(said: &str) -> String {
     let Some((_, fields)) = said.split_once("unknown field `") else { return String::new() };
     let mut quoted = fields.split('`').step_by(2);

@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::hidden::{escape, is_hidden};
 use crate::schema;
 
-/// Prints a failure: one line, or an object with `error`.
+/// Prints a failure as one line, or as a JSON object with `error`.
 pub fn failure(text: &str, as_json: bool) {
     if as_json {
         put(&schema::error(text));
@@ -19,14 +19,14 @@ pub fn failure(text: &str, as_json: bool) {
     }
 }
 
-/// Prints one line on standard error: what a person should know, and is no answer.
+/// Prints a one-line warning on standard error.
 pub fn warn(text: &str) {
     aside(&format!("joulefs: {}", plain(text)));
 }
 
 /// Prints lines on standard error.
 pub fn aside(text: &str) {
-    // Whoever closed standard error does not want to know.
+    // If standard error is closed, the message is dropped.
     let _ = writeln!(std::io::stderr(), "{}", shown(text));
 }
 
@@ -38,14 +38,14 @@ pub fn print(value: &Value) {
 /// The first failure to print.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Prints a line on standard output. If the reader has closed the pipe (`joulefs ls ... | head`), the program goes on in
-/// silence, so that it leaves volumes clean. After any other failure to print it goes on too, and [`lost`] tells at the
-/// end.
+/// Prints a line on standard output. If the reader has closed the pipe (`joulefs ls ... | head`), the program continues
+/// silently, so that it leaves volumes clean. It also continues after any other output error; [`lost`] reports that
+/// error at the end.
 pub fn line(text: &str) {
     put(&escaped(text, |c| c != '\t'));
 }
 
-/// The same of several lines, whose names are [`plain`] already: a table.
+/// Like [`line`], for several lines whose names are already [`plain`]: a table.
 pub fn lines(text: &str) {
     put(&shown(text));
 }
@@ -62,7 +62,7 @@ pub fn lost() -> Option<crate::Failure> {
     LOST.get().map(|why| format!("standard output: {why}").into())
 }
 
-/// Prints what was done, for machines only: a person sees success by the absence of a failure.
+/// Prints the result as JSON only. For people, silence means success.
 pub fn done(as_json: bool, what: &Value) {
     if as_json {
         print(what);
@@ -77,23 +77,23 @@ fn escaped(text: &str, also: impl Fn(char) -> bool) -> String {
     out
 }
 
-/// A name, label or other text from an image or a file, as it may be printed: hidden characters are written as escapes
-/// (`\x1b`, `\n`, `\u{202e}`), so that it stays in its line and moves no cursor.
+/// Escapes a name, label or other text from an image or a file for printing. Hidden characters become escapes (`\x1b`,
+/// `\n`, `\u{202e}`), so that the text stays on its line and moves no cursor.
 pub fn plain(name: &str) -> String {
     escaped(name, |_| true)
 }
 
-/// The same of bytes, which may be no text.
+/// Like [`plain`], for bytes that may not be valid text.
 pub fn name(bytes: &[u8]) -> String {
     plain(&String::from_utf8_lossy(bytes))
 }
 
-/// What is printed: the last look at every line before it goes to a terminal. Only ends of lines and tabs pass as they are.
+/// Final filter for every line before it reaches a terminal. Only line ends and tabs pass unescaped.
 pub fn shown(text: &str) -> String {
     escaped(text, |c| c != '\n' && c != '\t')
 }
 
-/// A text in lines of at most so many columns, of which each but the first begins with so many blanks.
+/// Wraps a text at `columns` columns; every line but the first is indented by `indent` blanks.
 pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     let mut out = String::new();
     let mut at = indent;
@@ -112,7 +112,7 @@ pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
     out
 }
 
-/// Bytes as people write them.
+/// Formats a byte count for people.
 pub fn bytes(n: u64) -> String {
     sim::words::bytes(n)
 }

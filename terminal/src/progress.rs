@@ -1,4 +1,4 @@
-//! A bar for work that takes over a second, on a terminal.
+//! A progress bar for work that takes over a second, on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar over `bytes` bytes. Nothing is drawn in the first second, nor off a terminal.
+/// A bar over `bytes` bytes. Nothing is drawn in the first second, or without a terminal.
 pub fn bytes(bytes: u64, what: &str) -> ProgressBar {
     bar(bytes, what, "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
 }
@@ -25,9 +25,9 @@ fn bar(len: u64, what: &str, template: &str) -> ProgressBar {
     bar
 }
 
-/// Shows the bar once work has gone on for a second.
+/// Shows the bar after one second of work.
 pub fn show_if_slow(bar: &ProgressBar) {
-    // Asked once: who copies a million files comes here as often.
+    // Cached: copying a million files gets here a million times.
     static ON_A_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
     if *ON_A_TERMINAL && bar.is_hidden() && bar.elapsed() > Duration::from_secs(1) {
         bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));

@@ -1,8 +1,8 @@
-//! Which form does a JSON answer have?
+//! Which schema does a JSON answer have?
 //!
-//! Every object that `--json` prints carries the name and the version of its form as `schema` and `schema_version`, so that
-//! a program that reads it can tell what it was written for from what it was not. docs/json.md has the rule by which versions change. A list has
-//! no place for it: the form of its objects is its command's.
+//! Every object printed by `--json` has the name and the version of its schema as `schema` and `schema_version`, so
+//! that a program can detect output it was not written for. docs/json.md has the rule for version changes. A list has
+//! no such fields: its objects follow the schema of the command.
 
 use std::sync::OnceLock;
 
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 
 use crate::hidden::shown_json;
 
-/// A command whose answer is an object, and the version of its form.
+/// A command whose answer is an object, and its schema version.
 pub type Schema = (&'static str, u32);
 
-/// The command that was typed, with its version.
+/// The running command, with its schema version.
 static COMMAND: OnceLock<(String, u32)> = OnceLock::new();
 
-/// Remembers which command of a program answers. `above` are the words under which another program has it.
+/// Records which command is running. `above` are the words that precede it in another program's command line.
 pub fn begin(above: &[&str], matches: &ArgMatches, schemas: &[Schema]) {
     let mut words = above.to_vec();
     let mut at = matches;
@@ -31,7 +31,7 @@ pub fn begin(above: &[&str], matches: &ArgMatches, schemas: &[Schema]) {
     let _ = COMMAND.set((name, version));
 }
 
-/// An answer with its schema. It may be of a million files, and is not copied.
+/// An answer with its schema. It may cover a million files, so it is not copied.
 struct Marked<'a> {
     value: &'a Value,
     name: &'a str,
@@ -45,7 +45,7 @@ impl Serialize for Marked<'_> {
         for (key, value) in object {
             map.serialize_entry(key, value)?;
         }
-        // A form that is an account of its own, such as that of inspect, says so itself.
+        // An answer with its own schema, such as that of `inspect`, already has the field.
         if !object.contains_key("schema") {
             map.serialize_entry("schema", &format!("joulefs-{}", self.name.replace(' ', "-")))?;
             map.serialize_entry("schema_version", &self.version)?;
@@ -54,24 +54,24 @@ impl Serialize for Marked<'_> {
     }
 }
 
-/// The answer of the command that was typed.
+/// The answer of the running command.
 fn marked(value: &Value) -> Marked<'_> {
     let (name, version) = COMMAND.get().map_or(("", 1), |(name, version)| (name.as_str(), *version));
     Marked { value, name, version }
 }
 
-/// The answer as people read JSON.
+/// The answer as indented JSON.
 pub fn text(value: &Value) -> String {
-    // Objects of values with keys of text are always JSON.
+    // Objects with string keys always serialize.
     shown_json(&serde_json::to_string_pretty(&marked(value)).unwrap_or_default())
 }
 
-/// The answer in one line.
+/// The answer as JSON on one line.
 pub fn line(value: &Value) -> String {
     shown_json(&serde_json::to_string(&marked(value)).unwrap_or_default())
 }
 
-/// What is said in place of an answer.
+/// The error object printed in place of an answer.
 pub fn error(text: &str) -> String {
     let value = json!({ "error": text });
     shown_json(&serde_json::to_string_pretty(&Marked { value: &value, name: "error", version: 1 }).unwrap_or_default())

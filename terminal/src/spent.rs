@@ -1,4 +1,4 @@
-//! What was spent on a metered device: by cause, by kind of operation and by file, for people and machines.
+//! What was spent on a metered device? By cause, by kind of operation and by file, for people and machines.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,27 +11,27 @@ use vfs::Reason;
 use crate::joules::{self, Line};
 use crate::table::{self, Table};
 
-/// Why energy was spent: a word for programs that never changes, and what people read.
+/// Why energy was spent: a stable key for programs, and a text for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
-    /// In small letters and underscores.
+    /// In lower case with underscores.
     pub key: String,
     /// In words.
     pub text: String,
 }
 
 impl Cause {
-    /// One of a volume's or of a device's.
+    /// A cause of a volume or a device.
     pub fn of(key: &str, text: &str) -> Self {
         Cause { key: key.to_owned(), text: text.to_owned() }
     }
 
-    /// One that nobody has given a name.
+    /// A cause without a name.
     pub fn unnamed(n: u8) -> Self {
         Cause { key: format!("cause_{n}"), text: format!("cause {n}") }
     }
 
-    /// One of a recording of a block device.
+    /// A cause in a recording of a block device.
     pub fn of_requests(n: u8) -> Self {
         let n = usize::from(n);
         match (blocks::KEYS.get(n), blocks::CAUSES.get(n)) {
@@ -40,8 +40,8 @@ impl Cause {
         }
     }
 
-    /// One that a recording of ours names, in words alone: the key is that of a file system with such a cause. Other words, of another
-    /// version or of a device behind a socket, are made one.
+    /// A cause from a JouleFS recording, which has only the text. The key is that of the file system whose cause has
+    /// this text. Any other text (another version, or a device behind a socket) is turned into a key.
     pub fn recorded(text: &str) -> Self {
         let known = volume::Kind::ALL.into_iter().flat_map(volume::Kind::reasons).find(|r| r.text == text);
         let words = || text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty());
@@ -50,21 +50,21 @@ impl Cause {
     }
 }
 
-/// What the causes of a volume's requests mean.
+/// The meanings of the causes of a volume's requests.
 pub struct Words {
-    /// The causes that have one.
+    /// The named causes.
     pub reasons: Vec<Reason>,
-    /// What is written for no file in particular.
+    /// The label for what belongs to no file.
     pub rest: String,
 }
 
 impl Words {
-    /// A volume's.
+    /// The causes of a volume.
     pub fn of(volume: &dyn vfs::Volume) -> Self {
         Words { reasons: volume.reasons(), rest: format!("<{}>", volume.own_blocks()) }
     }
 
-    /// What a cause means, for people and for programs. Nothing but waiting has none, in an account.
+    /// The meaning of a cause, for people and programs. In an account, only idle time has no cause.
     pub fn named(&self, n: u8) -> Cause {
         match self.reasons.iter().find(|r| r.number == n) {
             _ if n == 0 => Cause::of("waiting_other", "waiting, other"),
@@ -73,52 +73,52 @@ impl Words {
         }
     }
 
-    /// What a cause means to people.
+    /// The text of a cause, for people.
     pub fn cause(&self, n: u8) -> String {
         self.named(n).text
     }
 
-    /// What programs call it: a word that never changes.
+    /// The stable key of a cause, for programs.
     pub fn key(&self, n: u8) -> String {
         self.named(n).key
     }
 }
 
-/// Everything spent since a moment.
+/// Everything spent since a given time.
 pub struct Spent {
     /// The name of the device's profile.
     pub profile: String,
     /// The accounts.
     pub ledger: Ledger,
-    /// Nanoseconds of the device's time.
+    /// Elapsed device time in nanoseconds.
     pub took: u64,
     /// By cause.
     pub causes: Vec<CauseLine>,
-    /// By file; empty if nothing was booked on one.
+    /// By file; empty if nothing was charged to a file.
     pub files: Vec<FileLine>,
-    /// What those are: files, or processes.
+    /// The kind of owner: files or processes.
     pub owners: &'static str,
-    /// What happened inside the device.
+    /// Event counters of the device.
     pub counters: Vec<(&'static str, u64)>,
 }
 
 /// What one cause cost.
 pub struct CauseLine {
-    /// What programs call it.
+    /// The key for programs.
     pub key: String,
-    /// What it cost, by the name that people read.
+    /// Its cost, with the text for people as name.
     pub line: Line,
 }
 
-/// What one file cost, or all that are not named.
+/// What one file cost, or all unnamed files together.
 pub struct FileLine {
-    /// Its inode; none if the line is no single file's.
+    /// Its inode; `None` if the line covers no single file.
     pub inode: Option<u64>,
     /// What it cost.
     pub line: Line,
 }
 
-/// The energy of each cause; `name` says what it means.
+/// The energy of each cause; `name` gives its meaning.
 pub fn by_cause(ledger: &Ledger, name: impl Fn(u8) -> Cause) -> Vec<CauseLine> {
     let energy = |cause| Component::ALL.map(|c| ledger.component_of(c, cause));
     let line = |n| {
@@ -135,11 +135,10 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     sum.iter_mut().zip(more).for_each(|(sum, e)| *sum += *e);
 }
 
-/// The energy of each file: at most `most` files by name, the costliest first; then all others in one line; then `rest`,
-/// which is no file's, and idle time. The sum is the ledger's.
+/// The energy of each file: at most `most` files by name, the costliest first; then all remaining files in one line;
+/// then `rest`, which belongs to no file, and idle time. The sum equals the ledger's.
 ///
-/// Files for which `together` gives a name share one line with all files of that name. `name` is called for the lines
-/// of the others only.
+/// Files with the same `together` name share one line. `name` is called only for the remaining lines.
 pub fn by_file(
     ledger: &Ledger,
     most: usize,
@@ -187,7 +186,7 @@ pub fn by_file(
         }
     };
     add(format!("<{} others>", others.iter().map(|(inodes, ..)| inodes.len()).sum::<usize>()), sum);
-    // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
+    // The ledger books only idle time and work of unspecified cause without cause and owner.
     let waiting = Component::ALL.map(|c| ledger.component_of(c, 0));
     if waiting.iter().zip(&none).all(|(w, n)| w <= n) {
         let mut own = none;
@@ -200,7 +199,7 @@ pub fn by_file(
     out
 }
 
-/// What happened inside a device, as far as anything did: for people, a line each.
+/// The nonzero event counters of a device, one line each, for people.
 pub fn counted(counters: &[(&'static str, u64)]) -> String {
     let mut table = Table::new([table::word("").least(24), table::number("").least(11)]);
     counters.iter().filter(|(_, n)| *n > 0).for_each(|(name, n)| table.row(&[name, n]));
@@ -216,7 +215,7 @@ impl Spent {
             .map(|(name, spent)| (name, spent.operations, spent.energy))
     }
 
-    /// For machines. Energies are whole picojoules, times whole nanoseconds.
+    /// JSON for machines. Energies are whole picojoules, times whole nanoseconds.
     pub fn json(&self) -> Map<String, Value> {
         let operations: Map<String, Value> =
             self.operations().map(|(name, n, energy)| (name, json!({ "count": n, "pj": energy.0 }))).collect();
@@ -260,7 +259,7 @@ impl Spent {
         out
     }
 
-    /// For people: tables, without a first line that says what it is about.
+    /// Tables for people, without a title line.
     pub fn tables(&self) -> String {
         let causes: Vec<Line> = self.causes.iter().map(|c| c.line.clone()).collect();
         let mut out = joules::table("cause", &causes);
@@ -289,7 +288,7 @@ mod tests {
 
     use super::*;
 
-    /// Every key there is. A program reads them: none goes, and none comes to mean something else. A new cause is added here.
+    /// Every existing key. Programs read them: no key may be removed or change its meaning. Add new causes here.
     const F2FS: &str = "other user_data directory_blocks nodes nodes_for_fsync checkpoint_packs nat sit segment_summaries \
         foreground_cleaning_data foreground_cleaning_nodes background_cleaning_data background_cleaning_nodes recovery mkfs \
         fsck superblock bases_of_deltas folded_deltas encoding_deltas decoding_deltas delta_nodes compressed_data compressing \

@@ -1,13 +1,13 @@
-//! How is a table set, so that it fits where it is read?
+//! How is a table laid out to fit the terminal?
 //!
-//! Numbers stand to the right and names to the left, in columns as wide as their widest cell on the screen: a letter of Chinese
-//! takes two places, an accent none. In a terminal that is too narrow, columns give up what they have beyond their cells, then texts
-//! are wrapped, and if numbers alone are too wide, the table goes on below, with its names once more. Where nobody looks (a
-//! pipe, a file), every row is a line, however long.
+//! Numbers are right-aligned and names left-aligned, in columns as wide as their widest cell on the screen: a Chinese
+//! character takes two columns, a combining accent none. If the terminal is too narrow, columns first shrink to their
+//! cells, then texts are wrapped; if the numbers alone are too wide, the table continues below and repeats the names.
+//! If the output is not a terminal, every row is one line, however long.
 //!
-//! Left out: what the rows say; lists in which each line comes as it is found (`ls`, `du`), or with lines of its own between rows
-//! (`clean`); and what is a page of a fixed size by itself (`inspect`, and the screen of `top`, whose columns stay where they
-//! are from one refresh to the next).
+//! Left out: the contents of rows; lists printed as results arrive (`ls`, `du`) or with extra lines between rows
+//! (`clean`); and pages of a fixed size (`inspect`, and the screen of `top`, whose columns must not move between
+//! refreshes).
 
 use std::fmt::Display;
 use std::io::IsTerminal;
@@ -17,10 +17,10 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::output::plain;
 
-/// Places that a column of text has at the least, if it has so much to say.
+/// Minimum width of a text column with enough text.
 const NARROWEST: usize = 12;
 
-/// Columns of the terminal that standard output is; none if it is none. `COLUMNS` says otherwise.
+/// Width of the terminal on standard output; `None` if it is not a terminal. `COLUMNS` overrides it.
 pub fn columns() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;
@@ -29,7 +29,7 @@ pub fn columns() -> Option<usize> {
     said.or_else(|| terminal_size::terminal_size().map(|(width, _)| width.0.into()))
 }
 
-/// What a column holds.
+/// The contents of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -37,7 +37,7 @@ enum Kind {
     Text,
 }
 
-/// A column: what stands over it, and what it holds.
+/// A column: its head and its kind.
 #[derive(Debug, Clone)]
 pub struct Column {
     head: String,
@@ -45,23 +45,23 @@ pub struct Column {
     least: usize,
 }
 
-/// A column of numbers with their units, to the right.
+/// A right-aligned column of numbers with their units.
 pub fn number(head: impl Into<String>) -> Column {
     Column { head: plain(&head.into()), kind: Kind::Number, least: 0 }
 }
 
-/// A column of short words, to the left, which are never wrapped.
+/// A left-aligned column of short words, never wrapped.
 pub fn word(head: impl Into<String>) -> Column {
     Column { head: plain(&head.into()), kind: Kind::Word, least: 0 }
 }
 
-/// A column of names, paths or sentences, to the left, which are wrapped where the terminal is too narrow.
+/// A left-aligned column of names, paths or sentences, wrapped if the terminal is too narrow.
 pub fn text(head: impl Into<String>) -> Column {
     Column { head: plain(&head.into()), kind: Kind::Text, least: 0 }
 }
 
 impl Column {
-    /// The same, so wide at least where there is room: then tables that follow each other look alike.
+    /// Sets a minimum width, used if there is room, so that consecutive tables look alike.
     pub fn least(self, least: usize) -> Column {
         Column { least, ..self }
     }
@@ -80,29 +80,29 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new(), between: 2 }
     }
 
-    /// The same with so many places between two columns; two without.
+    /// Sets the number of blanks between columns; the default is two.
     pub fn between(self, between: usize) -> Self {
         Table { between, ..self }
     }
 
-    /// One more row; what it lacks is empty.
+    /// Appends a row; missing cells are empty.
     pub fn row(&mut self, cells: &[&dyn Display]) {
         self.cells(cells.iter().map(ToString::to_string));
     }
 
-    /// The same, of as many cells as there are.
+    /// Appends a row of cells, one per column.
     pub fn cells(&mut self, cells: impl IntoIterator<Item = String>) {
         let mut row: Vec<String> = cells.into_iter().map(|cell| plain(&cell)).collect();
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }
 
-    /// The text, as wide as the terminal at most.
+    /// The text, at most as wide as the terminal.
     pub fn text(&self) -> String {
         self.within(columns())
     }
 
-    /// The text, so wide at most.
+    /// The text, at most `width` wide.
     pub fn within(&self, width: Option<usize>) -> String {
         let all: Vec<usize> = (0..self.columns.len()).collect();
         let Some(width) = width else { return self.set(&all, None, true) };
@@ -124,13 +124,13 @@ impl Table {
         columns.iter().map(width).sum::<usize>() + self.between * columns.len().saturating_sub(1)
     }
 
-    /// The columns that stand beside each other, at least one of numbers each time, with the names in every part.
+    /// The columns of each part of the table: at least one of numbers, with the names repeated in every part.
     fn parts(&self, width: usize) -> Vec<Vec<usize>> {
         let narrow = |n: &usize| match self.columns[*n].kind {
             Kind::Text => self.content(*n).min(NARROWEST),
             Kind::Number | Kind::Word => self.content(*n),
         };
-        // What a row is called stands before its numbers, in one column or more, or is a text behind them.
+        // A row's names are the columns before its numbers, or a text after them.
         let leading = self.columns.iter().take_while(|c| c.kind != Kind::Number).count();
         let names: Vec<usize> = match leading {
             0 => vec![self.columns.iter().position(|c| c.kind == Kind::Text).unwrap_or(0)],
@@ -153,7 +153,7 @@ impl Table {
         parts
     }
 
-    /// These columns beside each other.
+    /// Lays out these columns side by side.
     fn set(&self, columns: &[usize], width: Option<usize>, roomy: bool) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
@@ -207,7 +207,7 @@ mod tests {
         let text = table().within(None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
-        // Where `photo` begins is one place on the screen.
+        // `photo` begins at the same screen column in every row.
         let begins: Vec<usize> = lines[1..].iter().map(|l| l.split("photo").next().unwrap().width()).collect();
         assert!(begins.iter().all(|b| *b == LONG.width() + 2 + 14 + 2), "{text}");
         assert!(
@@ -223,7 +223,7 @@ mod tests {
             assert!(text.lines().all(|l| l.width() <= width), "{width}:\n{text}");
             assert_eq!(text.matches("912.00 uJ  photo").count(), 1, "{width}:\n{text}");
             assert_eq!(text.lines().count() > 4, width < 80, "{width}:\n{text}");
-            // Nothing is lost.
+            // No text is lost.
             let glue = |s: &str| s.chars().filter(|c| !c.is_whitespace()).collect::<String>();
             let names: String = text.lines().map(|l| l.get(..l.len().min(24)).unwrap_or(l)).collect();
             assert!(width < 120 || glue(&names).contains("/media/0/avery"), "{text}");
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(narrow.matches("user data").count(), 3, "{narrow}");
         assert_eq!(narrow.matches("123.45 mJ").count(), 10, "{narrow}");
         assert!(heads.iter().all(|h| narrow.contains(h)), "{narrow}");
-        // Two columns of names are two in every part.
+        // Two name columns appear in every part.
         let mut table = Table::new([word("variant"), word("phase"), number("energy"), number("time")]);
         table.row(&[&"plain", &"random-read", &"13.78 J", &"22.229 s"]);
         let narrow = table.within(Some(30));

@@ -1,7 +1,7 @@
-//! How is a file written so that nobody finds half of it, and nothing is lost that was read for it?
+//! How is a file written so that readers never see half of it, and the input is never overwritten?
 //!
-//! It is written beside its place under a name that nobody has, brought to the disk, and then renamed; it has the mode of the file
-//! that was there. A pipe or a terminal is written directly. What a command reads it does not write over ([`apart`]).
+//! It is written to a temporary file in the same directory, synced, and then renamed; it keeps the mode of the file it
+//! replaces. A pipe or a terminal is written directly. A command does not overwrite its own input ([`apart`]).
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::half_made::HalfMade;
 
-/// True if a path is a plain file, or is nothing yet.
+/// True if a path is a regular file or does not exist.
 pub fn is_plain(file: &Path) -> bool {
     file.metadata().map_or(true, |m| m.is_file())
 }
 
-/// Where a file lies: a symlink that leads to one stays.
+/// Resolves symlinks, so that a symlink to the file stays.
 fn real(file: &Path) -> PathBuf {
     fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
 }
 
-/// Fails if a file that is to be written is the recording that is read, by whatever name: a link of either kind, one of the
-/// files that blktrace makes for each processor, what is redirected to standard input.
+/// Fails if the output file is the recording being read, under any name: a hard link or symlink, one of the per-CPU
+/// files of blktrace, or the file redirected to standard input.
 pub fn apart(option: &str, out: &Path, recording: &Path) -> Result<(), Failure> {
     apart_from("the recording", option, out, recording)
 }
 
-/// The same of anything that is read, by what it is.
+/// Like [`apart`], for any input; `what` names it.
 pub fn apart_from(what: &str, option: &str, out: &Path, recording: &Path) -> Result<(), Failure> {
     let who = |path: &Path| path.metadata().ok().filter(|m| m.is_file()).map(|m| (m.dev(), m.ino()));
     let Some(written) = who(out) else { return Ok(()) };
@@ -44,7 +44,7 @@ pub fn apart_from(what: &str, option: &str, out: &Path, recording: &Path) -> Res
     Ok(())
 }
 
-/// A file that gets its name at the end.
+/// A file that gets its name when complete.
 pub struct Part {
     made: HalfMade,
     part: PathBuf,
@@ -53,13 +53,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// Makes a new file beside `file`. If `watched`, a signal removes it too.
+    /// Creates a temporary file in the directory of `file`. If `watched`, a signal removes it too.
     pub fn create(file: &Path, watched: bool) -> io::Result<(Self, File)> {
         let file = real(file);
         let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = file.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
         let there = file.metadata().ok().map(|m| m.permissions());
-        // A new one is as the user's mask has it, as every file that a program makes.
+        // A new file's mode follows the umask, as usual.
         let new = tempfile::Builder::new()
             .prefix(&format!(".{name}."))
             .suffix(".part")
@@ -74,18 +74,18 @@ impl Part {
         Ok((Part { made, part, file, open: written }, open))
     }
 
-    /// Where it is until then.
+    /// Its temporary path.
     pub fn path(&self) -> &Path {
         &self.part
     }
 
-    /// Gives the whole file its name.
+    /// Syncs the file and gives it its name.
     pub fn finish(self) -> io::Result<()> {
         self.open.sync_all()?;
         self.named()
     }
 
-    /// The same, for what is written anew before long: not worth the work of bringing it to the disk.
+    /// Like [`finish`](Self::finish), without a sync: for a file that is rewritten soon.
     fn named(self) -> io::Result<()> {
         fs::rename(&self.part, &self.file)?;
         self.made.keep();
@@ -93,12 +93,12 @@ impl Part {
     }
 }
 
-/// Writes a file. A reader finds these bytes or those from before, whole.
+/// Writes a file atomically: a reader finds the old or the new contents.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     written(file, bytes.as_ref(), Part::finish)
 }
 
-/// The same for a file that is written again and again while a command runs: it may be lost if the machine fails.
+/// Like [`write`], for a file rewritten repeatedly while a command runs: it may be lost if the machine fails.
 pub fn write_often(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     written(file, bytes.as_ref(), Part::named)
 }
@@ -110,7 +110,7 @@ fn written(file: &Path, bytes: &[u8], end: fn(Part) -> io::Result<()>) -> Result
 
 fn beside(file: &Path, bytes: &[u8], end: fn(Part) -> io::Result<()>) -> io::Result<()> {
     match Part::create(file, false) {
-        // A file that may be written in a directory that may not.
+        // A writable file in a directory that is not writable.
         Err(e) if e.kind() == ErrorKind::PermissionDenied && file.exists() => fs::write(file, bytes),
         Err(e) => Err(e),
         Ok((part, mut open)) => io::Write::write_all(&mut open, bytes).and_then(|()| end(part)),
@@ -164,7 +164,7 @@ mod tests {
             (b"two".into(), b"mine".into())
         );
         assert_eq!(at("file").metadata().unwrap().mode() & 0o777, 0o640);
-        // A new one is as any other program makes it.
+        // A new file has the usual mode.
         write(&at("new"), "new").unwrap();
         fs::write(at("plain"), "").unwrap();
         assert_eq!(at("new").metadata().unwrap().mode(), at("plain").metadata().unwrap().mode());

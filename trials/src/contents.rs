@@ -1,4 +1,4 @@
-//! What does every name of a volume lead to? Two looks at an image can be compared, before and after damage and repair.
+//! What does every name of a volume lead to? Snapshots of an image can be compared, before and after damage and repair.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,22 +10,23 @@ use vfs::{Attr, FileKind, FileSystem, Flow};
 
 use judges::damage::clock;
 
-/// Most entries of one directory that are read, and most directories that wait: directories of a damaged volume may form a circle.
+/// Maximum number of entries read per directory, and of waiting directories: directories of a damaged volume may form a
+/// cycle.
 const MOST: usize = 1000;
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
     /// Its inode.
     pub ino: u64,
     /// What it is.
     pub kind: FileKind,
-    /// A digest of its kind, contents and extended attributes, as far as they can be read. Directories all have the same
-    /// one but for their attributes.
+    /// A digest of its kind, contents and extended attributes, as far as readable. Directories with the same attributes
+    /// have the same digest.
     pub digest: u64,
 }
 
-/// Everything that has a name, by its path, as far as it can be read. Empty if the image cannot be mounted.
+/// Everything that has a name, by path, as far as readable. Empty if the image cannot be mounted.
 pub fn contents(image: &Memory) -> BTreeMap<Vec<u8>, Seen> {
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     let mut out = BTreeMap::new();

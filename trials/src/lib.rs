@@ -1,7 +1,7 @@
-//! What do our file systems go through, to be judged?
+//! Which tests do the project's file systems undergo?
 //!
-//! Power cuts at every write ([`crash`]), volumes filled with everything ([`populated`]) or aged ([`worn`]). Who judges is in
-//! `judges`.
+//! Power cuts at every write ([`crash`]), volumes filled with everything ([`populated`]) or aged ([`worn`]). `judges`
+//! has the judges.
 #![forbid(unsafe_code)]
 
 pub mod contents;

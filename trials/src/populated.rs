@@ -1,6 +1,6 @@
 //! A volume with everything in it: every shape of file, names, attributes, an orphan, and an fsync to replay.
 //!
-//! Left out: what is damaged in it (`judges::damage`).
+//! Left out: the damage to it (`judges::damage`).
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn file(vol: &Volume, dir: Ino, name: &str) -> vfs::Result<Ino> {
     Ok(vol.mknod(Caller::default(), dir, name.as_bytes(), &new)?.attr.ino)
 }
 
-/// Every block says whose it is, in words that are no node numbers.
+/// Every block names its owner, in words that are not node numbers.
 fn write(vol: &Volume, ino: Ino, offset: u64, len: usize) -> vfs::Result<()> {
     let mut data = vec![0xa5; len];
     for (i, block) in data.chunks_mut(BLOCK).enumerate() {
@@ -55,7 +55,7 @@ fn populate(vol: &Volume, deltas: bool) -> vfs::Result<()> {
     vol.link(inline, root, b"entry_hard_link")?;
     let blocks = file(vol, root, "entry_blocks")?;
     write(vol, blocks, 0, 9 * BLOCK)?;
-    // One block behind each kind of map: in a direct node, an indirect and a double indirect one.
+    // A block behind each kind of mapping: in a direct node, an indirect and a double indirect one.
     let sparse = file(vol, root, "entry_sparse")?;
     for block in [0u64, 1000, 4000, 2_500_000] {
         write(vol, sparse, block * BLOCK as u64, BLOCK)?;
@@ -77,7 +77,7 @@ fn populate(vol: &Volume, deltas: bool) -> vfs::Result<()> {
     write(vol, orphan, 0, 5 * BLOCK)?;
     vol.open(orphan, false)?;
     vol.unlink(root, b"entry_orphan")?;
-    // More segments than a checkpoint's journal has room for: the table's blocks are written.
+    // More segments than fit in a checkpoint's journal: the table's blocks are written.
     let long = file(vol, root, "entry_long")?;
     write(vol, long, 0, 8 << 20)?;
     vol.sync()?;
@@ -92,7 +92,7 @@ fn populate(vol: &Volume, deltas: bool) -> vfs::Result<()> {
 /// A volume that was not unmounted, with every shape of file, an orphan and an fsync to replay.
 ///
 /// # Panics
-/// If it cannot be made.
+/// If it cannot be created.
 pub fn volume(options: &mkfs::Options) -> Memory {
     made(options).0
 }
@@ -100,7 +100,7 @@ pub fn volume(options: &mkfs::Options) -> Memory {
 /// The same volume, unmounted.
 ///
 /// # Panics
-/// If it cannot be made.
+/// If it cannot be created.
 pub fn unmounted(options: &mkfs::Options) -> Memory {
     let (_, mem, vol) = made(options);
     vol.unmount().expect("nothing is in the way");

@@ -1,7 +1,6 @@
 //! Which file system is judged?
 //!
-//! A judge that knows a file system by its trait alone needs somebody to make volumes of it, to mount them and to say whether they
-//! are whole.
+//! Judges know a file system only by its trait; this module creates, mounts and checks its volumes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,29 +16,30 @@ use vfs::{Error, FileFlags, FileSystem};
 
 use judges::medium::Zoning;
 
-/// Why a subject could not do what it was asked to.
+/// Why an operation of a subject failed.
 pub type Why = String;
 
 fn told(e: impl fmt::Display) -> Why {
     e.to_string()
 }
 
-/// A mounted volume, as judges ask it beside what every file system answers.
+/// A mounted volume, with operations for judges beyond those of every file system.
 pub trait Judged: FileSystem {
-    /// The background makes room in one place, moving so many blocks at a time, if it makes room at all and it is worth it.
+    /// Background cleaning of one place, moving this many blocks per step, if the file system cleans and it is worth
+    /// it.
     ///
     /// # Errors
-    /// The device's, and the volume's that takes no more changes.
+    /// The device's, or that of a volume that accepts no more changes.
     fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
         Ok(())
     }
-    /// Within which time a change is durable though nobody asks (`commit=`).
+    /// Time until a change is durable without a request (`commit=`).
     fn commits_within(&self) -> Option<Duration> {
         let report = self.report();
         let (_, seconds) = report.iter().find(|(name, _)| name == "commit_seconds")?;
         seconds.parse().ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
     }
-    /// Whether the numbers that the volume updates as it goes agree with a look at all that they count.
+    /// Checks that incrementally updated counters agree with a full recount.
     ///
     /// # Errors
     /// The first that does not.
@@ -59,7 +59,7 @@ impl Judged for f2fs::Volume {
 }
 
 impl Judged for scherlfs::Volume {
-    /// All that it would do on the charger, whatever the size of a step.
+    /// All maintenance done while charging, regardless of the step size.
     fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
         match self.tidy() {
             Ok(_) | Err(Error::NoSpace) => Ok(()),
@@ -68,15 +68,15 @@ impl Judged for scherlfs::Volume {
     }
 }
 
-/// What a volume did since its mount, by which a judge sees that a scenario does what it is for. Of another file system than
-/// F2FS it is nothing.
+/// Activity of a volume since its mount, by which a judge verifies that a scenario is effective. Empty for file systems
+/// other than F2FS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Did {
-    /// Dirty pages that became deltas, deltas whose pages were written whole, and delta nodes written.
+    /// Dirty pages that became deltas, deltas whose pages were written completely, and delta nodes written.
     pub deltas: [u64; 3],
-    /// Blocks the background moved, and blocks moved into holes of used segments.
+    /// Blocks moved by background work, and blocks moved into holes of used segments.
     pub moved: (u64, u64),
-    /// Blocks written over where they lay.
+    /// Blocks overwritten in place.
     pub in_place: u64,
     /// Blocks that defragmentation moved.
     pub defragmented: u64,
@@ -93,34 +93,34 @@ pub trait Subject: Clone {
     /// A mounted volume.
     type Volume: Judged;
 
-    /// The zones of a device of so many blocks that such a volume lies on, if it lies on one of zones.
+    /// The zones of a zoned device of this size for such a volume; `None` for a device without zones.
     fn zoning(&self, _blocks: u64) -> Option<Zoning> {
         None
     }
-    /// Makes a volume of all of a device.
+    /// Formats the whole device.
     ///
     /// # Errors
-    /// Those of making it.
+    /// Those of formatting.
     fn format(&self, dev: Arc<dyn BlockDevice>, clock: &dyn Clock) -> Result<(), Why>;
     /// Mounts it.
     ///
     /// # Errors
     /// Those of mounting it.
     fn mount(&self, dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Arc<Self::Volume>, Why>;
-    /// Says what is wrong with a volume that is not mounted, by a reader that shares no code with it.
+    /// Checks a volume that is not mounted, by a reader that shares no code with it.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The problem found.
     fn check(&self, dev: &dyn BlockDevice) -> Result<(), Why>;
-    /// Names in the root directory of a new volume that are the file system's own.
+    /// Names in the root directory of a new volume that belong to the file system.
     fn own_names(&self) -> &'static [&'static [u8]] {
         &[]
     }
-    /// What a volume did since its mount; `counts` is what its device was asked for.
+    /// Activity of a volume since its mount; `counts` are the requests to its device.
     fn did(&self, _volume: &Self::Volume, _counts: &CountSnapshot) -> Did {
         Did::default()
     }
-    /// Pages that became deltas since the mount, where there are any.
+    /// Pages that became deltas since the mount; 0 without deltas.
     fn deltas(&self, _volume: &Self::Volume) -> u64 {
         0
     }
@@ -129,18 +129,18 @@ pub trait Subject: Clone {
 /// F2FS.
 #[derive(Clone)]
 pub struct F2fs {
-    /// What volumes are made like. With [`Features::CASEFOLD`] all directories fold case.
+    /// Format options. With [`Features::CASEFOLD`] all directories fold case.
     pub made: f2fs::mkfs::Options,
-    /// How they are mounted.
+    /// Mount options.
     pub mounted: f2fs::MountOptions,
-    /// They may hold deltas.
+    /// Volumes may contain deltas.
     pub deltas: bool,
 }
 
 impl Subject for F2fs {
     type Volume = f2fs::Volume;
 
-    /// A section is a zone, and the tables lie in conventional ones.
+    /// A section is a zone, and the tables are in conventional ones.
     fn zoning(&self, blocks: u64) -> Option<Zoning> {
         if !self.made.features.contains(Features::BLKZONED) {
             return None;
@@ -152,7 +152,7 @@ impl Subject for F2fs {
     fn format(&self, dev: Arc<dyn BlockDevice>, clock: &dyn Clock) -> Result<(), Why> {
         f2fs::mkfs::format(&*dev, clock, &self.made).map_err(told)?;
         if self.made.features.contains(Features::CASEFOLD) {
-            // From the root on.
+            // Starting at the root.
             let still = Arc::new(VirtualClock::new(clock.now()));
             let volume = f2fs::Volume::mount(dev.clone(), still, self.mounted.clone()).map_err(told)?;
             volume.set_flags(volume.root(), FileFlags::CASEFOLD, None).map_err(told)?;
@@ -191,11 +191,11 @@ impl Subject for F2fs {
 /// ScherlFS.
 #[derive(Clone, Default)]
 pub struct ScherlFs {
-    /// What volumes are made like.
+    /// Format options.
     pub made: scherlfs::make::Options,
-    /// How they are mounted.
+    /// Mount options.
     pub mounted: scherlfs::MountOptions,
-    /// Every mount has a stage of its own, and an index where `mounted` has none, both empty at first.
+    /// Every mount has its own stage, and an index if `mounted` has none, both initially empty.
     pub beside: bool,
 }
 

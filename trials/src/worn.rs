@@ -1,6 +1,6 @@
-//! Volumes that lived: what do segments look like that are weeks apart in age?
+//! Aged volumes: segments whose ages differ by weeks.
 //!
-//! Made in virtual time by our own volume, for kernels to choose segments of. Left out: what is chosen.
+//! Created in virtual time by this project's F2FS, as input for the kernel's choice of segments. Left out: the choices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use judges::zoo::{ZooOp, in_process};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// How an image comes to be.
+/// The history of an image.
 #[derive(Debug, Clone, Copy)]
 pub enum Life {
-    /// Rounds of making, changing and deleting files, hours to days apart: ages and valid counts of all kinds.
+    /// Rounds of creating, changing and deleting files, hours to days apart: ages and valid counts of all kinds.
     Worn {
-        /// How many.
+        /// Number of rounds.
         rounds: u64,
     },
-    /// A few days on each of which many files are written and every so-manieth deleted: many segments of one age.
+    /// A few days with many files written on each and a fraction deleted: many segments of one age.
     Batches {
-        /// How many.
+        /// Number of days.
         days: u64,
     },
 }
@@ -35,21 +35,21 @@ pub enum Life {
 /// An image: 2 MiB segments on a volume of `mib`, `percent` of its user blocks in use.
 #[derive(Debug, Clone, Copy)]
 pub struct Image {
-    /// MiB.
+    /// Size in MiB.
     pub mib: u64,
     /// Segments in a section.
     pub per_section: u32,
     /// User blocks in use, in percent.
     pub percent: u64,
-    /// What chance begins with.
+    /// The random seed.
     pub seed: u64,
-    /// How it came to be.
+    /// Its history.
     pub life: Life,
 }
 
 /// A year of ages, two thirds full.
 pub const LARGE: Image = Image { mib: 1024, per_section: 1, percent: 62, seed: 1, life: Life::Worn { rounds: 36 } };
-/// The same in small.
+/// The same, smaller.
 pub const SMALL: Image = Image { mib: 512, per_section: 1, percent: 55, seed: 2, life: Life::Worn { rounds: 24 } };
 /// With sections of four segments.
 pub const SECTIONS: Image = Image { mib: 768, per_section: 4, percent: 45, seed: 3, life: Life::Worn { rounds: 24 } };
@@ -60,7 +60,7 @@ impl Image {
     /// Formats and ages a volume and saves it.
     ///
     /// # Errors
-    /// What the volume or the host says.
+    /// Those of the volume or the host.
     pub fn build(&self, path: &Path) -> Outcome<()> {
         build(*self, path)
     }
@@ -97,7 +97,7 @@ fn perform(volume: &Volume, ops: &[ZooOp]) -> Outcome<()> {
 }
 
 fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, rounds: u64, seed: u64) -> Outcome<()> {
-    // A file of so many blocks has indirect nodes, the only ones in the cold node log.
+    // A file this large has indirect nodes, the only ones in the cold node log.
     const BIG: usize = 6 << 20;
     const DIRECTORIES: u64 = 120;
     for number in 0..rounds {
@@ -110,7 +110,7 @@ fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, round
         if number >= 18 && number % 3 == 0 {
             ops.push(ZooOp::Unlink { path: path(number - 18) });
         }
-        // Directories of their own: the hot node log gets little else.
+        // Separate directories: the hot node log gets little else.
         let directory = |n: u64, k: u64| format!("dir{n}-{k}").into_bytes();
         ops.extend((0..DIRECTORIES).map(|k| ZooOp::Mkdir { path: directory(number, k), perm: 0o755 }));
         if let Some(old) = number.checked_sub(2) {
@@ -125,7 +125,7 @@ fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, round
 
 fn batches(volume: &Volume, clock: &VirtualClock, budget: u64, days: u64) -> Outcome<()> {
     const BYTES: u64 = 16 << 10;
-    // Each file has a node beside its four blocks.
+    // Each file has a node and four data blocks.
     let each = budget / days / (BYTES + 4096);
     for day in 0..days {
         let suffix = ["", ".db", ".jpg"][(day % 3) as usize];

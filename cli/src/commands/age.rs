@@ -1,7 +1,7 @@
-//! `joulefs age`: which volume is aged, and what is said of it afterwards?
+//! `joulefs age`: which volume is aged, and what is reported afterwards?
 //!
-//! The image is made, formatted or taken as it is; nothing that somebody wrote is destroyed without --force. What aging
-//! does to the volume is `sim::aging`'s business.
+//! The image is created, formatted, or used as it is; existing data is never destroyed without --force. The aging
+//! itself is done by `sim::aging`.
 
 mod writes;
 
@@ -77,7 +77,7 @@ struct Aged {
     free_bytes: u64,
     done: Done,
     free: FreeFragments,
-    /// Memory the contents take, of a volume in memory.
+    /// Memory used by the contents of a volume in memory.
     held: Option<u64>,
 }
 
@@ -112,7 +112,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the recipes that come with the program.
+/// Prints the built-in recipes.
 fn list(as_json: bool) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (name, _) in BUILT_IN {
@@ -135,7 +135,8 @@ fn list(as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints where a recipe comes from: in its own lines, or, in a terminal, in paragraphs that fit. What it assumes is one.
+/// Prints the source of a recipe: with its own line breaks, or, on a terminal, in wrapped paragraphs. Its assumptions
+/// are one paragraph.
 fn source(text: &str, columns: Option<usize>) {
     let Some(columns) = columns else {
         return text.lines().for_each(|l| output::line(&format!("    {l}")));
@@ -147,7 +148,7 @@ fn source(text: &str, columns: Option<usize>) {
     }
 }
 
-/// Carries the recipes out on a mounted volume.
+/// Runs the recipes on a mounted volume.
 fn carry_out(vol: &dyn Volume, clock: &device::VirtualClock, chain: &[Recipe], seed: u64) -> Result<Done, Failure> {
     let bar = progress::steps(1, "aging");
     let mut shown = String::new();
@@ -182,7 +183,7 @@ fn measure(kind: Kind, vol: &dyn Volume, chain: &[Recipe], done: Done) -> Result
     })
 }
 
-/// Ages a volume in memory; what is not files' contents is saved as a new image if one is wanted.
+/// Ages a volume in memory; if requested, everything except file contents is saved as a new image.
 fn in_memory(
     kind: Kind,
     bytes: u64,
@@ -213,7 +214,7 @@ fn in_memory(
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
 }
 
-/// A device that tells what it is asked, if somebody wants to know.
+/// The device, with writes logged if requested.
 fn logged_device(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
     match log {
         Some(log) => log.of(device),
@@ -221,7 +222,7 @@ fn logged_device(log: Option<&Log>, device: Arc<dyn BlockDevice>) -> Arc<dyn Blo
     }
 }
 
-/// The log gets its name.
+/// Completes the log and gives it its name.
 fn finish_log(log: Option<Log>) -> Result<(), Failure> {
     log.map_or(Ok(()), Log::finish).map_err(|e| format!("--writes: {e}").into())
 }
@@ -255,7 +256,7 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
     Ok(aged)
 }
 
-/// What an existing file or device holds: whether it may be aged or formatted depends on it.
+/// The contents of an existing file or device, which decide whether it may be aged or formatted.
 enum There {
     EmptyVolume(Kind),
     Files,
@@ -284,7 +285,7 @@ fn look(dev: Arc<FileDevice>) -> There {
     if empty && listed.is_ok() { There::EmptyVolume(kind) } else { There::Files }
 }
 
-/// Opens an existing file or device; one that is blank, or that --force was given for, is formatted.
+/// Opens an existing file or device; formats it if it is blank or --force was given.
 fn existing(
     path: &Path,
     meta: &std::fs::Metadata,

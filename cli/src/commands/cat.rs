@@ -1,6 +1,6 @@
 //! `joulefs cat`: how are files inside an image printed?
 //!
-//! Contents go to standard output as they are read, a mebibyte at a time. With --json the whole file is kept in memory,
+//! Contents go to standard output in chunks of 1 MiB as they are read. With --json the whole file is kept in memory,
 //! because JSON output is complete only with its last byte.
 
 use std::fs::File;
@@ -80,7 +80,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         };
         match written {
             Ok(()) => {}
-            // Whoever reads our output has closed it, as `head` does: no failure.
+            // The reader closed the pipe, as `head` does: no failure.
             Err(Stopped::Write(e)) if e.kind() == ErrorKind::BrokenPipe => return Ok(()),
             Err(Stopped::Write(e)) => return Err(format!("standard output: {e}").into()),
             Err(Stopped::Read(e)) => return Err(fail(e).into()),
@@ -93,11 +93,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Why not all of a file was written.
+/// Why a file was not written completely.
 enum Stopped {
     Read(vfs::Error),
     Write(io::Error),
-    /// It would have been too much.
+    /// It exceeds the limit.
     Refused(String),
 }
 
@@ -113,10 +113,10 @@ impl From<io::Error> for Stopped {
     }
 }
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK: usize = 1 << 20;
 
-/// Passes a file's bytes in order to `take`, holes as zeros; returns how many there are.
+/// Passes a file's bytes in order to `take`, holes as zeros; returns their number.
 fn read_all(
     fs: &dyn FileSystem,
     attr: &Attr,
@@ -137,7 +137,7 @@ fn read_all(
 /// Standard output.
 struct Out {
     file: File,
-    /// It is a file of the host.
+    /// It is a regular file of the host.
     regular: bool,
     reserve: HostReserve,
 }
@@ -161,8 +161,8 @@ impl Out {
         Ok((&self.file).write_all(bytes)?)
     }
 
-    /// Where the next byte goes, if what is left out from there on is a hole: at the end of a file that is not only
-    /// appended to.
+    /// The position of the next byte, if holes can be skipped there: at the end of a regular file that is not in append
+    /// mode.
     fn end(&self) -> Option<u64> {
         let appends = rustix::fs::fcntl_getfl(&self.file).map_or(true, |flags| flags.contains(OFlags::APPEND));
         if !self.regular || appends {
@@ -172,7 +172,7 @@ impl Out {
         (self.file.metadata().ok()?.len() <= at).then_some(at)
     }
 
-    /// Writes a file from `begin` on without its holes. If that is too much, nothing of it is left.
+    /// Writes a file without its holes, from `begin`. If it exceeds the limit, truncates what was written.
     fn write_data(
         &self,
         fs: &dyn FileSystem,
@@ -192,7 +192,7 @@ impl Out {
             }
             Err(_) => self.file.metadata()?.len(),
         };
-        // Whoever writes next to the same file goes on there.
+        // Further writers to the same file continue there.
         (&self.file).seek(SeekFrom::Start(end))?;
         written.map(drop)
     }

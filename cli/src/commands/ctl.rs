@@ -1,8 +1,8 @@
-//! `joulefs ctl`: how does a mounted volume clean, and how shall it? What becomes of what it could not write?
+//! `joulefs ctl`: how does a mounted volume clean, and with which settings? What happens to data it could not write?
 //!
-//! Settings and counters go through extended attributes of the mount's directory (`fuse::control`). Which settings there
-//! are, and what they mean, the core decides. What takes longer, and what is asked after the mount is gone, goes through the
-//! socket of the process that serves ([`rescue`]).
+//! Settings and counters are extended attributes of the mount's directory (`fuse::control`). The core defines the
+//! settings. Longer operations, and requests after the mount is gone, use the socket of the serving process
+//! ([`rescue`]).
 
 mod rescue;
 
@@ -72,7 +72,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
         settings.push((name, value));
     }
-    // Fails if this is no mount of ours, before anything is changed.
+    // Fails if this is not a JouleFS mount, before any change.
     let before = match settings.is_empty() && !args.dir.is_dir() {
         true => rescue::report(&args.dir)?,
         false => report(&args.dir)?,
@@ -113,13 +113,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What may be meant by a setting that nobody has, or by a value that one cannot have.
+/// Suggestions for an unknown setting, or for an invalid value of a setting.
 fn meant_by(name: &str, value: &str) -> String {
     let all = || KNOBS.iter().chain(scherlfs::control::KNOBS);
     if !all().any(|knob| knob.0 == name) {
         return meant::tip(name, all().map(|knob| knob.0));
     }
-    // One word alone stands for a number.
+    // A single word is a placeholder for a number.
     let words = all().filter(|knob| knob.0 == name && knob.1.contains('|')).flat_map(|knob| knob.1.split('|'));
     meant::tip(value, words)
 }

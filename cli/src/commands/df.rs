@@ -1,6 +1,6 @@
 //! `joulefs df`: how full are volumes, in images or mounted?
 //!
-//! The numbers are those that df(1) shows of the same volume when it is mounted.
+//! The numbers equal those of df(1) on the mounted volume.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl Row {
         self.bytes.saturating_sub(self.free)
     }
 
-    /// The share that is used of what an ordinary user can use, rounded up, as in df(1).
+    /// The used share of the space available to an ordinary user, rounded up, as in df(1).
     fn percent(&self) -> Option<u64> {
         let all = self.used().checked_add(self.available).filter(|all| *all > 0)?;
         Some((u128::from(self.used()) * 100).div_ceil(u128::from(all)) as u64)
@@ -64,7 +64,7 @@ fn of_image(path: &Path, reading: Reading) -> Result<Row, Failure> {
     })
 }
 
-/// Of the volume of ours in which a directory is.
+/// For the JouleFS volume that contains a directory.
 fn of_mount(dir: &Path) -> Result<Row, Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
     let inside = std::fs::canonicalize(dir).map_err(|e| named(&e))?;

@@ -1,6 +1,6 @@
 //! `joulefs du`: how much space do the files below a directory inside an image use?
 //!
-//! It counts the same as du(1) on the mounted volume: blocks, once for each inode, however many names it has.
+//! It counts like du(1) on the mounted volume: blocks, once for each inode, however many names it has.
 
 use std::collections::BTreeSet;
 
@@ -44,12 +44,12 @@ struct Count<'a> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
     as_json: bool,
-    /// Inodes with several names that were counted.
+    /// Inodes with several names that were already counted.
     seen: BTreeSet<u64>,
-    /// Directories on the way: on a damaged volume one may contain itself, and is not followed for ever.
+    /// Ancestor directories: on a damaged volume a directory may contain itself, and must not be followed forever.
     above: BTreeSet<u64>,
     rows: &'a mut Vec<Value>,
-    /// What cannot be read, of which somebody was told.
+    /// Reported read failures.
     failed: &'a mut u64,
 }
 
@@ -101,7 +101,7 @@ impl Count<'_> {
         }
     }
 
-    /// Counts one inode: its bytes, and of a directory that can be read, where to go on; its bytes are counted there.
+    /// Counts one inode: its bytes. A readable directory is returned instead, and its bytes are counted there.
     fn one(&mut self, at: &str, attr: &Attr, depth: usize) -> (u64, Option<Inside>) {
         let is_dir = attr.kind == FileKind::Directory;
         if !is_dir && attr.nlink > 1 && !self.seen.insert(attr.ino.0) {
@@ -134,14 +134,14 @@ impl Count<'_> {
     }
 }
 
-/// A directory that is being counted. Those on the way are in a list, not on the stack: an image may nest them a million deep.
+/// A directory being counted. Ancestors are kept in a list, not on the stack: an image may nest them a million deep.
 struct Inside {
     ino: Ino,
     names: std::vec::IntoIter<(Vec<u8>, Ino, FileKind)>,
-    /// Bytes of its path.
+    /// Length of its path.
     path: usize,
     depth: usize,
-    /// Bytes of it and of all that was counted below it.
+    /// Its bytes and those counted below it.
     bytes: u64,
 }
 

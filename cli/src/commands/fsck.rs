@@ -118,7 +118,7 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// Checks a volume of ScherlFS, and repairs it if that is asked for.
+/// Checks a ScherlFS volume, and repairs it if requested.
 fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, Failure> {
     let path = args.image.display();
     let bar = progress::steps(1, "looking for inodes");
@@ -170,7 +170,7 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
     })
 }
 
-/// Why a volume was not repaired, and what can be done.
+/// Why a volume was not repaired, and the next step.
 fn why_not(e: &RepairError, image: &Path) -> String {
     let path = image.display();
     let advice = match e {
@@ -190,7 +190,7 @@ fn why_not(e: &RepairError, image: &Path) -> String {
     format!("{}: cannot repair: {e}{advice}", image.display())
 }
 
-/// What is left where nothing can be repaired.
+/// The advice if nothing can be repaired.
 fn rescue(image: &Path) -> String {
     format!(". `joulefs rescue {} DIR` copies out files without the volume's tables", image.display())
 }

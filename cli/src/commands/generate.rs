@@ -1,5 +1,5 @@
-//! `joulefs generate`: man pages and completions for shells, for packages. It is called by `make install` and `make
-//! package`, and hidden from the help.
+//! `joulefs generate`: man pages and shell completions for packages. `make install` and `make package` call it; it is
+//! hidden from the help.
 
 mod options;
 

@@ -1,6 +1,6 @@
 //! `joulefs info`: what is this volume, and how full is it?
 //!
-//! Mounts the image without writing to it. Whether the volume is sound is `joulefs fsck`'s question.
+//! Mounts the image read-only. `joulefs fsck` checks whether the volume is sound.
 
 use std::path::PathBuf;
 
@@ -46,7 +46,7 @@ fn label(label: &str) -> String {
     if label.is_empty() { "none".to_owned() } else { output::plain(label) }
 }
 
-/// Where inodes are put, in words.
+/// Where new inodes are placed, in words.
 fn placed(placement: Placement) -> &'static str {
     match placement {
         Placement::Before => "before their contents",

@@ -1,4 +1,4 @@
-//! `joulefs lab`: runs the laboratory, which is a program of its own.
+//! `joulefs lab`: runs `joulefs-lab`, a separate program.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -27,9 +27,9 @@ pub fn help(words: &[OsString]) -> Failure {
     run(&Args { words: [&["help".into()], words].concat() }, false)
 }
 
-/// Becomes the other program; returns only if that fails.
+/// Replaces this process by `joulefs-lab`; returns only on failure.
 pub fn run(args: &Args, as_json: bool) -> Failure {
-    // Without /proc only the word by which this program was started leads to its directory.
+    // Without /proc, only the path in `argv[0]` leads to the program's directory.
     let started = std::env::args_os().next().map(PathBuf::from).filter(|word| word.components().count() > 1);
     let own = std::env::current_exe().ok().or(started).and_then(|exe| Some(exe.parent()?.join(PROGRAM)));
     let program = own.filter(|file| file.is_file()).unwrap_or_else(|| PathBuf::from(PROGRAM));

@@ -1,6 +1,6 @@
-//! `joulefs ls`: which names are there inside an image?
+//! `joulefs ls`: which names are inside an image?
 //!
-//! A name is listed though its inode cannot be read: on a damaged volume that is what a person wants to know.
+//! A name is listed even if its inode cannot be read: on a damaged volume that matters.
 
 use std::collections::HashSet;
 
@@ -73,11 +73,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Directories to list, the next one last: where each is, and how deep.
+/// Directories to list, the next one last: path, inode and depth.
 type Waiting = Vec<(Vec<u8>, Ino, usize)>;
 
-/// Lists a directory, and with `-R` those below it, each after the one that it is in. On a damaged volume a directory may contain
-/// itself, and is not followed for ever; or they may be nested a million deep, so that those on the way are in a list.
+/// Lists a directory, and with `-R` those below it, each after its parent. On a damaged volume a directory may contain
+/// itself, which must not be followed forever, or directories may be nested a million deep, so ancestors are kept in a
+/// list.
 fn list(
     fs: &dyn FileSystem,
     args: &Args,
@@ -192,7 +193,7 @@ fn as_value(at: &[u8], row: &Row) -> Value {
     v
 }
 
-/// Kind and permissions, as `ls -l` writes them.
+/// Kind and permissions in the format of `ls -l`.
 pub fn mode_text(a: &Attr) -> String {
     let kind = match a.kind {
         FileKind::Regular => '-',

@@ -1,6 +1,6 @@
-//! What does each subcommand do with what was typed? One file a subcommand; small relatives share one.
+//! What does each subcommand do with its arguments? One file per subcommand; small related ones share one.
 //!
-//! A subcommand reads options, calls the crate that does the work, and prints. It decides nothing about file systems.
+//! A subcommand reads options, calls the crate that does the work, and prints. It has no file system logic.
 
 pub mod age;
 pub mod cat;

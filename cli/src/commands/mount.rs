@@ -1,7 +1,7 @@
-//! `joulefs mount`: how does a mount begin, what stands between it and the image, and how does it end?
+//! `joulefs mount`: how does a mount begin, which layers are between it and the image, and how does it end?
 //!
-//! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
-//! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
+//! Without -f the program starts itself again as the daemon. Optional layers between core and image are a simulated
+//! device and recorders. `fuse` talks to the kernel.
 
 mod host;
 mod idle;
@@ -111,31 +111,31 @@ fn after_help() -> String {
     format!("{examples}{}{owners}{archive}", options::table())
 }
 
-/// For how long a last checkpoint that failed is tried again, without `retry=`.
+/// Default of `retry=`: how long a failed last checkpoint is retried.
 const RETRY_FOR: Duration = Duration::from_secs(60);
 
-/// Within which time changes become durable, unless `commit=` says otherwise, where `power=` says that there is a battery to spare.
+/// Default of `commit=` on battery, if `power=` is given.
 const COMMIT_ON_BATTERY: Duration = Duration::from_secs(15);
 
-/// The smallest keep: below that it holds hardly a file.
+/// Minimum size of a keep: a smaller one would hold hardly any file.
 const KEEP_MIN: u64 = 1 << 20;
 
-/// What the options of `-o` ask for.
+/// The parsed options of `-o`.
 pub struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
-    /// Where the volume's metadata is, too.
+    /// File with a copy of the volume's metadata.
     index: Option<PathBuf>,
-    /// Bytes of contents that are kept beside it.
+    /// Bytes of contents kept next to it.
     keep: Option<u64>,
-    /// Where messages are written, too.
+    /// File for messages, in addition to the log.
     log: Option<PathBuf>,
-    /// `power=auto`: the host is asked whether it runs on battery, now and later.
+    /// `power=auto`: poll whether the host runs on battery.
     power_auto: bool,
 }
 
-/// Reads the options of `-o`.
+/// Parses the options of `-o`.
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::of_f2fs(f2fs::MountOptions::for_machine(fuse::memory::of_machine()));
     let mut fuse = fuse::MountOptions::default();
@@ -145,7 +145,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let power_given = args.options.iter().any(|option| option.starts_with("power="));
     let commit = Commit { on_battery: power_given.then_some(COMMIT_ON_BATTERY), ..Commit::within(COMMIT) };
     core.f2fs.commit = Some(commit);
-    // A disk that sleeps is not woken because time passed.
+    // A sleeping disk is not woken by a timer.
     let sleeps = args.options.iter().any(|option| option.starts_with("sleep="));
     core.scherlfs.commit = (!sleeps).then_some(commit);
     let mut masks: BTreeMap<&str, u16> = BTreeMap::new();
@@ -216,7 +216,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
-                // The daemon's working directory is another one.
+                // The daemon has another working directory.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             "log" => {
@@ -236,13 +236,13 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     if core.f2fs.roll_forward == RollForward::Leave || core.f2fs.checkpoint == CheckpointChoice::Older {
         core.set_read_only(true);
     }
-    // The more exact mask counts, wherever it stands.
+    // The more specific mask wins, in any order.
     let mask = |exact: &str| masks.get(exact).or_else(|| masks.get("umask")).copied();
     (fuse.owner.dmask, fuse.owner.fmask) = (mask("dmask"), mask("fmask"));
     if fuse.owner.is_given()
         && let Some((name, _)) = [("dev", fuse.dev), ("suid", fuse.suid)].iter().find(|(_, on)| *on)
     {
-        // What a stranger's volume holds would be theirs, with the rights of its owner.
+        // The user would get devices and set-id programs that belong to others.
         return Err(Failure::usage(format!(
             "-o {name}: not allowed with uid=, gid= or masks, which give access to other users' files"
         )));
@@ -278,7 +278,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find the joulefs executable: {e}"))?;
         let mut again = Command::new(me);
-        // The daemon gets the same arguments, without --json: this process answers.
+        // The daemon gets the same arguments, without --json: this process prints the answer.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
         let pid = background::start(again)?;
@@ -289,7 +289,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = fuse::place(&args.dir).map_err(|e| e.to_string())?;
     if let Some(file) = parsed.log.as_ref().filter(|file| is_below(file, &dir)) {
-        // Whoever serves would wait for itself.
+        // The serving process would wait for itself.
         return Err(Failure::usage(format!(
             "-o log={}: is inside the mount itself; give a file elsewhere",
             file.display()
@@ -299,7 +299,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let failed = |e| format!("-o log={}: {e}", messages.as_deref().unwrap_or(Path::new("")).display());
     Log::begin(args.background, messages.clone()).map_err(failed)?;
     parsed.fuse.fsname = path.display().to_string();
-    // A recording has no word for an access, and a replay would not spend what noting it did.
+    // Recordings contain no access time updates, so a replay would not have their cost.
     parsed.fuse.noatime |= args.record.is_some();
     if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
         return Err(format!("-o stats={}: no such directory", file.display()).into());
@@ -346,7 +346,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Box::new(move || host::doom(&room, &path)) as Doom
     });
     let socket = ControlSocket::bind(Some(&path), Some(saving::saver(image.clone())), doom).map(Arc::new);
-    // A kernel may have no Unix sockets: then nobody hears how it ends.
+    // A kernel may lack Unix sockets: then the final state cannot be queried.
     let socket = socket.inspect_err(|e| log::warn!("{}: no control socket: {e}", path.display())).ok();
     let idle = idle::notes(&core, &args.options, image.mounted().kind(), image.vol.read_only());
     let unheld = image.host_room().and_then(|room| host::attend(room, &path));
@@ -395,12 +395,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         None => fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready),
     };
     let out = match served {
-        // Closing the image says whether it is lost.
+        // Closing the image reports whether data is lost.
         Err(MountError::Unclean(_)) => Ok(()),
         out => out.map_err(|e| Failure::from(e.to_string())),
     };
     drop(watch);
-    // Whatever ended the mount, the volume must be left clean. If it is already, this does nothing.
+    // The volume must be left clean, however the mount ended. If it is clean, this has no effect.
     let closed = image.vol.unmount();
     let mut stats = Ok(());
     if let Some(file) = parsed.stats {
@@ -457,7 +457,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     ended
 }
 
-/// True if a file is, or would be made, in a directory or below it.
+/// True if a file is or would be below a directory.
 fn is_below(file: &Path, dir: &Path) -> bool {
     let above = file.parent().and_then(|above| std::fs::canonicalize(above).ok());
     above.is_some_and(|above| above.starts_with(dir))

@@ -1,6 +1,6 @@
-//! `joulefs rm`, `mkdir`, `mv`: how do names inside an image come, go and change?
+//! `joulefs rm`, `mkdir`, `mv`: how are names inside an image removed, created and renamed?
 //!
-//! Each image is mounted for one place and unmounted again, so that a failure at one place leaves those before it done.
+//! An image is mounted and unmounted for each place, so that a failure does not affect the places before it.
 
 use std::path::Path;
 
@@ -62,9 +62,9 @@ fn octal(text: &str) -> Result<u16, String> {
     u16::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777).ok_or_else(|| "not an octal mode".into())
 }
 
-/// Who owns what these commands make.
+/// The caller for these commands.
 pub fn caller() -> Caller {
-    // Nothing here becomes somebody else.
+    // This process never changes its user.
     static WHO: std::sync::LazyLock<Caller> = std::sync::LazyLock::new(|| Caller {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -72,7 +72,7 @@ pub fn caller() -> Caller {
     *WHO
 }
 
-/// Does something to each place, then leaves each image clean.
+/// Runs `f` on each place, unmounting each image cleanly.
 fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -> Result<(), Failure> {
     for place in places {
         let (image, at) = place.inside()?;
@@ -111,8 +111,8 @@ pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a name with all below it. `above` are the directories on the way: on a damaged volume a directory may contain
-/// itself, and is not followed for ever.
+/// Removes a name and everything below it. `above` are the ancestor directories: on a damaged volume a directory may
+/// contain itself, and must not be followed forever.
 fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool, above: &mut Vec<Ino>) -> vfs::Result<()> {
     if !dir {
         return fs.unlink(parent, name);
@@ -162,7 +162,7 @@ pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
 pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
-    // The same image may be named by two paths.
+    // Two paths may name the same image.
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if real(image) != real(other) {
         return Err(Failure::usage(format!(

@@ -1,6 +1,6 @@
-//! `joulefs replay`: what do the requests or calls of a recording of our own cost on a simulated device?
+//! `joulefs replay`: what do the requests or calls of a JouleFS recording cost on a simulated device?
 //!
-//! Recordings by other programs are `joulefs trace replay`'s; `record` reads the file and makes the calls.
+//! `joulefs trace replay` handles recordings by other programs; `record` reads the file and replays it.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -88,24 +88,24 @@ struct Target {
     tempo: Tempo,
 }
 
-/// What came of a replay.
+/// The result of a replay.
 struct Outcome {
     ledger: Ledger,
-    /// What the numbers of causes in the ledger mean.
+    /// The meanings of the ledger's causes.
     names: Box<dyn Fn(u8) -> Cause>,
     files: Vec<FileLine>,
-    /// Where it went, if that is asked for.
+    /// The flame graph, if requested.
     flame: Option<Flame>,
     json: Value,
     text: String,
-    /// Seconds recorded, and taken by the simulated device.
+    /// Duration of the recording, and of the replay on the simulated device, in seconds.
     recorded: u64,
     took: u64,
     counters: Vec<(&'static str, u64)>,
     whole: Result<(), RecordError>,
 }
 
-/// The device of a profile over `contents`, which hold data in the `held` blocks.
+/// The device of a profile over `contents`, in which the `held` blocks contain data.
 fn target(
     args: &Args,
     profile: &Profile,
@@ -174,7 +174,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Kind::Calls => {
             let calls = |reader| Ok::<_, Failure>(calls::Events::new(reader).map_err(|e| named(&e))?);
             let events = calls(reader)?;
-            // What must be there is read before the calls are.
+            // Files that must exist are determined before the calls are replayed.
             let before = match events.has_contents() {
                 true => {
                     recorded::again(&args.file)?;
@@ -192,7 +192,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     Ok(match print(&profile, outcome, as_json) {
         Ok(()) => ExitCode::SUCCESS,
-        // What happened until then is printed. The JSON has the damage in it.
+        // Results up to the damage are printed. The JSON includes the damage.
         Err(e) => {
             if !as_json {
                 output::failure(&named(&e), false);
@@ -268,7 +268,7 @@ fn of_calls(
             Arc::new(Overlay::new(image))
         }
         None => {
-            // A volume keeps back a part of its device, the larger the smaller it is.
+            // A volume reserves a part of its device, relatively more on a smaller device.
             let bytes = size.unwrap_or(events.bytes().saturating_add(events.bytes() / 8).saturating_add(64 << 20));
             Arc::new(Fingerprint::new(in_memory(bytes / 4096)?))
         }
@@ -295,7 +295,7 @@ fn of_calls(
     let volume = mounted.map_err(|e| format!("cannot mount: {e}"))?.volume();
     let mut prepared = calls::Prepared::default();
     if let Some(events) = prepared_by {
-        // Damage is met again, and told, where the calls are made.
+        // The replay meets damage again, and reports it.
         (prepared, _) = calls::prepare(events.root(), events, &*volume, || ()).map_err(|e| named(&e))?;
     }
     volume.keep_deleted_names();
@@ -324,7 +324,7 @@ fn of_calls(
     let counters = device.counters();
     let words = Words::of(&*volume);
     Ok(Outcome {
-        // Looking for names costs requests, none of them on this ledger.
+        // Looking up names costs requests, which are not in this ledger.
         files: spent::by_file(
             &ledger,
             args.by_file,
@@ -356,7 +356,7 @@ fn of_calls(
     })
 }
 
-/// Blocks that memory can stand for.
+/// A number of blocks that fits in memory.
 fn in_memory(blocks: u64) -> Result<u64, Failure> {
     if (1..=1 << 36).contains(&blocks) {
         Ok(blocks)

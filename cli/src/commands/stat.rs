@@ -1,6 +1,6 @@
-//! `joulefs stat`: what is known of a file inside an image?
+//! `joulefs stat`: what is known about a file inside an image?
 //!
-//! The words are those of stat(1); a symlink is itself, and not followed.
+//! The terms are those of stat(1); a symlink is not followed.
 
 use serde_json::{Value, json};
 use vfs::{Attr, FileKind, Timestamp, path};
@@ -51,7 +51,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an inode is, in the words of stat(1).
+/// The kind of an inode in the terms of stat(1).
 pub fn kind(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Regular => "regular file",

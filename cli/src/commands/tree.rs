@@ -1,4 +1,4 @@
-//! `joulefs tree`: what lies below a directory inside an image, as a drawing?
+//! `joulefs tree`: draws the tree below a directory inside an image.
 
 use serde_json::{Value, json};
 use vfs::{Attr, FileKind, FileSystem, Ino, path};
@@ -37,18 +37,18 @@ struct Drawing<'a> {
     fs: &'a dyn FileSystem,
     args: &'a Args,
     as_json: bool,
-    /// Directories on the way: on a damaged volume one may contain itself, and is not followed for ever.
+    /// Ancestor directories: on a damaged volume a directory may contain itself, and must not be followed forever.
     above: Vec<Ino>,
     directories: u64,
     files: u64,
     failed: u64,
 }
 
-/// Levels that are drawn: no terminal is wide enough for more, and an image may have a million.
+/// Maximum number of levels drawn: no terminal is wide enough for more, and an image may have a million.
 const DEEPEST: usize = 1000;
 
 impl Drawing<'_> {
-    /// Draws what a directory holds, each line behind `indent`.
+    /// Draws the contents of a directory, each line prefixed with `indent`.
     fn below(&mut self, dir: Ino, indent: &str) -> vfs::Result<Vec<Value>> {
         let depth = self.above.len();
         if self.args.level.is_some_and(|most| depth >= most) {
@@ -77,7 +77,7 @@ impl Drawing<'_> {
         Ok(children)
     }
 
-    /// Draws one name, and what is below it.
+    /// Draws one name, and everything below it.
     fn one(&mut self, name: &str, ino: Ino, before: &str, indent: &str) -> Value {
         let attr = match self.fs.getattr(ino) {
             Ok(attr) => attr,

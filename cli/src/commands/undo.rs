@@ -1,4 +1,4 @@
-//! `joulefs undo`: what can be undone, and undoing it.
+//! `joulefs undo`: lists what can be undone, and undoes it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct Args {
     last: Option<u32>,
 }
 
-/// The volume, and the image that it is on.
+/// The image and its volume.
 fn open(path: &Path, write: bool) -> Result<(Image, Arc<scherlfs::Volume>), Failure> {
     let image = Image::open_with(path, MountOptions::default().read_only(!write))?;
     let volume = match image.mounted() {

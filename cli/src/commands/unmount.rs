@@ -1,4 +1,4 @@
-//! `joulefs unmount`: is everything durable before a mount goes, and what did its process say at the end?
+//! `joulefs unmount`: is everything durable before the unmount, and what did the serving process report at the end?
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! `--flame FILE`: where the joules of a command went, as stacks for programs of others or as a page.
+//! `--flame FILE`: where the joules of a command went, as stacks for external tools or as a page.
 //!
-//! Here the options are read and files are written; [`names`] says what owners stand for, [`page`] is the page. What a flame
-//! graph is, and its other forms, is `sim::flame`'s.
+//! This module reads the options and writes the files; [`names`] maps owners to frames, [`page`] renders the page.
+//! `sim::flame` defines flame graphs and their other formats.
 
 pub mod names;
 mod page;
@@ -42,7 +42,7 @@ pub struct FlameArgs {
     flame_parts: bool,
 }
 
-/// Files that will be written, each in its form.
+/// Files to write, each with its format.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     all: Vec<(PathBuf, Format)>,
@@ -50,15 +50,15 @@ pub struct Files {
 }
 
 impl FlameArgs {
-    /// True if something is asked for.
+    /// True if the option was given.
     pub fn is_given(&self) -> bool {
         !self.flame.is_empty()
     }
 
-    /// What is to be written, before anything is done for it.
+    /// The files to write, checked before any work is done.
     ///
     /// # Errors
-    /// A file whose form is not known, or that lies in no directory.
+    /// A file with an unknown format, or in a directory that does not exist.
     pub fn files(&self) -> Result<Files, Failure> {
         let form = |file: &Path| match (self.flame_format, file.extension().and_then(|e| e.to_str())) {
             (Some(format), _) => Ok(format),
@@ -72,7 +72,7 @@ impl FlameArgs {
         };
         let one = |file: &PathBuf| {
             let format = form(file)?;
-            // A daemon's working directory is another one.
+            // A daemon has another working directory.
             let path = std::path::absolute(file).map_err(|e| format!("--flame {}: {e}", file.display()))?;
             match path.parent() {
                 Some(dir) if !dir.is_dir() => Err(format!("--flame {}: no such directory", file.display()).into()),
@@ -86,36 +86,36 @@ impl FlameArgs {
 
 /// One run's flame graph.
 pub struct Graph {
-    /// What it is called where there are several.
+    /// Its name, if there are several.
     pub name: String,
     /// What was spent.
     pub flame: Flame,
-    /// Nanoseconds of the device's time.
+    /// Elapsed device time in nanoseconds.
     pub took: u64,
 }
 
 impl Files {
-    /// True if nothing is to be written.
+    /// True if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How far stacks go down.
+    /// Depth of the stacks.
     pub fn depth(&self) -> Depth {
         self.depth
     }
 
-    /// Fails if one of them is the recording that is read.
+    /// Fails if one of them is the recording being read.
     pub fn apart(&self, recording: &Path) -> Result<(), Failure> {
         self.apart_from("the recording", recording)
     }
 
-    /// The same of anything that is read, by what it is.
+    /// Like [`apart`](Self::apart), for any input; `what` names it.
     pub fn apart_from(&self, what: &str, read: &Path) -> Result<(), Failure> {
         self.all.iter().try_for_each(|(file, _)| whole::apart_from(what, "--flame", file, read))
     }
 
-    /// Writes all of them. `title` says of what they are; of several graphs each is below a frame with its name, or a profile.
+    /// Writes all of them. `title` names the subject; several graphs each get a frame or a profile with their name.
     pub fn write(&self, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
         self.all.iter().try_for_each(|(file, format)| {
             let failed = |e: std::io::Error| format!("--flame {}: {e}", file.display());
@@ -153,7 +153,7 @@ fn to(format: Format, title: &str, graphs: &[Graph], out: &mut dyn Write) -> std
     out.flush()
 }
 
-/// How long one run took; of several each took its own time.
+/// Duration of a single run; `None` for several.
 fn took(graphs: &[Graph]) -> Option<u64> {
     match graphs {
         [one] => Some(one.took),

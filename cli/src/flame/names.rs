@@ -1,4 +1,4 @@
-//! What does an owner of a ledger stand for, as frames of a flame graph?
+//! Which frames of a flame graph does an owner of a ledger stand for?
 
 use device::energy::Ledger;
 use sim::flame::{self, Depth, Flame, Place};
@@ -8,13 +8,13 @@ use vfs::{FileKind, Look, Owner, Volume};
 
 use crate::spent::{Cause, Words};
 
-/// Files of a volume, by their paths at the end; those that are gone by their last ones.
+/// Files of a volume, by their final paths; deleted files by their last ones.
 pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
     let words = Words::of(volume);
     let place = &mut |owner| match volume.owner_of(owner, Look::Everywhere) {
         Owner::Volume => Place::unnamed(&words.rest),
         Owner::Path(path) => {
-            // What cannot be read has no kind, and is shown as a file.
+            // An unreadable inode has no known kind and is shown as a file.
             let is_directory = volume.getattr(vfs::Ino(owner)).is_ok_and(|a| a.kind == FileKind::Directory);
             Place::path(&path, "", is_directory)
         }
@@ -29,7 +29,7 @@ pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
 pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
     let place = &mut |owner: u64| match u32::try_from(owner.saturating_sub(1)).map(|p| names.name(Process(p))) {
         Ok("") | Err(_) => Place::unnamed("<process not known>"),
-        // Not names of processes: `joulefs top` puts them in their place.
+        // These are not process names: `joulefs top` puts them in place of one.
         Ok(ours @ (WRITEBACK | KERNEL)) => Place::unnamed(ours),
         Ok(name) => Place::named(name.as_bytes()),
     };

@@ -1,10 +1,10 @@
-//! The page of `--flame FILE.html`: an icicle that opens where one clicks, and the costliest places in a table.
+//! The page of `--flame FILE.html`: an icicle graph that zooms on a click, and a table of the costliest places.
 //!
-//! One file without a library. The picture stands in it as SVG and, like the tables, needs no script; `flame.js` draws it
-//! anew from the tree that the page carries, so that narrow frames can be come closer to. Each number of a table says where in
-//! that report it is (`data-at`) and how it is written (`data-as`), as on the page of `joulefs inspect`.
+//! One file without a library. The embedded SVG and the tables need no script; `flame.js` redraws the graph from the
+//! embedded tree, so that narrow frames can be enlarged. Each number of a table has its path in the report (`data-at`)
+//! and its format (`data-as`), as on the page of `joulefs inspect`.
 //!
-//! Left out: anything that is fetched.
+//! Left out: anything loaded from elsewhere.
 
 use device::energy::{Component, Energy};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
@@ -17,12 +17,12 @@ use crate::joules;
 const STYLE: &str = include_str!("../commands/inspect/page/style.css");
 const OWN_STYLE: &str = include_str!("flame.css");
 const SCRIPT: &str = include_str!("flame.js");
-/// Places that the picture has one by one.
+/// Places drawn individually.
 const PLACES: usize = 2_000;
-/// Places in the table.
+/// Rows of the table.
 const ROWS: usize = 20;
 
-/// The page. `took` is how long it took, if it was one run.
+/// The page. `took` is the duration of a single run.
 pub fn page(title: &str, flame: &Flame, took: Option<u64>) -> String {
     let tree = icicle::tree(flame, "all", PLACES);
     let report = report(title, flame, &tree, took);
@@ -71,12 +71,12 @@ pub fn page(title: &str, flame: &Flame, took: Option<u64>) -> String {
     page.into_string()
 }
 
-/// JSON that cannot end the element it stands in: `<` is only found within strings.
+/// JSON that cannot close its script element: `<` occurs only in strings.
 fn in_script(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }
 
-/// What the page knows.
+/// The data embedded in the page.
 fn report(title: &str, flame: &Flame, tree: &Node, took: Option<u64>) -> Value {
     let places = flame.places();
     let of = |component: Component| {

@@ -1,4 +1,4 @@
-//! A page in a browser, where there is one, looked at from outside by a script of the test.
+//! Renders a page in a browser, if one is installed, and checks it with a script of the test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::room::Room;
 
-/// What [`browser`] looks for.
+/// What a test without [`browser`] lacks.
 pub const MISSING: &str = "Chromium: scripts/install-tools browser";
 
 /// The browser.
@@ -14,7 +14,7 @@ pub fn browser() -> Option<PathBuf> {
     ["/usr/bin/chromium", "/usr/bin/google-chrome"].map(PathBuf::from).into_iter().find(|p| p.exists())
 }
 
-/// Has a browser look at a page in a window of a width, and run a check in it, which leaves what it found as the text of
+/// Opens a page in a browser window of the given width, and runs a check in it that stores its result as the text of
 /// `#checked`; fails if that does not begin with "right: ".
 pub fn looked_at(room: &Room, page: &Path, width: u32, check: &str) {
     let Some(browser) = browser() else {
@@ -24,7 +24,7 @@ pub fn looked_at(room: &Room, page: &Path, width: u32, check: &str) {
     let text = fs::read_to_string(page).unwrap();
     let (before, after) = text.rsplit_once("</body>").unwrap();
     fs::write(&checked, format!("{before}<script>{check}</script></body>{after}")).unwrap();
-    // A window cannot be as narrow as a phone's: a frame can.
+    // A frame can be as narrow as a phone; a window cannot.
     let frame = room.path(&format!("frame-{width}.html"));
     let name = checked.file_name().unwrap().to_str().unwrap();
     fs::write(

@@ -1,4 +1,4 @@
-//! Rows of the files that `--parquet` writes.
+//! Reads rows from the files that `--parquet` writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ pub(crate) fn text(row: &Row, name: &str) -> String {
     }
 }
 
-/// Sums of picojoules by what `of` says of a row.
+/// Sums of picojoules, grouped by `of`.
 pub(crate) fn sums(rows: &[Row], of: impl Fn(&Row) -> String) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     rows.iter().for_each(|row| *sums.entry(of(row)).or_default() += whole(row, "pj"));

@@ -1,4 +1,4 @@
-//! What f2fs-tools think of an image.
+//! How f2fs-tools judge an image.
 
 use std::path::Path;
 use std::process::Command;

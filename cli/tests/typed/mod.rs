@@ -1,4 +1,4 @@
-//! What is typed, and what comes back.
+//! Runs command lines and checks their results.
 
 use std::process::{Command, Output};
 
@@ -14,11 +14,11 @@ pub fn joulefs(args: &[&str]) -> Ran {
     Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
 }
 
-/// Both file systems, as `--type` names them.
+/// Both file systems by their `--type` names.
 #[allow(dead_code, reason = "every test program has its own copy of this module")]
 pub const KINDS: [&str; 2] = ["f2fs", "scherlfs"];
 
-/// What a place in an image holds; none if it cannot be read.
+/// The contents of a place in an image; `None` if it cannot be read.
 #[allow(dead_code, reason = "every test program has its own copy of this module")]
 pub fn contents(place: &str) -> Option<Vec<u8>> {
     let out = Command::new(crate::PROGRAM).args(["cat", place]).output().unwrap();
@@ -32,15 +32,15 @@ pub fn done(args: &[&str]) -> String {
     r.out
 }
 
-/// Fails with one line that holds every one of `words`.
+/// Fails with one line that contains all of `words`.
 #[allow(dead_code, reason = "every test program has its own copy of this module")]
 #[track_caller]
 pub fn refused(args: &[&str], words: &[&str]) {
-    // As with `fsck.f2fs`, 8 says that it could not be checked.
+    // As with `fsck.f2fs`, 8 means that the check was impossible.
     ends(if args.first() == Some(&"fsck") { 8 } else { 1 }, args, words);
 }
 
-/// The same for a command line that asks for what there is not.
+/// The same for a usage error.
 #[allow(dead_code, reason = "every test program has its own copy of this module")]
 #[track_caller]
 pub fn misused(args: &[&str], words: &[&str]) {

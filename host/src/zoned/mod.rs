@@ -1,10 +1,9 @@
-//! How is a host-managed zoned disk of the host written? At the pointers that the kernel reports, past its page cache, which
-//! promises no order.
+//! How is a host-managed zoned disk of the host written? At the write pointers reported by the kernel, bypassing its
+//! page cache, which guarantees no order.
 //!
-//! Requests go by direct I/O, from memory that is aligned for it; the kernel keeps those of a zone in order. The disk is claimed
-//! as any other ([`FileDevice`]). Left out: disks whose zones take less than their size or of which only so many may be written
-//! to at a time (both are refused for writing), host-aware disks' freedom to write elsewhere, and who else could use zones:
-//! simulated devices.
+//! Requests use direct I/O from aligned memory; the kernel keeps those of a zone in order. The disk is claimed like any
+//! other ([`FileDevice`]). Left out: disks whose zone capacity is below the zone size or that limit the number of
+//! active zones (both are read-only here), writes elsewhere on host-aware disks, and simulated zoned devices.
 
 pub mod report;
 
@@ -21,10 +20,10 @@ use report::Zone;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// A device with its zones, if it is a disk that has any; `plain` makes a device of one without zones.
+/// A device with its zones, if the disk has any; otherwise the device that `plain` makes.
 ///
 /// # Errors
-/// What of its zones is beyond us.
+/// If the zones are not supported.
 pub fn over(
     claimed: FileDevice,
     access: Access,
@@ -33,7 +32,7 @@ pub fn over(
     let path = claimed.path().to_owned();
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     let write = access == Access::ReadWrite;
-    // Not exclusively: the claim is.
+    // Opened without `O_EXCL`: the claim is exclusive.
     let direct = OFlags::DIRECT.bits().cast_signed();
     let is_disk = fs::metadata(&path).is_ok_and(|m| m.file_type().is_block_device());
     if !is_disk {
@@ -52,7 +51,7 @@ pub fn over(
     Ok(Arc::new(Disk { claimed, disk, zone, pointers: Mutex::new(zones), flush_failed: AtomicBool::new(false) }))
 }
 
-/// How many zones of a disk may be written to without being full, if it has a limit.
+/// The disk's limit of active zones, if it has one.
 fn most_active(path: &Path) -> Option<u64> {
     let id = fs::metadata(path).ok()?.st_rdev();
     let (major, minor) = (rustix::fs::major(id), rustix::fs::minor(id));
@@ -60,7 +59,7 @@ fn most_active(path: &Path) -> Option<u64> {
     text.trim().parse().ok().filter(|n| *n > 0)
 }
 
-/// The pointers, if the zones are such as we know: of one size, whole, and all of them take writes.
+/// The write pointers, if the zones are supported: of one size, whole, and all writable.
 fn usable(zones: &[Zone], zone: u64, blocks: u64) -> std::result::Result<Vec<Option<u64>>, String> {
     let fits = |(n, z): (usize, &Zone)| {
         let start = n as u64 * zone;
@@ -85,17 +84,17 @@ fn usable(zones: &[Zone], zone: u64, blocks: u64) -> std::result::Result<Vec<Opt
 
 /// A zoned disk of the host.
 struct Disk {
-    /// Keeps others away while the value lives.
+    /// Keeps other users away while the value lives.
     claimed: FileDevice,
     /// Open for direct I/O.
     disk: File,
     zone: u64,
-    /// Of each zone, in blocks of the disk; `None` of one that takes writes anywhere.
+    /// Of each zone, in disk blocks; `None` for a zone without a write pointer.
     pointers: Mutex<Vec<Option<u64>>>,
     flush_failed: AtomicBool,
 }
 
-/// Memory that begins where direct I/O wants it.
+/// Memory aligned for direct I/O.
 struct Aligned {
     bytes: Vec<u8>,
     from: usize,
@@ -107,7 +106,7 @@ impl Aligned {
         let from = bytes.as_ptr().align_offset(BLOCK).min(BLOCK);
         Aligned { bytes, from }
     }
-    /// All but the end, which the alignment may take.
+    /// All but the tail, which alignment may take.
     fn all(&mut self) -> &mut [u8] {
         let len = self.bytes.len() - BLOCK;
         &mut self.bytes[self.from..][..len]
@@ -182,7 +181,7 @@ impl BlockDevice for Disk {
         self.claimed.read_only()
     }
 
-    /// Blocks from the pointer on are not asked for: what a disk answers there is its own affair.
+    /// Blocks from the write pointer on are not read: their contents are undefined.
     fn read(&self, at: Lba, buf: &mut [u8], _: Tag) -> Result<()> {
         let (mut from, end) = (at.0, at.0 + self.check("read", at, buf.len())?);
         while from < end {
@@ -206,7 +205,7 @@ impl BlockDevice for Disk {
         self.write_gather(at, &[data], tag)
     }
 
-    /// The parts in one request for each zone; the lock is held until it is answered, so that none overtakes another.
+    /// Writes the parts, one request per zone; the lock is held until completion, so that requests stay in order.
     fn write_gather(&self, at: Lba, parts: &[&[u8]], _: Tag) -> Result<()> {
         self.writable("write")?;
         let len = parts.iter().map(|part| part.len()).sum();
@@ -246,7 +245,7 @@ impl BlockDevice for Disk {
         })
     }
 
-    /// Is advice: zones are reset by [`Zones::reset`].
+    /// Advisory: zones are reset by [`Zones::reset`].
     fn discard(&self, at: Lba, blocks: u64, _: Tag) -> Result<()> {
         self.writable("discard")?;
         self.check("discard", at, blocks.saturating_mul(BLOCK as u64) as usize).map(drop)

@@ -1,7 +1,8 @@
-//! What does the kernel say of a block device's zones, and how is one reset? `BLKGETZONESZ`, `BLKREPORTZONE`, `BLKRESETZONE`.
+//! What does the kernel report about a block device's zones, and how is one reset? `BLKGETZONESZ`, `BLKREPORTZONE`,
+//! `BLKRESETZONE`.
 //!
-//! One of the places of the project with `unsafe`: the calls hand the kernel memory to read and to write, and no library that is
-//! kept and licensed as this project is offers them. Left out: what follows from what it says ([`super`]).
+//! One of the project's three places with `unsafe`: the kernel reads and writes memory passed to these calls, and no
+//! maintained library with a compatible license offers them. Left out: the use of the report ([`super`]).
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
@@ -9,9 +10,9 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, Setter, Updater, ioctl, opcode};
 
-/// Zones asked for at once: 16 KiB of them.
+/// Zones per call: 16 KiB.
 const AT_ONCE: usize = 256;
-/// Bytes of the kernel's sectors, in which it counts.
+/// Size of the kernel's sectors, its unit here.
 const SECTOR: u64 = 512;
 const BLOCK: u64 = 4096;
 
@@ -57,7 +58,7 @@ struct Range {
 const _: () = assert!(size_of::<Head>() == 16 && size_of::<Raw>() == 64 && size_of::<Range>() == 16);
 const _: () = assert!(size_of::<Asked>() == 16 + 64 * AT_ONCE);
 
-/// `BLKREPORTZONE`; its number has the size of the head alone.
+/// `BLKREPORTZONE`; its number encodes the size of the header alone.
 const REPORT: Opcode = opcode::read_write::<Head>(0x12, 130);
 /// `BLKRESETZONE`.
 const RESET: Opcode = opcode::write::<Range>(0x12, 131);
@@ -80,36 +81,36 @@ pub struct Zone {
     pub start: u64,
     /// Its blocks.
     pub len: u64,
-    /// Blocks that it takes.
+    /// Its writable blocks.
     pub capacity: u64,
-    /// Where the next write begins; `None` of one that takes writes anywhere.
+    /// Where the next write begins; `None` for a zone without a write pointer.
     pub pointer: Option<u64>,
-    /// It takes none.
+    /// The zone accepts no writes.
     pub is_worn: bool,
 }
 
-/// Blocks of a zone; `None` of a device without zones.
+/// Blocks of a zone; `None` for a device without zones.
 ///
 /// # Errors
-/// If a zone is not whole blocks.
+/// If a zone is not a whole number of blocks.
 pub fn zone_blocks(file: impl AsFd) -> Result<Option<u64>, Errno> {
-    // SAFETY: the kernel writes one `u32` (`put_user` of a `__u32` in `block/ioctl.c`), for which the getter has the room. Every
-    // bit pattern is a `u32`.
+    // SAFETY: the kernel writes one `u32` (`put_user` of a `__u32` in `block/ioctl.c`), for which the getter has room.
+    // Every bit pattern is a valid `u32`.
     match unsafe { ioctl(file, Getter::<{ SIZE }, u32>::new()) } {
         Ok(0) => Ok(None),
         Ok(sectors) if (u64::from(sectors) * SECTOR).is_multiple_of(BLOCK) => {
             Ok(Some(u64::from(sectors) * SECTOR / BLOCK))
         }
         Ok(_) => Err(Errno::INVAL),
-        // A kernel or a file that knows no zones.
+        // A kernel or a file without zone support.
         Err(_) => Ok(None),
     }
 }
 
 fn ask(file: impl AsFd, asked: &mut Asked) -> Result<(), Errno> {
-    // SAFETY: `Asked` is a `struct blk_zone_report` with room for `AT_ONCE` zones behind it: sizes are asserted above, fields are in
-    // the kernel's order. Its `nr_zones` says so, and the kernel writes no more of them. Any bytes are a value of it. It is
-    // borrowed exclusively for the whole call.
+    // SAFETY: `Asked` is a `struct blk_zone_report` followed by room for `AT_ONCE` zones: sizes are asserted above,
+    // fields are in the kernel's order. Its `nr_zones` has that count, and the kernel writes no more zones. Any bytes
+    // are a valid value. The memory is borrowed exclusively for the whole call.
     unsafe { ioctl(file, Updater::<{ REPORT }, Asked>::new(asked)) }
 }
 
@@ -147,19 +148,19 @@ fn zone(raw: &Raw, has_capacity: bool) -> Zone {
         start: blocks(raw.start),
         len: blocks(raw.len),
         capacity: if has_capacity { blocks(raw.capacity) } else { blocks(raw.len) },
-        // Inside a block a torn write left it: nobody can go on in that block, and nothing is in it.
+        // A torn write left the pointer inside a block: writing cannot continue there, and the block holds no data.
         pointer: (raw.kind != CONVENTIONAL).then(|| pointer.div_ceil(BLOCK / SECTOR)),
         is_worn: matches!(raw.condition, READ_ONLY | OFFLINE),
     }
 }
 
-/// Puts the write pointer of a zone back to its begin.
+/// Resets the write pointer of a zone to its start.
 ///
 /// # Errors
 /// The kernel's.
 pub fn reset(file: impl AsFd, start: u64, len: u64) -> Result<(), Errno> {
     let range = Range { sector: start * (BLOCK / SECTOR), sectors: len * (BLOCK / SECTOR) };
-    // SAFETY: `Range` is a `struct blk_zone_range`: two numbers of 64 bits, size asserted above. The kernel only reads it.
+    // SAFETY: `Range` is a `struct blk_zone_range`: two 64-bit numbers, size asserted above. The kernel only reads it.
     unsafe { ioctl(file, Setter::<{ RESET }, Range>::new(range)) }
 }
 
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_the_calls_are_those_of_the_kernels_header() {
-        // On the machines whose ioctl numbers have the usual form.
+        // On architectures with the usual ioctl numbers.
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
             assert_eq!((REPORT, RESET, SIZE), (0xC010_1282, 0x4010_1283, 0x8004_1284));
         }

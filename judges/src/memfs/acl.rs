@@ -1,7 +1,7 @@
-//! How do an access ACL and the permission bits of a mode follow each other?
+//! How are an access ACL and the permission bits of a mode kept consistent?
 //!
-//! The format is the one xattrs carry (version 2): a header, then per entry a tag, permissions and an
-//! id, little-endian. Only the entries a mode shows are looked at.
+//! The format is that of the xattrs (version 2): a header, then for each entry a tag, permissions and an id,
+//! little-endian. Only the entries that correspond to mode bits are used.
 
 use vfs::{Error, Result};
 
@@ -27,7 +27,7 @@ fn entries(acl: &[u8]) -> Result<&[u8]> {
     }
 }
 
-/// The permission bits (`& 0o777`) a mode must have under `acl`.
+/// The permission bits (`& 0o777`) of a mode under `acl`.
 pub(super) fn perm(acl: &[u8]) -> Result<u16> {
     let (mut user, mut group, mut mask, mut other) = (0, 0, None, 0);
     for entry in entries(acl)?.chunks_exact(ENTRY) {
@@ -43,7 +43,7 @@ pub(super) fn perm(acl: &[u8]) -> Result<u16> {
     Ok(user << 6 | mask.unwrap_or(group) << 3 | other)
 }
 
-/// Makes `acl` follow a `chmod` to `perm`.
+/// Updates `acl` after a `chmod` to `perm`.
 pub(super) fn follow(acl: &mut [u8], perm: u16) -> Result<()> {
     let masked = entries(acl)?.chunks_exact(ENTRY).any(|e| tag(e) == MASK);
     for entry in acl[HEADER..].chunks_exact_mut(ENTRY) {

@@ -1,16 +1,16 @@
-//! What does a file hold? Chunks of 1 MiB where something was written, nothing where not.
+//! The contents of a file: chunks of 1 MiB where it was written, nothing elsewhere.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use vfs::{Error, Result, Seek};
 
-/// Bytes in a chunk. Large, so that a large request touches few.
+/// Size of a chunk. Large, so that a large request needs few.
 const CHUNK: usize = 1 << 20;
-/// The unit space is counted in.
+/// The unit of space accounting.
 const PAGE: u64 = 4096;
 
-/// How many pages there are, and how many are taken.
+/// Total and used pages.
 pub(super) struct Space {
     pages: u64,
     taken: AtomicU64,
@@ -42,7 +42,7 @@ impl Space {
     }
 }
 
-/// A file's bytes. A chunk is as long as its last written byte needs; what lies behind reads as zero.
+/// A file's bytes. A chunk ends at its last written byte; the rest reads as zero.
 #[derive(Default)]
 pub(super) struct Content {
     pub(super) size: u64,
@@ -50,7 +50,7 @@ pub(super) struct Content {
     pages: u64,
 }
 
-/// The parts of a range, chunk by chunk: chunk number, where in it, how many bytes.
+/// The parts of a range by chunk: chunk number, offset in it, length.
 fn parts(offset: u64, length: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     let end = offset.saturating_add(length);
     let mut at = offset;
@@ -147,7 +147,7 @@ impl Content {
         self.size = size;
     }
 
-    /// Makes a range read as zeroes; whole chunks and chunk ends are given back.
+    /// Makes a range read as zeroes; frees whole chunks and chunk ends.
     pub(super) fn punch(&mut self, space: &Space, offset: u64, length: u64) {
         for (index, within, count) in parts(offset, length.min(self.size.saturating_sub(offset))) {
             let Some(chunk) = self.chunks.get_mut(&index) else {
@@ -161,7 +161,7 @@ impl Content {
         }
     }
 
-    /// Everything stored at or after `offset`, as pieces with their places.
+    /// Everything stored at or after `offset`, as pieces with their offsets.
     fn stored_after(&self, offset: u64) -> Vec<(u64, Vec<u8>)> {
         self.chunks
             .range(offset / CHUNK as u64..)
@@ -235,7 +235,7 @@ impl Content {
         }
     }
 
-    /// Gives everything back, when the file's life ends.
+    /// Frees everything, when the file is deleted.
     pub(super) fn clear(&mut self, space: &Space) {
         self.truncate(space, 0);
     }

@@ -1,4 +1,4 @@
-//! What is an inode made of?
+//! The parts of an inode.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -8,10 +8,10 @@ use vfs::{Attr, DeviceNumber, Error, FileKind, Ino, Result, Timestamp};
 
 use super::content::Content;
 
-/// Names of a directory with where they lead.
+/// The names in a directory with their inodes.
 pub(super) struct Directory {
     by_name: BTreeMap<Vec<u8>, (u64, Ino)>,
-    /// In order of making. The position is the listing's cookie, so it never changes.
+    /// In order of creation. The position is the listing's cookie, so it never changes.
     by_position: BTreeMap<u64, (Vec<u8>, Ino, FileKind)>,
     next: u64,
     pub(super) parent: Ino,
@@ -42,7 +42,7 @@ impl Directory {
             self.by_position.remove(&position);
         }
     }
-    /// Names from a position on.
+    /// Names from a position.
     pub(super) fn from(&self, position: u64) -> impl Iterator<Item = (u64, &[u8], Ino, FileKind)> {
         self.by_position
             .range(position..)
@@ -57,7 +57,7 @@ pub(super) enum Body {
     Special,
 }
 
-/// The part of an inode that changes.
+/// The mutable part of an inode.
 pub(super) struct State {
     pub(super) perm: u16,
     pub(super) nlink: u32,
@@ -75,7 +75,7 @@ pub(super) struct Node {
     pub(super) ino: Ino,
     pub(super) kind: FileKind,
     pub(super) rdev: DeviceNumber,
-    /// Lookups and opens not yet given back.
+    /// Lookups and opens not yet released.
     pub(super) references: AtomicU64,
     pub(super) damaged: AtomicBool,
     pub(super) state: RwLock<State>,
@@ -139,7 +139,7 @@ impl State {
             _ => Err(Error::Invalid("not a regular file")),
         }
     }
-    /// A write by somebody unprivileged.
+    /// For a write by an unprivileged user.
     pub(super) fn kill_suid_sgid(&mut self) {
         self.perm &= !0o4000;
         if self.perm & 0o010 != 0 {

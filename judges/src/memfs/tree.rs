@@ -1,6 +1,6 @@
-//! How are names made, moved and removed?
+//! How are names created, moved and removed?
 //!
-//! Everything here holds the lock of the tree of names, and then inode locks one at a time.
+//! Everything here holds the lock of the name tree, and then inode locks one at a time.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::node::{Body, Node};
 use super::{MemFs, NAME_MAX, ROOT};
 
 impl MemFs {
-    /// Makes an inode and its name. Takes a reference.
+    /// Creates an inode and its name. Takes a reference.
     pub(super) fn make(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode, body: Body) -> Result<Entry> {
         check_name(name)?;
         let _tree = self.tree.lock();
@@ -20,7 +20,7 @@ impl MemFs {
             if state.directory()?.get(name).is_some() {
                 return Err(Error::Exists);
             }
-            // A removed directory that somebody still works in.
+            // A removed directory that is still in use.
             if state.nlink == 0 {
                 return Err(Error::NotFound);
             }
@@ -42,7 +42,7 @@ impl MemFs {
         Ok(Entry { attr: node.attr() })
     }
 
-    /// Takes one name away from an inode; a directory loses all.
+    /// Removes one name of an inode; a directory loses all.
     fn drop_link(&self, node: &Node) {
         {
             let mut state = node.state.write();
@@ -94,8 +94,8 @@ impl MemFs {
         }
     }
 
-    /// Replaces (or makes) the name in `parent`, keeping the parent's count of subdirectories and the
-    /// moved directory's way up.
+    /// Replaces or creates the name in `parent`, and updates the parent's subdirectory count and the moved directory's
+    /// `..`.
     fn put(&self, parent: &Node, name: &[u8], node: &Node, replaced: Option<&Node>) -> Result<()> {
         let is_dir = node.kind == FileKind::Directory;
         let was_dir = replaced.is_some_and(|n| n.kind == FileKind::Directory);

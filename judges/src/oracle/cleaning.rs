@@ -1,13 +1,14 @@
 //! How does the kernel choose segments on an image, step by step?
 //!
-//! [`record`] boots a kernel with tracepoints, runs a script on the image there, and makes a [`Fixture`] of what the
-//! script prints. The script is a shell script that calls these functions:
+//! [`record`] boots a kernel with tracepoints, runs a script on the image there, and makes a [`Fixture`] from the
+//! script's output. The shell script calls these functions:
 //!
 //! * `mnt OPTIONS`, `umnt`: a recording is one or more mounts. `background_gc=off` leaves cleaning to the script.
 //! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/$DISK`.
 //! * `clean background|foreground`: one round of cleaning.
-//! * `fill NAME MIB`, `files NAME COUNT`, `directories NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
-//! * `state`: a checkpoint, and the segment table it has.
+//! * `fill NAME MIB`, `files NAME COUNT`, `directories NAME COUNT`, `wear SEED COUNT`: writes, so that logs need
+//!   segments.
+//! * `state`: a checkpoint, and its segment table.
 //!
 //! Left out: which scripts are worth recording.
 
@@ -29,41 +30,41 @@ use super::victims::{Fixture, Gc, Looked, Mount, Outlook, Policy, Purpose, Round
 use segments::{Window, superblock};
 
 const GUEST: &str = include_str!("cleaning/guest.sh");
-/// A recording is some minutes of the guest's life at most.
+/// Time limit of a recording in the guest.
 const LONGEST: Duration = Duration::from_secs(1800);
 
 /// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The host cannot do something.
+    /// A failure of the host.
     #[error("{what}: {source}")]
     Host {
-        /// What.
+        /// The operation.
         what: &'static str,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// The image is no volume.
+    /// The image is not a volume.
     #[error("the image: {0}")]
     Image(String),
-    /// The script failed, or the kernel found fault.
+    /// The script failed, or the kernel reported errors.
     #[error("the script failed\n{0}")]
     Script(String),
-    /// What the guest printed is not what its functions print.
+    /// The guest's output has an unexpected format.
     #[error("the guest's output, byte {at}: {reason}")]
     Output {
-        /// Where.
+        /// The place.
         at: usize,
-        /// What is wrong there.
+        /// The error there.
         reason: String,
     },
 }
 
-/// Runs `script` on the image, which it changes, and takes down what the kernel chose. `about` goes to the head of
-/// the recording.
+/// Runs `script` on the image, which it changes, and records the kernel's choices. `about` goes to the head of the
+/// recording.
 ///
 /// # Errors
-/// [`RecordError`] says what went wrong; a recording is whole or not there.
+/// [`RecordError`]; a recording is complete or absent.
 pub fn record(linux: Linux, image: &Path, about: &[String], script: &str) -> Result<Fixture, RecordError> {
     let host = |what| move |source| RecordError::Host { what, source };
     let file = File::open(image).map_err(host("opening the image"))?;
@@ -86,7 +87,7 @@ pub fn record(linux: Linux, image: &Path, about: &[String], script: &str) -> Res
     Ok(Fixture { about: about.to_vec(), kernel: taker.kernel, volume, mounts })
 }
 
-/// What a failed run has to say: the kernel's complaints, and the end of the script's words without the tables between.
+/// The reasons of a failed run: the kernel's complaints, and the end of the script's output without tables.
 fn why(run: &KernelRun) -> String {
     let text = |line: &&str| !line.is_empty() && line.chars().all(|c| c == '\t' || !c.is_control() && c != '\u{FFFD}');
     let said: Vec<&str> = run.stdout.lines().filter(text).collect();
@@ -94,7 +95,7 @@ fn why(run: &KernelRun) -> String {
     format!("{}\n{}", run.complaints().join("\n"), last.join("\n"))
 }
 
-/// The guest's output, as far as it is not read yet.
+/// The guest's output that is not parsed yet.
 struct Taker<'o> {
     window: Window,
     rest: &'o [u8],
@@ -118,7 +119,7 @@ impl<'o> Taker<'o> {
         Some(std::str::from_utf8(line).unwrap_or("not text"))
     }
 
-    /// Lines up to the next one that begins with `@@`, which stays.
+    /// Lines up to the next one that begins with `@@`, exclusive.
     fn plain(&mut self) -> Vec<&'o str> {
         let mut lines = Vec::new();
         while !self.rest.starts_with(b"@@") {
@@ -134,7 +135,7 @@ impl<'o> Taker<'o> {
         Ok(rest.trim_start())
     }
 
-    /// The segment table, printed by the guest's `table`.
+    /// Parses the segment table printed by the guest's `table`.
     fn table(&mut self) -> Result<State, String> {
         let uptime = number(self.expect("@@table")?)?;
         let len = self.window.blocks() as usize * BLOCK;
@@ -197,13 +198,13 @@ impl<'o> Taker<'o> {
         Ok(Mount { options: options.to_owned(), uptime: (before, after), mounted, knobs, state, steps: Vec::new() })
     }
 
-    /// What the guest's `state` prints.
+    /// Parses the output of the guest's `state`.
     fn later_state(&mut self) -> Result<State, String> {
         let mut state = self.table()?;
         self.expect("@@logs")?;
         for line in self.plain() {
             let mut words = line.split(':').nth(1).unwrap_or("").split_whitespace();
-            // -1 stands for none.
+            // -1 means none.
             let segment = words.next().and_then(|word| word.parse().ok());
             match line.contains("ATGC") {
                 true => state.atgc_log = segment,
@@ -211,7 +212,7 @@ impl<'o> Taker<'o> {
             }
         }
         self.expect("@@marked")?;
-        // Ten sections a line behind the number of the first.
+        // Ten sections per line after the number of the first.
         let flags = self.plain().into_iter().flat_map(|line| line.split_whitespace().skip(1));
         state.marked = flags.zip(0..).filter(|(flag, _)| *flag == "1").map(|(_, n)| n).collect();
         self.expect("@@state-ends")?;
@@ -237,7 +238,7 @@ fn traced(line: &str) -> Result<Option<Step>, String> {
         "f2fs_victim_frag" => Step::Looked(looked(at, rest).ok_or_else(strange)?),
         "f2fs_gc_begin" => Step::Begin(round(at, rest)),
         "f2fs_gc_end" => Step::End(round(at, rest)),
-        // Of its three lines, the one between the last contents it writes and the tables that it makes of them.
+        // Of its three lines, the one between the last data written and the tables.
         "f2fs_write_checkpoint" if !rest.ends_with("state = finish block_ops") => return Ok(None),
         "f2fs_write_checkpoint" => Step::Checkpoint { at },
         _ => return Err(strange()),
@@ -250,7 +251,7 @@ fn microseconds(text: &str) -> Result<u64, String> {
     Ok(number::<u64>(seconds)? * 1_000_000 + number::<u64>(fraction)?)
 }
 
-/// The fields of a line: `name = value`, `name:value`, with commas between but inside parentheses.
+/// The fields of a line: `name = value` or `name:value`, separated by commas except inside parentheses.
 fn fields(text: &str) -> Vec<(&str, &str)> {
     let mut depth = 0;
     text.split(|c| {
@@ -266,7 +267,7 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     .collect()
 }
 
-/// A temperature; `Some(None)` stands for any.
+/// A temperature; `Some(None)` means any.
 fn log(text: &str) -> Option<Option<LogType>> {
     Some(match text {
         "Hot DATA" => Some(LogType::HotData),
@@ -280,7 +281,7 @@ fn log(text: &str) -> Option<Option<LogType>> {
     })
 }
 
-/// `(WHO, WHAT FOR, BY WHAT)`.
+/// `(WHO, PURPOSE, POLICY)`.
 fn who(text: &str) -> Option<(Gc, Purpose, Policy)> {
     let [gc, purpose, policy] = text.trim_matches(['(', ')']).split(", ").collect::<Vec<_>>()[..] else { return None };
     Some((
@@ -317,7 +318,7 @@ fn looked(at: u64, text: &str) -> Option<Looked> {
         gc,
         purpose,
         policy,
-        // -1 stands for none.
+        // -1 means none.
         segment: count("victim"),
         valid: count("valid")?,
         factor: count("f")?,
@@ -363,7 +364,7 @@ fn victim(at: u64, text: &str) -> Option<Victim> {
     })
 }
 
-/// All numbers of a line; `gc_type` is one too, 0 in the background and 1 in the foreground.
+/// All numbers of a line; `gc_type` is one of them, 0 in the background and 1 in the foreground.
 fn round(at: u64, text: &str) -> Round {
     let value = |name: &str, text: &str| match (name, text) {
         ("gc_type", "Background GC") => Some(0),

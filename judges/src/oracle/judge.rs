@@ -1,11 +1,11 @@
-//! Which kernel judges on this machine?
+//! Which kernel is the judge on this machine?
 //!
-//! The first that boots: Debian's User-Mode Linux, which is everywhere and boots in a second; the one that
-//! `scripts/install-tools kernel` builds, which also runs on hosts with AMX, where Debian's dies at its first process; Debian's
-//! kernel for real hardware in QEMU (`scripts/install-tools emulator`), with `/dev/kvm` if that can run a guest, else without.
-//! `JOULEFS_JUDGE=uml|built|kvm|tcg` forces one, and then nothing replaces it.
+//! The first that boots: Debian's User-Mode Linux, which is widely available and boots in a second; the one built by
+//! `scripts/install-tools kernel`, which also runs on hosts with AMX, where Debian's dies at its first process;
+//! Debian's kernel for real hardware in QEMU (`scripts/install-tools emulator`), with `/dev/kvm` if that can run a
+//! guest, else without. `JOULEFS_JUDGE=uml|built|kvm|tcg` forces one, without fallback.
 //!
-//! Some tests need what Debian's User-Mode Linux does not have, such as compression: they ask [`Linux::complete`].
+//! Some tests need features that Debian's User-Mode Linux lacks, such as compression: they use [`Linux::complete`].
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -17,10 +17,10 @@ use super::qemu::{Accelerator, KernelPackage};
 
 /// The variable that forces a judge.
 const FORCE: &str = "JOULEFS_JUDGE";
-/// How long a kernel may take to boot and halt. (`/dev/kvm` may accept a guest and never run it.)
+/// Time limit for a kernel to boot and halt. (`/dev/kvm` may accept a guest and never run it.)
 const PROBE: Duration = Duration::from_secs(30);
 
-/// A kind of kernel, and of what runs it.
+/// A kind of kernel, and how it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Judge {
     /// Debian's package `user-mode-linux`.
@@ -33,10 +33,10 @@ pub enum Judge {
     Tcg,
 }
 
-/// Why no kernel can be asked.
+/// Why no kernel is available.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CannotJudge {
-    /// `JOULEFS_JUDGE` has a value without meaning.
+    /// `JOULEFS_JUDGE` has an unknown value.
     #[error("{FORCE}={0}: must be uml, built, kvm or tcg")]
     Unknown(String),
     /// Something is not installed.
@@ -45,16 +45,16 @@ pub enum CannotJudge {
     /// The kernel was started and did not run a program.
     #[error("{0}: does not boot here: {1}")]
     DoesNotBoot(Judge, String),
-    /// The kernel that `JOULEFS_JUDGE` forces does not have what the test needs.
+    /// The kernel forced by `JOULEFS_JUDGE` lacks a feature that the test needs.
     #[error("{0}: this kernel does not have what the test needs, and {FORCE} forbids another")]
     Incomplete(Judge),
-    /// None of several.
+    /// None of several works.
     #[error("no kernel can judge here: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     None(Vec<CannotJudge>),
 }
 
 impl Judge {
-    /// In the order in which they are tried.
+    /// In order of preference.
     pub const ALL: [Judge; 4] = [Judge::Uml, Judge::Built, Judge::Kvm, Judge::Tcg];
 
     /// The value of `JOULEFS_JUDGE` that forces it.
@@ -71,7 +71,7 @@ impl Judge {
         Judge::ALL.into_iter().find(|j| j.name() == name).ok_or_else(|| CannotJudge::Unknown(name.into()))
     }
 
-    /// The one that the environment forces. `JOULEFS_LINUX`, which names the file of a built kernel, asks for that kernel.
+    /// The one forced by the environment. `JOULEFS_LINUX`, the path of a built kernel, selects that kernel.
     fn forced() -> Result<Option<Self>, CannotJudge> {
         match std::env::var(FORCE) {
             Ok(name) => Judge::named(&name).map(Some),
@@ -79,7 +79,7 @@ impl Judge {
         }
     }
 
-    /// The kernel, if everything that it needs is installed.
+    /// The kernel, if everything it needs is installed.
     fn linux(self) -> Result<Linux, Absent> {
         let linux = match self {
             Judge::Uml => Linux::Packaged,
@@ -90,7 +90,7 @@ impl Judge {
         linux.check().map(|()| linux)
     }
 
-    /// Boots it and has it run a program; says which release it is.
+    /// Boots it and runs a program; returns its release.
     fn boots(self, linux: &Linux) -> Result<String, CannotJudge> {
         let silent = |said: String| CannotJudge::DoesNotBoot(self, said);
         let dir = tempfile::tempdir().map_err(|e| silent(e.to_string()))?;
@@ -113,7 +113,7 @@ impl fmt::Display for Judge {
     }
 }
 
-/// The first of `candidates` that boots. What an earlier test program of the same run found is taken as it is.
+/// The first of `candidates` that boots. A result from an earlier test program of the same run is reused.
 fn choose(purpose: &str, candidates: &[Judge]) -> Result<Linux, CannotJudge> {
     let earlier = testlog::judge_so_far(purpose);
     let earlier = earlier.as_deref().and_then(|said| said.split(':').next());
@@ -135,7 +135,7 @@ fn choose(purpose: &str, candidates: &[Judge]) -> Result<Linux, CannotJudge> {
     Err(if failed.len() == 1 { failed.remove(0) } else { CannotJudge::None(failed) })
 }
 
-/// The kernel that `JOULEFS_JUDGE` forces, or the first of those that are able.
+/// The kernel forced by `JOULEFS_JUDGE`, or the first of those that are able.
 fn pick(purpose: &str, able: &[Judge]) -> Result<Linux, CannotJudge> {
     match Judge::forced()? {
         Some(judge) if !able.contains(&judge) => Err(CannotJudge::Incomplete(judge)),
@@ -144,7 +144,7 @@ fn pick(purpose: &str, able: &[Judge]) -> Result<Linux, CannotJudge> {
     }
 }
 
-/// An error as the test's: a kernel that is forced and does not run is never a reason to skip.
+/// Converts an error for the test: a forced kernel that does not run is never a reason to skip.
 #[track_caller]
 fn or_skip(picked: &Result<Linux, CannotJudge>) -> Result<Linux, CannotJudge> {
     let forced = !matches!(Judge::forced(), Ok(None));
@@ -155,7 +155,7 @@ fn or_skip(picked: &Result<Linux, CannotJudge>) -> Result<Linux, CannotJudge> {
 }
 
 impl Linux {
-    /// The kernel that judges what every F2FS can.
+    /// The kernel for basic F2FS features.
     ///
     /// # Panics
     /// If there is none.
@@ -179,13 +179,13 @@ impl Linux {
         or_skip(PICKED.get_or_init(|| pick("all of F2FS's options", &[Judge::Built, Judge::Kvm, Judge::Tcg])))
     }
 
-    /// A kernel in which F2FS can be made to fail (`/sys/fs/f2fs/$DISK/inject_rate`).
+    /// A kernel with F2FS fault injection (`/sys/fs/f2fs/$DISK/inject_rate`).
     ///
     /// # Errors
-    /// As [`complete`](Self::complete): Debian's kernels cannot.
+    /// Like [`complete`](Self::complete): Debian's kernels do not have it.
     ///
     /// # Panics
-    /// As [`complete`](Self::complete).
+    /// Like [`complete`](Self::complete).
     #[track_caller]
     pub fn failing() -> Result<Self, CannotJudge> {
         static PICKED: OnceLock<Result<Linux, CannotJudge>> = OnceLock::new();

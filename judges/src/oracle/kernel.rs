@@ -1,16 +1,16 @@
 //! What does Linux's own F2FS do with an image?
 //!
-//! [`Kernel::run`] boots a whole Linux kernel ([`Linux`] says which) as an ordinary process of the host,
-//! mounts the image there, runs a shell script in it and either unmounts or cuts the power. A boot
-//! takes about two seconds (seven in an emulator), any number may run at once.
+//! [`Kernel::run`] boots a whole Linux kernel (see [`Linux`]) as an ordinary process of the host, mounts the image
+//! there, runs a shell script in it and either unmounts or cuts the power. A boot takes about two seconds (seven in an
+//! emulator); any number may run at once.
 //!
-//! Inside, the host's files are visible read-only at their own places (but for `/tmp`) and all of
-//! them below `$HOST`; the script starts in the mounted volume (`$MNT`, `/tmp/m`), which lies on `/dev/$DISK`; what it puts
-//! into `$OUT` is on the host at once ([`KernelRun::out`]); programs given by [`Kernel::program`] are in `$PATH`, and so is
-//! `load MODULE...`, which does nothing in a kernel in which everything is built in.
+//! Inside, the host's files are visible read-only at their own paths (except `/tmp`) and all of them below `$HOST`; the
+//! script starts in the mounted volume (`$MNT`, `/tmp/m`), on `/dev/$DISK`; files in `$OUT` appear on the host at once
+//! ([`KernelRun::out`]); programs added by [`Kernel::program`] are in `$PATH`, and so is `load MODULE...`, which does
+//! nothing if everything is built in.
 //!
-//! Left out: what the disk's own volatile cache would lose. A cut ends the kernel, and everything it had
-//! handed to the device before is in the image; torn and reordered writes are simulated elsewhere.
+//! Left out: losses of the disk's own volatile cache. A cut ends the kernel, and everything it handed to the device
+//! before is in the image; torn and reordered writes are simulated elsewhere.
 
 mod outcome;
 
@@ -31,15 +31,14 @@ pub enum Ending {
     /// Unmount, then halt.
     #[default]
     Unmount,
-    /// No unmount: the kernel is killed when the script has ended, or as soon as it runs
-    /// `mkdir $OUT/cut`.
+    /// No unmount: the kernel is killed after the script ended, or when it runs `mkdir $OUT/cut`.
     Cut,
-    /// The kernel is killed this long after the script started, whatever it is doing.
-    /// What the script printed may be lost; directories it makes in `$OUT` are not.
+    /// The kernel is killed this long after the script started, at any point. The script's output may be lost;
+    /// directories it creates in `$OUT` are not.
     CutAfter(Duration),
 }
 
-/// How to boot and mount. Build with [`Kernel::new`] and the methods; [`run`](Kernel::run) as often as you like.
+/// How to boot and mount. Build it with [`Kernel::new`] and the methods; [`run`](Kernel::run) it any number of times.
 #[derive(Debug, Clone)]
 pub struct Kernel {
     linux: Linux,
@@ -55,12 +54,12 @@ pub struct Kernel {
     timeout: Duration,
 }
 
-/// How often the host looks whether the guest is done.
+/// Interval at which the host checks whether the guest is done.
 const POLL: Duration = Duration::from_millis(5);
 
 impl Kernel {
-    /// This kernel with 512 MiB of memory, f2fs with its default options, unmount at the end, two minutes at most.
-    /// ([`Kernel::new`] takes the kernel that judges.)
+    /// This kernel with 512 MiB of memory, f2fs with its default options, unmount at the end, a limit of two minutes.
+    /// ([`Kernel::new`] uses the judge's kernel.)
     pub fn of(linux: Linux) -> Self {
         Kernel {
             linux,
@@ -76,7 +75,7 @@ impl Kernel {
             timeout: Duration::from_secs(120),
         }
     }
-    /// Another kernel, with everything else as it is.
+    /// Replaces the kernel and keeps everything else.
     pub fn linux(mut self, linux: Linux) -> Self {
         self.linux = linux;
         self
@@ -86,7 +85,7 @@ impl Kernel {
         self.memory_mib = mib;
         self
     }
-    /// Mounts as another file system that the kernel has (`ext4`, `vfat`, ...).
+    /// Mounts another file system of the kernel (`ext4`, `vfat`, ...).
     pub fn fs_type(mut self, name: &str) -> Self {
         self.fs_type = name.into();
         self
@@ -101,7 +100,7 @@ impl Kernel {
         self.mount = false;
         self
     }
-    /// Gives the guest a device it cannot write, and mounts read-only.
+    /// Gives the guest a read-only device, and mounts read-only.
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
         self
@@ -116,34 +115,34 @@ impl Kernel {
         self.second_image = Some(image.into());
         self
     }
-    /// A directory of the host that the script may write to, `$DIR` in the guest.
+    /// A directory of the host that is writable for the script, as `$DIR`.
     pub fn directory(mut self, path: &Path) -> Self {
         self.directory = Some(path.into());
         self
     }
-    /// Lets the script call a program of the host, wherever it is, by `name`.
+    /// Lets the script call a program of the host by `name`.
     pub fn program(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
         self.programs.push((name.into(), path.into()));
         self
     }
-    /// When to give up and kill the kernel; an emulated one has more time.
+    /// Time limit; an emulated kernel has more time.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Boots, mounts `image`, runs `script` by `sh -eu` in the volume, ends as asked.
+    /// Boots, mounts `image`, runs `script` by `sh -eu` in the volume, ends as requested.
     ///
     /// # Panics
-    /// If the kernel is not installed (naming the package) or the host cannot start it. What goes wrong inside is
-    /// for the result to say.
+    /// If the kernel is not installed (naming the package) or the host cannot start it. Failures inside are in the
+    /// result.
     #[track_caller]
     pub fn run(&self, image: &Path, script: &str) -> KernelRun {
         self.linux.check().unwrap_or_else(|e| panic!("{e}"));
         self.try_run(image, script).unwrap_or_else(|e| panic!("cannot start {:?}: {e}", self.linux))
     }
 
-    /// The same where a host that cannot start the kernel is an error.
+    /// Like [`run`](Self::run), but returns an error if the host cannot start the kernel.
     pub(super) fn try_run(&self, image: &Path, script: &str) -> io::Result<KernelRun> {
         let (mut child, out) = self.start(image, script)?;
         let ended = self.supervise(&mut child, out.path());
@@ -160,15 +159,15 @@ impl Kernel {
             memory_mib: self.memory_mib,
         };
         self.prepare(&boot, image, script)?;
-        // A group of its own: the helper processes of a User-Mode Linux die with it.
+        // In its own process group: the helper processes of a User-Mode Linux die with it.
         let child = self.linux.command(&boot)?.process_group(0).spawn()?;
         Ok((child, out))
     }
 
-    /// Fills the directory that both sides see with everything the guest needs to start.
+    /// Fills the shared directory with everything the guest needs to start.
     fn prepare(&self, boot: &Boot, image: &Path, script: &str) -> io::Result<()> {
         let dir = &boot.shared;
-        // The kernel's command line knows no quoting, so images go by names that need none.
+        // The kernel's command line has no quoting, so images get names that need none.
         std::os::unix::fs::symlink(image.canonicalize()?, dir.join("image"))?;
         if let Some(second) = &self.second_image {
             std::os::unix::fs::symlink(second.canonicalize()?, dir.join("second"))?;
@@ -230,7 +229,7 @@ impl Kernel {
         )
     }
 
-    /// Waits until the kernel halts, must be cut, or takes too long.
+    /// Waits until the kernel halts, must be cut, or exceeds the time limit.
     fn supervise(&self, child: &mut Child, out: &Path) -> Ended {
         let mut waited = Duration::ZERO;
         let mut running = Duration::ZERO;
@@ -266,7 +265,7 @@ fn program(path: &Path, text: &str) -> io::Result<()> {
 
 fn kill_group(child: &mut Child) {
     if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        // Fails only if nobody is left, which is what is wanted.
+        // Fails only if no process is left, which is fine.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
     let _ = child.wait();

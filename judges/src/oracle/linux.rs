@@ -1,14 +1,14 @@
 //! Which Linux runs, and how is it started?
 //!
-//! A Linux can run as a process (User-Mode Linux: Debian's 6.1, or the 6.12 that `scripts/install-tools kernel` builds with
-//! all of F2FS's options, the kernel's own assertions and fault injection) or in an emulator (Debian's 6.1 for real hardware).
+//! A Linux can run as a process (User-Mode Linux: Debian's 6.1, or the 6.12 built by `scripts/install-tools kernel`
+//! with all F2FS options, kernel assertions and fault injection) or in an emulator (Debian's 6.1 for real hardware).
 //! All of them see the host's file tree as their root, read-only, share one directory with the host and have one or two
-//! disks; [`Linux::command`] and [`Linux::guest`] hide how.
+//! disks; [`Linux::command`] and [`Linux::guest`] hide the differences.
 //!
-//! Debian's User-Mode Linux does not run on hosts with AMX, whose registers do not fit into its buffers: [`super::judge`]
-//! chooses a kernel that does.
+//! Debian's User-Mode Linux does not run on hosts with AMX, whose registers do not fit into its buffers:
+//! [`super::judge`] chooses a kernel that does.
 //!
-//! Left out: what a guest is told ([`super::kernel`]).
+//! Left out: the work of the guest ([`super::kernel`]).
 
 mod emulated;
 mod process;
@@ -20,24 +20,25 @@ use std::process::Command;
 use super::qemu::{Accelerator, KernelPackage, Missing};
 use super::tools::find;
 
-/// A kernel, and what runs it.
+/// A kernel, and how it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Linux {
     /// Debian's package `user-mode-linux`, a process: F2FS is a module, without compression or tracepoints.
     Packaged,
-    /// A file of a User-Mode Linux in which everything is built in.
+    /// The path of a User-Mode Linux in which everything is built in.
     Built(PathBuf),
-    /// Debian's kernel for real hardware in QEMU: F2FS with all its options, but without assertions and fault injection.
+    /// Debian's kernel for real hardware in QEMU: F2FS with all its options, but without assertions and fault
+    /// injection.
     Emulated(KernelPackage, Accelerator),
 }
 
-/// What a kernel needs and this host does not have.
+/// A requirement of a kernel that this host lacks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Absent {
     /// No kernel was built.
     #[error("no kernel at {0}: run `scripts/install-tools kernel`")]
     Built(PathBuf),
-    /// A package of Debian's.
+    /// A Debian package.
     #[error("{0} is missing: apt-get install {1}")]
     Package(&'static str, &'static str),
     /// The emulator, or a kernel for it.
@@ -48,34 +49,34 @@ pub enum Absent {
     Kvm(String),
 }
 
-/// What a kernel is started with. The paths are canonical.
+/// The parameters of a boot. The paths are canonical.
 pub(super) struct Boot {
-    /// The directory that the guest shares with the host. It has the disks as `image` and `second`, and `init`, which the
-    /// guest runs as process 1.
+    /// The directory shared with the guest. It has the disks as `image` and `second`, and `init`, which the guest runs
+    /// as process 1.
     pub shared: PathBuf,
-    /// Another directory that the guest may write to.
+    /// Another directory that is writable for the guest.
     pub directory: Option<PathBuf>,
     /// Whether there is a second disk.
     pub second: bool,
-    /// Whether the first disk refuses writes.
+    /// Whether the first disk is read-only.
     pub read_only: bool,
     /// Memory for the guest's programs and cache.
     pub memory_mib: u32,
 }
 
-/// How a guest reaches what [`Boot`] gives it.
+/// How a guest reaches the items of [`Boot`].
 pub(super) struct Guest {
-    /// Commands that mount the host's root on `/tmp/h`, read-only and without what the guest mounted over it, the shared
-    /// directory on `/tmp/x` and the other one on `/tmp/d`.
+    /// Commands that mount the host's root on `/tmp/h`, read-only and without the guest's mounts, the shared directory
+    /// on `/tmp/x` and the other one on `/tmp/d`.
     pub mounts: String,
-    /// A shell script that loads the modules that are its arguments, each behind those it depends on.
+    /// A shell script that loads the modules in its arguments, after their dependencies.
     pub load: String,
-    /// Loads what F2FS needs.
+    /// Loads the modules for F2FS.
     pub load_f2fs: &'static str,
 }
 
 impl Linux {
-    /// The file of the kernel that `scripts/install-tools kernel` builds, or the one that `JOULEFS_LINUX` names.
+    /// The kernel built by `scripts/install-tools kernel`, or the one named by `JOULEFS_LINUX`.
     pub(super) fn built_file() -> PathBuf {
         std::env::var_os("JOULEFS_LINUX")
             .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/linux/linux"), PathBuf::from)
@@ -89,7 +90,7 @@ impl Linux {
         }
     }
 
-    /// How many times as long as a User-Mode Linux this one may take for the same work.
+    /// Time limits relative to those of a User-Mode Linux.
     pub(super) fn slowness(&self) -> u32 {
         match self {
             Linux::Packaged | Linux::Built(_) => 1,
@@ -98,7 +99,7 @@ impl Linux {
         }
     }
 
-    /// Looks for everything that is needed to start this kernel, without starting it.
+    /// Checks that everything needed to start this kernel is present, without starting it.
     pub(super) fn check(&self) -> Result<(), Absent> {
         match self {
             Linux::Packaged => {
@@ -118,7 +119,7 @@ impl Linux {
         }
     }
 
-    /// The process that is this kernel; what is on its console goes to `console` in the shared directory.
+    /// The process that runs this kernel; its console output goes to `console` in the shared directory.
     pub(super) fn command(&self, boot: &Boot) -> io::Result<Command> {
         let mut command = match self {
             Linux::Packaged => {
@@ -132,7 +133,7 @@ impl Linux {
         Ok(command)
     }
 
-    /// What the guest's first script needs to know of this kernel.
+    /// Parameters for the guest's first script.
     pub(super) fn guest(&self, boot: &Boot) -> Guest {
         match self {
             Linux::Packaged => {

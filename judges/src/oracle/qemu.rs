@@ -1,15 +1,14 @@
-//! What does Linux's F2FS do inside, and why?
+//! What does Linux's F2FS do internally, and why?
 //!
-//! [`Machine::run`] boots Debian's own kernel in an emulator, with images as its disks, and runs a shell
-//! script as process 1. Unlike a kernel that runs as a process ([`super::kernel`]) this one has
-//! drivers of real disks; it takes seven seconds to boot instead of one, and sees
-//! nothing of the host but the programs and disks it is given.
+//! [`Machine::run`] boots Debian's own kernel in an emulator, with images as its disks, and runs a shell script as
+//! process 1. Unlike a kernel that runs as a process ([`super::kernel`]), it has drivers of real disks; it takes seven
+//! seconds to boot instead of one, and sees nothing of the host but the given programs and disks.
 //!
-//! The script has busybox's applets, the modules for disks and F2FS loaded, `/proc`, `/sys`, tracefs
-//! and debugfs mounted, the images as `/dev/vda`, `/dev/vdb`... in the order given. What it prints is
-//! [`MachineRun::output`], byte for byte, so it may print binary data.
+//! The script has busybox's applets, the modules for disks and F2FS loaded, `/proc`, `/sys`, tracefs and debugfs
+//! mounted, the images as `/dev/vda`, `/dev/vdb`... in the order given. Its output is [`MachineRun::output`], byte for
+//! byte, so it may be binary.
 //!
-//! Left out: hardware acceleration, which not every machine that runs tests has, and power cuts.
+//! Left out: hardware acceleration, which not every test machine has, and power cuts.
 
 pub(super) mod initramfs;
 
@@ -22,24 +21,24 @@ use std::time::Duration;
 
 use super::tools::locate;
 
-/// Modules that are wanted, before those they depend on.
+/// Modules to load, without their dependencies.
 const MODULES: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32_generic", "f2fs"];
-/// How often the host looks whether the guest is done.
+/// Interval at which the host checks whether the guest is done.
 const POLL: Duration = Duration::from_millis(20);
-/// What follows the script's output, and then its exit code.
+/// Marks the end of the script's output; its exit code follows.
 const END: &[u8] = b"\n@@end-of-output ";
 
-/// What executes a guest's instructions.
+/// How a guest's instructions are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor, if the host's `/dev/kvm` works.
     Kvm,
-    /// QEMU's translator, ten and more times slower.
+    /// QEMU's translator, at least ten times slower.
     Tcg,
 }
 
 impl Accelerator {
-    /// QEMU's name of it.
+    /// QEMU's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Accelerator::Kvm => "kvm",
@@ -48,7 +47,7 @@ impl Accelerator {
     }
 }
 
-/// A kernel as its Debian package unpacks: `boot/vmlinuz-*` and `lib/modules/*`.
+/// A kernel as unpacked from its Debian package: `boot/vmlinuz-*` and `lib/modules/*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelPackage {
     directory: PathBuf,
@@ -57,7 +56,7 @@ pub struct KernelPackage {
     release: String,
 }
 
-/// What is not there to boot a kernel with.
+/// A missing requirement for booting a kernel.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// No kernel in the directory.
@@ -68,13 +67,13 @@ pub enum Missing {
     Program {
         /// The program.
         program: &'static str,
-        /// The Debian package that brings it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
 }
 
 impl KernelPackage {
-    /// The kernel that `scripts/install-tools emulator` unpacked, or the one in `$JOULEFS_KERNEL`.
+    /// The kernel unpacked by `scripts/install-tools emulator`, or the one in `$JOULEFS_KERNEL`.
     ///
     /// # Errors
     /// [`Missing::Kernel`] if there is none.
@@ -113,7 +112,7 @@ impl KernelPackage {
         &self.directory
     }
 
-    /// The kernel that boots fastest: `boot/vmlinux-*`, if `scripts/install-tools emulator` decompressed it.
+    /// The image that boots fastest: `boot/vmlinux-*`, if `scripts/install-tools emulator` decompressed it.
     pub fn image(&self) -> PathBuf {
         let plain = self.directory.join(format!("boot/vmlinux-{}", self.release));
         if plain.is_file() { plain } else { self.image.clone() }
@@ -124,20 +123,20 @@ impl KernelPackage {
         &self.modules
     }
 
-    /// What `uname -r` says inside.
+    /// The release, as in `uname -r`.
     pub fn release(&self) -> &str {
         &self.release
     }
 }
 
-/// How to boot. [`run`](Machine::run) as often as you like.
+/// How to boot. [`run`](Machine::run) it any number of times.
 #[derive(Debug, Clone)]
 pub struct Machine {
     kernel: KernelPackage,
     memory_mib: u32,
     processors: u32,
     modules: Vec<&'static str>,
-    /// Images, and whether flushes and every write reach them at once.
+    /// Images, each with a flag for direct I/O.
     disks: Vec<(PathBuf, bool)>,
     programs: Vec<PathBuf>,
     output_mib: u64,
@@ -145,10 +144,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// One processor, 768 MiB of memory, no disks, half an hour at most.
+    /// One processor, 768 MiB of memory, no disks, a limit of half an hour.
     ///
     /// # Errors
-    /// Names what the host lacks.
+    /// What the host lacks.
     pub fn new(kernel: KernelPackage) -> Result<Self, Missing> {
         let needed = [
             ("qemu-system-x86_64", "qemu-system-x86"),
@@ -174,33 +173,33 @@ impl Machine {
             timeout: Duration::from_secs(1800),
         })
     }
-    /// The next disk.
+    /// Adds a disk.
     pub fn disk(mut self, image: &Path) -> Self {
         self.disks.push((image.into(), false));
         self
     }
 
-    /// The next disk, past the host's memory: every request of the guest reaches it as it is made, and flushes too.
+    /// Adds a disk that bypasses the host's cache: every request of the guest, including flushes, reaches it at once.
     pub fn direct_disk(mut self, image: &Path) -> Self {
         self.disks.push((image.into(), true));
         self
     }
-    /// That many processors.
+    /// The number of processors.
     pub fn processors(mut self, n: u32) -> Self {
         self.processors = n;
         self
     }
-    /// One more module, with those it depends on.
+    /// Adds a module, with its dependencies.
     pub fn module(mut self, name: &'static str) -> Self {
         self.modules.push(name);
         self
     }
-    /// A program of the host that the script may call by its name; it comes with its libraries. `perl` is there.
+    /// Adds a program of the host, with its libraries; the script calls it by name. `perl` is present.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.programs.push(path.into());
         self
     }
-    /// When to give up and end the machine.
+    /// Time limit of the machine.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -209,7 +208,7 @@ impl Machine {
     /// Boots, runs `script` by `sh -eu`, powers off.
     ///
     /// # Errors
-    /// What the host cannot do. What goes wrong inside is for the result to say.
+    /// Failures of the host. Failures inside are in the result.
     pub fn run(&self, script: &str) -> io::Result<MachineRun> {
         let work = tempfile::Builder::new().prefix("joulefs-qemu-").tempdir()?;
         let initrd = work.path().join("initrd");
@@ -224,7 +223,7 @@ impl Machine {
         Ok(MachineRun { output, status, timed_out, console })
     }
 
-    /// Everything the guest starts from.
+    /// The guest's initramfs.
     fn initramfs(&self, script: &str) -> io::Result<Vec<u8>> {
         let mut archive = initramfs::Archive::default();
         for dir in ["bin", "sbin", "usr", "usr/bin", "usr/sbin", "lib", "lib64", "proc", "sys", "dev", "tmp", "mnt"] {
@@ -248,7 +247,7 @@ impl Machine {
         Ok(archive.finish())
     }
 
-    /// The script that runs as process 1; its own words go to the console.
+    /// The script that runs as process 1; its own messages go to the console.
     fn init(&self, insert: &str) -> String {
         let out = char::from(b'a' + u8::try_from(self.disks.len()).unwrap_or(25).min(25));
         let end = String::from_utf8_lossy(END).replace('\n', "\\n");
@@ -287,7 +286,7 @@ impl Machine {
         for (disk, direct) in disks.chain([(output, false)]) {
             let cache = if direct { "none,discard=unmap" } else { "unsafe" };
             let disk = disk.canonicalize()?;
-            // A comma in an option's value is written twice.
+            // A comma in an option's value must be doubled.
             let file = disk.display().to_string().replace(',', ",,");
             command.args(["-drive", &format!("file={file},if=virtio,format=raw,cache={cache}")]);
         }
@@ -296,7 +295,7 @@ impl Machine {
         Ok(command)
     }
 
-    /// Waits for the machine's end; false if it had to be ended.
+    /// Waits for the machine's end; false if it had to be killed.
     fn supervise(&self, child: &mut Child) -> io::Result<bool> {
         let mut waited = Duration::ZERO;
         while child.try_wait()?.is_none() {
@@ -312,7 +311,7 @@ impl Machine {
     }
 }
 
-/// The output up to its end mark, and the exit code behind that. Without a mark: all that is not zero at the end.
+/// The output up to its end mark, and the exit code after the mark. Without a mark: everything except trailing zeros.
 fn take_output(path: &Path) -> io::Result<(Vec<u8>, Option<i32>)> {
     let mut file = File::open(path)?;
     let mut bytes = Vec::new();
@@ -327,7 +326,7 @@ fn take_output(path: &Path) -> io::Result<(Vec<u8>, Option<i32>)> {
             bytes.truncate(at);
             return Ok((bytes, status));
         }
-        // A megabyte of zeroes is past the end of what was printed.
+        // A megabyte of zeroes is past the end of the output.
         if n == 0 || piece[..n].iter().all(|&b| b == 0) {
             let used = bytes.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1);
             bytes.truncate(used);
@@ -340,32 +339,32 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     haystack.windows(needle.len()).position(|window| window == needle)
 }
 
-/// What happened inside.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct MachineRun {
-    /// What the script printed, to both outputs.
+    /// The script's standard output and standard error.
     pub output: Vec<u8>,
-    /// The script's exit code; `None` if it did not get to its end.
+    /// The script's exit code; `None` if it did not finish.
     pub status: Option<i32>,
-    /// Whether the machine was ended because it took too long.
+    /// True if the machine was killed at the time limit.
     pub timed_out: bool,
-    /// The console: what the firmware and the kernel said.
+    /// Console output of the firmware and the kernel.
     pub console: String,
 }
 
 impl MachineRun {
-    /// Whether the script ran to its end and was successful.
+    /// True if the script finished successfully.
     pub fn ok(&self) -> bool {
         self.status == Some(0) && !self.timed_out
     }
 
-    /// Lines of the console in which the kernel finds fault.
+    /// Lines of the console in which the kernel reports problems.
     pub fn complaints(&self) -> Vec<&str> {
         let marks = ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops", "F2FS-fs"];
         self.console.lines().filter(|line| marks.iter().any(|mark| line.contains(mark))).collect()
     }
 
-    /// The run in words: how it ended, the last of what was said.
+    /// The run in words: how it ended, and the end of its output.
     pub fn describe(&self) -> String {
         let tail = |text: &str| {
             let lines: Vec<&str> = text.lines().collect();

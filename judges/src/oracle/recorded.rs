@@ -1,11 +1,11 @@
-//! How does what a real tool recorded in a guest become a fixture? By programs of `examples/record_*.rs`.
+//! How are recordings of real tools in a guest made into fixtures? By the programs `examples/record_*.rs`.
 
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// Makes fixtures: `record` is given the directory that the program `name` was, and is told to leave them there.
+/// Makes fixtures: `record` gets the output directory of the program `name`.
 pub fn main(name: &str, record: impl FnOnce(&Path) -> Result<(), Box<dyn Error>>) -> ExitCode {
     let Some(place) = std::env::args_os().nth(1) else {
         eprintln!("{name}: a directory for the recordings is missing");
@@ -21,7 +21,7 @@ pub fn main(name: &str, record: impl FnOnce(&Path) -> Result<(), Box<dyn Error>>
     }
 }
 
-/// Runs a program of the host; what goes wrong names it.
+/// Runs a program of the host; errors name it.
 ///
 /// # Errors
 /// If it cannot be run, or fails.
@@ -43,10 +43,10 @@ pub fn pack(file: &Path, place: &Path) -> Result<(), String> {
     run(Command::new("zstd").args(["-q", "-f", "-19"]).arg(file).arg("-o").arg(to))
 }
 
-/// Writes what a guest printed as `@@file NAME LENGTH` and that many bytes to files in `place`; returns their names.
+/// Writes the files in a guest's output (`@@file NAME LENGTH`, then that many bytes) to `place`; returns their names.
 ///
 /// # Errors
-/// If the guest said anything else, or a file cannot be written.
+/// If the output contains anything else, or a file cannot be written.
 pub fn unpack(mut output: &[u8], place: &Path) -> Result<Vec<String>, Box<dyn Error>> {
     let mut names = Vec::new();
     while !output.is_empty() {

@@ -1,9 +1,9 @@
-//! What do the programs of f2fs-tools say about an image?
+//! How do the programs of f2fs-tools judge an image?
 //!
-//! `mkfs.f2fs`, `sload.f2fs`, `fsck.f2fs --dry-run` and `dump.f2fs` on plain image files.
-//! Exit codes alone are no verdict (see [`Fsck::complaints`]), so the printed text decides as well: version 1.15
-//! of `fsck.f2fs --dry-run` gives 0 for a clean image but also for one with a void superblock copy, 4 for faults it would
-//! mend, 255 for an image it cannot open and for unreachable files.
+//! `mkfs.f2fs`, `sload.f2fs`, `fsck.f2fs --dry-run` and `dump.f2fs` on plain image files. Exit codes are not sufficient
+//! (see [`Fsck::complaints`]), so the printed text counts as well: version 1.15 of `fsck.f2fs --dry-run` returns 0 for
+//! a clean image but also for one with an invalid superblock copy, 4 for errors it would repair, 255 for an image it
+//! cannot open and for unreachable files.
 //!
 //! Left out: repairing. Nothing here lets `fsck.f2fs` write to an image.
 
@@ -14,10 +14,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What a program printed and how it ended.
+/// A program's output and exit code.
 #[derive(Debug, Clone)]
 pub struct Output {
-    /// The command, as one would type it.
+    /// The command as typed.
     pub command: String,
     /// Its exit code; `None` if a signal ended it.
     pub exit: Option<i32>,
@@ -25,18 +25,18 @@ pub struct Output {
     pub text: String,
 }
 
-/// A program that did not do what it was asked.
+/// A program that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ToolError {
     /// It ran and reported failure.
     #[error("{0}")]
     Failed(Output),
-    /// The image file could not be made or opened.
+    /// The image file could not be created or opened.
     #[error("image {path}: {reason}")]
     Image {
         /// The image.
         path: PathBuf,
-        /// What the host said.
+        /// The host's error.
         reason: String,
     },
 }
@@ -54,7 +54,7 @@ impl Output {
     }
 }
 
-/// Where a program is; `None` if it is not installed.
+/// The path of a program; `None` if it is not installed.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -63,10 +63,10 @@ pub fn find(program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Where a program is.
+/// The path of a program.
 ///
 /// # Panics
-/// If it is not installed, naming the Debian package that brings it.
+/// If it is not installed, naming its Debian package.
 pub fn locate(program: &str, package: &str) -> PathBuf {
     find(program).unwrap_or_else(|| panic!("`{program}` is needed by this test: apt-get install {package}"))
 }
@@ -90,7 +90,7 @@ where
     Output { command: shown, exit: output.status.code(), text }
 }
 
-/// How `mkfs.f2fs` is to format. The default is what `mkfs.f2fs -f IMAGE` does.
+/// Options of `mkfs.f2fs`. The default is `mkfs.f2fs -f IMAGE`.
 #[derive(Debug, Clone, Default)]
 pub struct Mkfs {
     /// `-O`: features such as `extra_attr`, `inode_checksum`.
@@ -103,7 +103,7 @@ pub struct Mkfs {
     pub overprovision: Option<f64>,
     /// `-l`: volume label.
     pub label: Option<String>,
-    /// Anything else, as typed.
+    /// Further arguments, as typed.
     pub extra: Vec<String>,
 }
 
@@ -113,10 +113,10 @@ impl Mkfs {
         Mkfs { features: features.into_iter().map(Into::into).collect(), ..Mkfs::default() }
     }
 
-    /// Makes `image` a sparse file of `bytes` bytes (existing contents are discarded) and formats it.
+    /// Creates `image` as a sparse file of `bytes` bytes (discarding existing contents) and formats it.
     ///
     /// # Errors
-    /// If the file cannot be made, or `mkfs.f2fs` refuses (the least it takes is 52 MiB).
+    /// If the file cannot be created, or `mkfs.f2fs` refuses (the minimum is 52 MiB).
     pub fn format(&self, image: &Path, bytes: u64) -> Result<Output, ToolError> {
         let told = |e: io::Error| ToolError::Image { path: image.into(), reason: e.to_string() };
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(image).map_err(told)?;
@@ -144,14 +144,14 @@ impl Mkfs {
     }
 }
 
-/// How `sload.f2fs` is to fill an image.
+/// Options of `sload.f2fs`.
 #[derive(Debug, Clone, Default)]
 pub struct Sload {
     /// `-P`: keep owners.
     pub preserve_owner: bool,
-    /// `-T`: seconds since the epoch that every file gets.
+    /// `-T`: timestamp of every file, in seconds since the epoch.
     pub timestamp: Option<i64>,
-    /// Anything else, as typed.
+    /// Further arguments, as typed.
     pub extra: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ impl Sload {
     /// Copies the tree below `source` into the (cleanly unmounted) image.
     ///
     /// # Errors
-    /// If `sload.f2fs` fails; its text says why.
+    /// If `sload.f2fs` fails; contains its output.
     pub fn fill(&self, image: &Path, source: &Path) -> Result<Output, ToolError> {
         let mut args: Vec<&OsStr> = vec![OsStr::new("-f"), source.as_os_str()];
         if self.preserve_owner {
@@ -175,19 +175,19 @@ impl Sload {
     }
 }
 
-/// `fsck.f2fs`'s verdict on an image it did not touch.
+/// The verdict of `fsck.f2fs` on an image, without changing it.
 #[derive(Debug, Clone)]
 pub struct Fsck {
-    /// Everything it said.
+    /// Its full output.
     pub output: Output,
-    /// The lines that find fault; empty for a clean image.
+    /// The lines that report problems; empty for a clean image.
     pub complaints: Vec<String>,
     /// The checkpoint's flags by name, as printed (`unmount`, `compacted_summary`, ...).
     pub checkpoint_state: Vec<String>,
 }
 
 impl Fsck {
-    /// Whether it found nothing at all to mend.
+    /// True if it would repair nothing at all.
     pub fn clean(&self) -> bool {
         self.output.exit == Some(0) && self.complaints.is_empty()
     }
@@ -211,16 +211,16 @@ pub fn fsck(image: &Path) -> Fsck {
     Fsck { output, complaints, checkpoint_state }
 }
 
-/// Whether a line of `fsck.f2fs` finds fault. A line about fixing SIT types is printed by every run, and that
-/// one of the two checkpoint packs is void is the normal state after a checkpoint that was cut.
+/// True if a line of `fsck.f2fs` reports a problem. Every run prints a line about fixing SIT types, and an invalid
+/// checkpoint pack is normal after an interrupted checkpoint.
 fn complains(line: &str) -> bool {
     ["[Fail", "ASSERT", "[FIX]", "[ERROR]", "Error:", "Can't find a valid"].iter().any(|mark| line.contains(mark))
 }
 
-/// Demands that `fsck.f2fs --dry-run` has nothing to say against the image.
+/// Asserts that `fsck.f2fs --dry-run` reports no problem.
 ///
 /// # Panics
-/// With its full text if it has.
+/// With its full output if it does.
 #[track_caller]
 pub fn assert_fsck_clean(image: &Path) -> Fsck {
     let verdict = fsck(image);
@@ -234,7 +234,7 @@ pub fn assert_fsck_clean(image: &Path) -> Fsck {
     verdict
 }
 
-/// What `dump.f2fs` prints about an inode: its node, field by field.
+/// The output of `dump.f2fs` about an inode: its node, field by field.
 ///
 /// # Errors
 /// If it refuses the image.
@@ -242,7 +242,7 @@ pub fn dump_inode(image: &Path, ino: u64) -> Result<Output, ToolError> {
     dump(image, &["-d", "1", "-i", &ino.to_string()])
 }
 
-/// What `dump.f2fs` prints with these options; questions it asks are answered with end of file.
+/// The output of `dump.f2fs` with these options; its questions get end of file.
 ///
 /// # Errors
 /// If it refuses the image.

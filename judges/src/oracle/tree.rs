@@ -1,12 +1,12 @@
-//! What does a directory tree hold, in one canonical text?
+//! The contents of a directory tree as a canonical text.
 //!
-//! One line per path: what `lstat` says, the symlink's target, the extended attributes, a hash of the
-//! contents. [`of_host`] reads any directory the host has mounted (the `treelist` program does it
-//! inside another kernel), [`of_vfs`] any [`vfs::FileSystem`] in process; equal trees give equal
-//! texts, and [`difference`] says where two differ.
+//! One line per path: the result of `lstat`, the symlink's target, the extended attributes, a hash of the contents.
+//! [`of_host`] reads any directory mounted on the host (the `treelist` program does it inside another kernel),
+//! [`of_vfs`] any [`vfs::FileSystem`] in process; equal trees give equal texts, and [`difference`] shows where two
+//! differ.
 //!
-//! Left out: holes (a hole and zeroes are the same contents), access and change times, inode numbers;
-//! and unless asked for, sizes of directories and space used, which differ between file systems.
+//! Left out: holes (a hole and zeroes are the same contents), access and change times, inode numbers; by default also
+//! sizes of directories and space used, which differ between file systems.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,14 +17,14 @@ mod in_process;
 pub use host::of_host;
 pub use in_process::of_vfs;
 
-/// What to write down beyond what every file system must agree on.
+/// Optional items, which not every file system has in common.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Sizes of directories: equal only between readers of one image.
     pub directory_sizes: bool,
     /// Space used, in units of 512 bytes: equal only between readers of one image.
     pub blocks: bool,
-    /// Leave modification times out: they are now for a tree that nobody gave times.
+    /// Leave modification times out: without explicit times they are the current time.
     pub ignore_times: bool,
 }
 
@@ -35,14 +35,14 @@ impl Listing {
     }
 }
 
-/// Bytes of a file that are hashed, or skipped if zero, together.
+/// Size of the pieces that are hashed, or skipped if zero.
 const PIECE: usize = 4096;
-/// What a piece that is left out holds.
+/// The contents of a skipped piece.
 static ZEROES: [u8; PIECE] = [0; PIECE];
-/// Files up to this size are read in full; of longer ones only what the file system calls data.
+/// Files up to this size are read in full; of longer ones only data ranges reported by the file system.
 const READ_IN_FULL: u64 = 4 << 20;
 
-/// What every producer finds out about one path.
+/// The information on one path.
 #[derive(Debug)]
 struct Node {
     kind: vfs::FileKind,
@@ -61,7 +61,7 @@ struct Node {
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// The text so far, and which path each inode with several names was first seen at.
+/// The text so far, and the first path of each inode with several names.
 struct Writer {
     what: Listing,
     text: String,
@@ -73,7 +73,7 @@ impl Writer {
         Writer { what, text: String::new(), first_names: BTreeMap::new() }
     }
 
-    /// Whether an inode with several names was written already, so that its contents need no second look.
+    /// True if an inode with several names was already written, so that its contents need not be read again.
     fn seen(&self, ino: u64) -> bool {
         self.first_names.contains_key(&ino)
     }
@@ -137,7 +137,7 @@ fn kind_name(kind: vfs::FileKind) -> &'static str {
     }
 }
 
-/// Bytes as text without blanks: printable ASCII as it is, everything else as `\xNN`.
+/// Bytes as text without blanks: printable ASCII unchanged, everything else as `\xNN`.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
@@ -161,15 +161,15 @@ fn shown_value(value: &[u8]) -> String {
     })
 }
 
-/// A hash of contents that does not change when zeroes become a hole: pieces of zeroes are left out,
-/// each other piece goes in with its place.
+/// A hash of contents that treats zeroes and holes alike: zero pieces are skipped, the others are hashed with their
+/// offsets.
 #[derive(Default)]
 struct ContentHash {
     hasher: blake3::Hasher,
 }
 
 impl ContentHash {
-    /// Adds bytes read at `offset`, which is a multiple of [`PIECE`]; only the file's end may be ragged.
+    /// Adds bytes read at `offset`, a multiple of [`PIECE`]; only the last piece of the file may be shorter.
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         let first = offset / PIECE as u64;
         for (index, piece) in (first..).zip(bytes.chunks(PIECE)) {
@@ -184,7 +184,7 @@ impl ContentHash {
     }
 }
 
-/// Where two listings differ: the first `most` paths, with both lines each; `None` if they are equal.
+/// The differences of two listings: the first `most` paths, with both lines each; `None` if they are equal.
 pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Option<String> {
     let ((left_name, left), (right_name, right)) = (left, right);
     if left == right {
@@ -231,7 +231,7 @@ pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Optio
     Some(text)
 }
 
-/// Demands that two listings are equal.
+/// Asserts that two listings are equal.
 ///
 /// # Panics
 /// With the first differing paths if they are not.

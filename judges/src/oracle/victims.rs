@@ -1,9 +1,9 @@
-//! Which segments did Linux choose, and what did it choose from?
+//! Which segments did Linux choose, and from which state?
 //!
-//! A [`Fixture`] is a recording of the kernel's F2FS at work on one image: states of the segment table, and
-//! between them the kernel's own account of every choice (its tracepoints `f2fs_get_victim`,
-//! `f2fs_gc_begin` and `f2fs_gc_end`). `conformance/fixtures/gc/README.md` describes the text form,
-//! which [`Fixture::parse`] reads and `Display` writes.
+//! A [`Fixture`] is a recording of the kernel's F2FS at work on one image: states of the segment table, and between
+//! them the kernel's own reports of every choice (its tracepoints `f2fs_get_victim`, `f2fs_gc_begin` and
+//! `f2fs_gc_end`). `conformance/fixtures/gc/README.md` describes the text form, which [`Fixture::parse`] reads and
+//! `Display` writes.
 //!
 //! Left out: what the right choice would have been.
 
@@ -19,93 +19,92 @@ pub use victim::Outlook;
 pub struct Fixture {
     /// How it was made, in lines of text.
     pub about: Vec<String>,
-    /// What `uname -r` and `uname -v` said.
+    /// Output of `uname -r` and `uname -v`.
     pub kernel: String,
     /// The volume.
     pub volume: Shape,
-    /// Every time it was mounted, oldest first.
+    /// Its mounts, oldest first.
     pub mounts: Vec<Mount>,
 }
 
-/// What never changes about a volume.
+/// The fixed parameters of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Segments of the main area.
     pub main_segments: u32,
     /// Segments in a section.
     pub segments_per_section: u32,
-    /// Segments kept back for cleaning (`rsvd_segment_count`).
+    /// Segments reserved for cleaning (`rsvd_segment_count`).
     pub reserved: u32,
-    /// Segments users never get (`overprov_segment_count`).
+    /// Segments unavailable to users (`overprov_segment_count`).
     pub overprovision: u32,
     /// Blocks users may fill.
     pub user_blocks: u64,
 }
 
-/// From one mount to the unmount.
+/// A mount, up to its unmount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// As given to `mount -o`.
     pub options: String,
     /// Time since the kernel's start just before and just after the mount, in hundredths of a second.
     pub uptime: (u64, u64),
-    /// The kernel's note of when it mounted, in seconds since its start (`mounted_time_sec`).
+    /// The kernel's mount time in seconds since its start (`mounted_time_sec`).
     pub mounted: u64,
     /// The file system's knobs below `/sys/fs/f2fs` right after mounting.
     pub knobs: Vec<(String, u64)>,
-    /// The volume as it lay on the disk when it was mounted.
+    /// The on-disk state of the volume when it was mounted.
     pub state: State,
-    /// What happened then, in order.
+    /// The events after that, in order.
     pub steps: Vec<Step>,
 }
 
-/// One thing that happened.
+/// An event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// A knob was set.
     Set {
         /// Its name below `/sys/fs/f2fs/DISK`.
         knob: String,
-        /// To what.
+        /// Its value.
         value: u64,
     },
-    /// Something was asked of the file system; what it did follows.
+    /// An operation was requested; its effects follow.
     Do(String),
     /// It failed.
     Failed(String),
-    /// A checkpoint was written and this is what it says.
+    /// A checkpoint with this state was written.
     State(Box<State>),
     /// A collection began.
     Begin(Round),
     /// A segment was chosen.
     Victim(Victim),
-    /// What the search found that chose, or refused, just before: told by kernels with `kernel/patches`.
+    /// Details of the search for the choice just before, from kernels with `kernel/patches`.
     Looked(Looked),
     /// A collection ended.
     End(Round),
-    /// A checkpoint has written all contents and goes on with the tables: what a later choice is made from is
-    /// no longer the state before.
+    /// A checkpoint has written all data and continues with the tables: later choices no longer use the state before.
     Checkpoint {
         /// Time since the kernel's start, in microseconds.
         at: u64,
     },
 }
 
-/// The segment table as a checkpoint has it, with what else decides about choices. Nothing has been written
-/// since: every segment's valid blocks are also those of the checkpoint.
+/// The segment table of a checkpoint, with everything else that affects choices. Nothing has been written since: every
+/// segment's valid blocks are also those of the checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct State {
     /// Time since the kernel's start, in hundredths of a second.
     pub uptime: u64,
-    /// Seconds of mounted time, as the checkpoint has it.
+    /// Mounted time in seconds, from the checkpoint.
     pub elapsed: u64,
     /// Blocks in use.
     pub valid_blocks: u64,
     /// The six logs, indexed by [`LogType`].
     pub logs: [LogState; 6],
-    /// The segment of the log for what age-threshold cleaning moves, which is in no checkpoint.
+    /// The segment of the log for blocks moved by age-threshold cleaning, which is not in checkpoints.
     pub atgc_log: Option<u32>,
-    /// The segment of the log for pinned files, which is in no checkpoint either.
+    /// The segment of the log for pinned files, which is not in checkpoints either.
     pub pinned_log: Option<u32>,
     /// Sections that background cleaning has chosen and not yet emptied.
     pub marked: Vec<u32>,
@@ -113,7 +112,7 @@ pub struct State {
     pub segments: Vec<Segment>,
 }
 
-/// Where a log stands.
+/// The state of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogState {
     /// Its segment.
@@ -127,13 +126,13 @@ pub struct LogState {
 /// One entry of the SIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Which log wrote it.
+    /// The log that wrote it.
     pub log: LogType,
     /// Valid blocks, 0..=512.
     pub valid: u16,
     /// Seconds of mounted time.
     pub mtime: u64,
-    /// One bit a block, most significant first.
+    /// One bit per block, most significant first.
     pub map: [u8; MAP_BYTES],
 }
 
@@ -142,27 +141,27 @@ impl Segment {
     pub const UNUSED: Segment = Segment { log: LogType::HotData, valid: 0, mtime: 0, map: [0; MAP_BYTES] };
 }
 
-/// Who asked.
+/// The caller of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gc {
-    /// Cleaning in the background, or a log in search of a segment.
+    /// Background cleaning, or a log that needs a segment.
     Background,
-    /// Cleaning because space is short or it was asked for synchronously.
+    /// Cleaning because of low space, or requested synchronously.
     Foreground,
 }
 
-/// What the segment is for.
+/// The purpose of the segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// To be cleaned (the kernel's `LFS`).
     Clean,
     /// To be filled by a log (`SSR`).
     Fill,
-    /// To be filled with what age-threshold cleaning moves (`AT_SSR`).
+    /// To be filled with blocks moved by age-threshold cleaning (`AT_SSR`).
     FillByAge,
 }
 
-/// What was compared.
+/// The criterion of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Valid blocks.
@@ -177,26 +176,26 @@ pub enum Policy {
     Joule,
 }
 
-/// One `f2fs_get_victim`.
+/// An `f2fs_get_victim` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Victim {
     /// Time since the kernel's start, in microseconds.
     pub at: u64,
     /// The temperature searched; `None` for cleaning, which takes any.
     pub log: Option<LogType>,
-    /// Who asked.
+    /// The caller.
     pub gc: Gc,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// What was compared.
+    /// The criterion.
     pub policy: Policy,
-    /// The segment with the least cost: of a section, the one that was looked at.
+    /// The segment with the lowest cost: for a section, the one examined.
     pub segment: u32,
     /// Its cost.
     pub cost: u32,
-    /// Segments looked at together.
+    /// Segments per candidate.
     pub unit: u32,
-    /// The section that foreground cleaning is at (`cur_victim_sec`); for a foreground choice already this one.
+    /// The section of foreground cleaning (`cur_victim_sec`); for a foreground choice already the chosen one.
     pub at_section: Option<u32>,
     /// Segments that the next checkpoint frees.
     pub prefree: u32,
@@ -204,20 +203,20 @@ pub struct Victim {
     pub free: u32,
 }
 
-/// One `f2fs_victim_frag`.
+/// An `f2fs_victim_frag` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Looked {
     /// Time since the kernel's start, in microseconds.
     pub at: u64,
     /// The temperature searched; `None` for cleaning.
     pub log: Option<LogType>,
-    /// Who asked.
+    /// The caller.
     pub gc: Gc,
-    /// What for.
+    /// The purpose.
     pub purpose: Purpose,
-    /// What was compared.
+    /// The criterion.
     pub policy: Policy,
-    /// What was chosen; `None` if nothing was.
+    /// The chosen segment; `None` if there was none.
     pub segment: Option<u32>,
     /// Its valid blocks.
     pub valid: u32,
@@ -227,23 +226,23 @@ pub struct Looked {
     pub loose: u32,
     /// Its fragments.
     pub fragments: u32,
-    /// How many candidates there were.
+    /// Number of candidates.
     pub candidates: u32,
-    /// How many of them are not worth cleaning.
+    /// Number of candidates not worth cleaning.
     pub refused: u32,
     /// Free sections.
     pub free_sections: u32,
-    /// Seconds of mounted time that the policy by energy reckons with; 0 under others.
+    /// Mounted time in seconds used by the energy policy; 0 for others.
     pub now: u64,
     /// Whether no charger was online.
     pub on_battery: bool,
-    /// Whether the policy by energy has what it moves go into holes.
+    /// Whether the energy policy puts moved blocks into holes.
     pub into_holes: bool,
-    /// What the policy by energy expects; empty under others.
+    /// The energy policy's forecast; empty for others.
     pub outlook: Outlook,
 }
 
-/// One `f2fs_gc_begin` or `f2fs_gc_end`.
+/// An `f2fs_gc_begin` or `f2fs_gc_end` event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
     /// Time since the kernel's start, in microseconds.
@@ -257,9 +256,9 @@ pub struct Round {
 pub struct Choice<'f> {
     /// The mount it belongs to.
     pub mount: &'f Mount,
-    /// The state it was made from, if nothing was chosen since and no checkpoint was written.
+    /// The state it was based on, if there was no other choice and no checkpoint since.
     pub state: &'f State,
-    /// What happened since the mount, up to the choice.
+    /// The events between the mount and the choice.
     pub before: &'f [Step],
     /// Choices made since the state was taken.
     pub since: usize,
@@ -270,10 +269,9 @@ pub struct Choice<'f> {
 }
 
 impl Fixture {
-    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken, with
-    /// no checkpoint between:
-    /// the kernel remembered no place where an earlier search ended, and had marked no section but
-    /// those the state names. Where a log needed a segment, something had been written since that state.
+    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken,
+    /// with no checkpoint between: the kernel had no saved position of an earlier search, and had marked only the
+    /// sections in the state. If a log needed a segment, data had been written since that state.
     pub fn first_choices(&self) -> impl Iterator<Item = Choice<'_>> {
         self.mounts.iter().flat_map(Mount::choices).filter(Choice::is_first)
     }

@@ -10,7 +10,7 @@ pub(super) fn extended(plan: &mut Plan) {
         fill(stream, 0, &mut bytes);
         bytes
     };
-    // 200 bytes are kept in the inode; the rest goes to a node of its own, of 4072 bytes.
+    // 200 bytes fit in the inode; the rest goes to a node of its own, of 4072 bytes.
     for len in [0, 1, 3, 4, 100, 150, 160, 170, 176, 177, 200, 255, 256, 1000, 3000, 3500] {
         let path = format!("xattr/value-{len}").into_bytes();
         plan.file(&path, 100);
@@ -44,14 +44,14 @@ pub(super) fn extended(plan: &mut Plan) {
     plan.set_xattr(b"xattr/directory", "trusted.large", &value(1500, 5));
     plan.symlink(b"xattr/symlink", b"classes");
     plan.set_xattr(b"xattr/symlink", "trusted.on-a-symlink", b"yes");
-    // Attributes that come after the contents have taken the place inline attributes could use.
+    // Attributes added after the contents have used the space of inline attributes.
     let path = b"xattr/inline-contents-first";
     plan.file(path, 3488);
     plan.set_xattr(path, "user.later", &value(300, 6));
     plan.write(path, 3480, 100);
 }
 
-/// An access list as `system.posix_acl_*` holds it: version 2, then tag, permissions, id for each entry.
+/// An access list in the format of `system.posix_acl_*`: version 2, then tag, permissions, id for each entry.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {
@@ -120,7 +120,7 @@ pub(super) fn modes_and_owners(plan: &mut Plan) {
     let path = b"modes/large-ids".to_vec();
     plan.file(&path, 1);
     plan.op(ZooOp::Chown { path, uid: 0xffff_fffe, gid: 0x8000_0001 });
-    // What is made in a set-group-id directory belongs to its group; directories hand the bit on.
+    // A file created in a set-group-id directory gets its group; directories inherit the bit.
     plan.file(b"modes/directory-2755/file", 1);
     plan.mkdir(b"modes/directory-2755/directory");
     plan.mkdir(b"modes/directory-2755/directory/directory");

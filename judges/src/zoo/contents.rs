@@ -1,4 +1,4 @@
-//! Files for every way F2FS maps contents: inline, by the inode's own slots, by direct, indirect and double
+//! Files for every way in which F2FS maps contents: inline, by the inode's own slots, by direct, indirect and double
 //! indirect nodes, and at each boundary between them.
 
 use super::plan_state::Plan;
@@ -6,13 +6,13 @@ use super::{Size, ZooOp};
 
 const BLOCK: u64 = 4096;
 
-/// Slots of an inode that can hold block addresses: all 923, less 50 for inline attributes (the kernel's default),
-/// less 6 or 9 for extra fields (24 or 36 bytes).
+/// Inode slots for block addresses: all 923, less 50 for inline attributes (the kernel's default), less 6 or 9 for
+/// extra fields (24 or 36 bytes).
 const SLOTS: [u64; 6] = [923, 873, 917, 914, 867, 864];
 /// Addresses in a direct node, and node numbers in an indirect one.
 const PER_NODE: u64 = 1018;
 
-/// The largest inline contents under those layouts: four bytes per slot, one slot always reserved.
+/// The largest inline contents under those layouts: four bytes per slot, with one slot reserved.
 fn inline_limits() -> [usize; 6] {
     SLOTS.map(|slots| usize::try_from((slots - 1) * 4).unwrap_or(0))
 }
@@ -33,7 +33,7 @@ pub(super) fn every_mapping(plan: &mut Plan, size: Size) {
     for len in lengths {
         plan.file(&name(dir, format_args!("bytes-{len}")), len);
     }
-    // In full up to the first direct node, for the largest and the usual number of slots.
+    // Fully written up to the first direct node, for the largest and the usual number of slots.
     for slots in [923, 873] {
         for len in [slots * BLOCK - 1, slots * BLOCK, slots * BLOCK + 1] {
             let path = name(dir, format_args!("slots-{slots}-bytes-{len}"));
@@ -41,7 +41,7 @@ pub(super) fn every_mapping(plan: &mut Plan, size: Size) {
         }
     }
     plan.file(&name(dir, "dense"), size.longest_dense_file());
-    // Contents that are all zeroes, inline and in blocks, are not holes.
+    // All-zero contents, inline and in blocks, are not holes.
     for len in [100, 20_000] {
         let path = name(dir, format_args!("reserved-{len}"));
         plan.create(&path);
@@ -53,7 +53,8 @@ pub(super) fn sparse(plan: &mut Plan) {
     let dir = "sparse";
     plan.mkdir(dir.as_bytes());
     for slots in [923, 873] {
-        // Where the inode, the two direct, the two indirect nodes end, and the double indirect node's first child does.
+        // The ends of the inode, of the two direct and the two indirect nodes, and of the double indirect node's first
+        // child.
         let ends = [
             slots,
             slots + PER_NODE,

@@ -1,4 +1,4 @@
-//! Doing a plan on a file system that runs in this process.
+//! Performs a plan on a file system in this process.
 
 use vfs::path::{walk, walk_parent};
 use vfs::{
@@ -8,7 +8,7 @@ use vfs::{
 
 use super::{ZooOp, fill};
 
-/// Does `ops` on `fs`, as user and group 0 with umask 0.
+/// Performs `ops` on `fs`, as user and group 0 with umask 0.
 ///
 /// # Errors
 /// The first operation that failed, in words.
@@ -26,7 +26,7 @@ pub fn perform<F: FileSystem + ?Sized>(fs: &F, ops: &[ZooOp]) -> std::result::Re
 const ROOT: Caller = Caller { uid: 0, gid: 0 };
 
 fn one<F: FileSystem + ?Sized>(fs: &F, op: &ZooOp) -> Result<()> {
-    // Every call that hands out an entry takes a reference, which is given back at once.
+    // Every call that returns an entry takes a reference, which is released at once.
     let drop_reference = |entry: Entry| fs.forget(entry.attr.ino, 1);
     let regular = |path: &[u8], allocate| -> Result<()> { allocated(fs, path, allocate) };
     match op {

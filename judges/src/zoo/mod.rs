@@ -1,9 +1,9 @@
 //! Which operations fill a volume with one of everything?
 //!
-//! [`plan`] gives, for a seed and a [`Size`], always the same list of operations: files of every way
-//! F2FS stores contents, names, attributes and links, made by ways a real volume sees (overwrites, truncation,
-//! renames, deletion). [`on_path`] does them below a directory of any mounted file system, [`in_process`] on a
-//! [`vfs::FileSystem`]; the trees are equal then, modification times included.
+//! [`plan`] returns the same list of operations for the same seed and [`Size`]: files of every way F2FS stores
+//! contents, names, attributes and links, created in ways that occur on real volumes (overwrites, truncation, renames,
+//! deletion). [`on_path`] performs them below a directory of any mounted file system, [`in_process`] on a
+//! [`vfs::FileSystem`]; the resulting trees are equal, modification times included.
 //!
 //! Left out: concurrency, and what only one of the two executors could do (mapped memory, file locks).
 
@@ -17,7 +17,7 @@ use crate::zoo::plan_state::Plan;
 
 mod plan_state;
 
-/// Which kind of node [`ZooOp::Mknod`] makes.
+/// The kind of node that [`ZooOp::Mknod`] creates.
 pub use vfs::FileKind;
 /// How [`ZooOp::Rename`] treats its target.
 pub use vfs::RenameFlags;
@@ -61,7 +61,7 @@ pub enum ZooOp {
         path: Vec<u8>,
         size: u64,
     },
-    /// Reserve space; the size stays if `keep_size`.
+    /// Reserve space; the size does not change if `keep_size`.
     Reserve {
         path: Vec<u8>,
         offset: u64,
@@ -92,7 +92,7 @@ pub enum ZooOp {
         path: Vec<u8>,
         perm: u16,
     },
-    /// Access and modification time, both the same.
+    /// Access and modification time, set to the same value.
     SetTimes {
         path: Vec<u8>,
         sec: i64,
@@ -114,7 +114,7 @@ pub enum ZooOp {
     },
 }
 
-/// How much of it.
+/// The size of the zoo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
     /// 3,300 paths and 31 MB: fits an image of 100 MiB.
@@ -143,7 +143,7 @@ impl Size {
             Size::Full => 50_000,
         }
     }
-    /// Files made at random.
+    /// Number of random files.
     fn random_files(self) -> usize {
         match self {
             Size::Small => 100,
@@ -151,7 +151,7 @@ impl Size {
             Size::Full => 3000,
         }
     }
-    /// Bytes of the longest file that is written in full.
+    /// Size of the longest file that is fully written.
     fn longest_dense_file(self) -> usize {
         match self {
             Size::Small => 5 << 20,
@@ -161,8 +161,8 @@ impl Size {
     }
 }
 
-/// The operations that make the zoo. The last ones give every path its owner-set modification time, so
-/// nothing of the tree depends on when it was made.
+/// The operations that create the zoo. The last ones set every path's modification time, so the tree does not depend on
+/// the time of its creation.
 pub fn plan(seed: u64, size: Size) -> Vec<ZooOp> {
     let mut plan = Plan::new(seed);
     contents::every_mapping(&mut plan, size);
@@ -178,7 +178,7 @@ pub fn plan(seed: u64, size: Size) -> Vec<ZooOp> {
     plan.finish()
 }
 
-/// The bytes of stream `stream` from `offset` on: what [`ZooOp::Write`] writes there.
+/// The bytes of stream `stream` from `offset`: the data of [`ZooOp::Write`].
 pub fn fill(stream: u64, offset: u64, buffer: &mut [u8]) {
     let mut at = offset;
     let mut rest = buffer;

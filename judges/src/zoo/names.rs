@@ -1,4 +1,4 @@
-//! Directories of every shape, names of every length, and every kind of node a name can lead to.
+//! Directories of every shape, names of every length, and every kind of node.
 
 use super::plan_state::Plan;
 use super::{FileKind, RenameFlags, Size, ZooOp};
@@ -6,8 +6,8 @@ use super::{FileKind, RenameFlags, Size, ZooOp};
 pub(super) fn directories(plan: &mut Plan, size: Size) {
     plan.mkdir(b"names");
     plan.mkdir(b"names/empty");
-    // 182 slots fit into the usual inline directory, two of them are `.` and `..`; without inline
-    // attributes 192, with extra fields 180 or 181.
+    // 182 slots fit into the usual inline directory, two of them are `.` and `..`; without inline attributes 192, with
+    // extra fields 180 or 181.
     for count in [1, 177, 178, 179, 180, 181, 190, 191, 213, 300] {
         let dir = format!("names/with-{count}");
         plan.mkdir(dir.as_bytes());
@@ -21,7 +21,7 @@ pub(super) fn directories(plan: &mut Plan, size: Size) {
     for len in [7_u8, 8, 9, 16, 17, 127, 128, 248, 249, 254, 255] {
         let letter = b'a' + len % 26;
         plan.create(&[b"names/long/".as_slice(), &vec![letter; len.into()]].concat());
-        // Every byte but the slash and the zero may be in a name.
+        // A name may contain every byte but the slash and zero.
         let wild: Vec<u8> = (0..len).map(|i| i.wrapping_mul(37) | 0x81).collect();
         plan.create(&[b"names/long/".as_slice(), &wild].concat());
     }
@@ -44,8 +44,8 @@ pub(super) fn directories(plan: &mut Plan, size: Size) {
         plan.mkdir(&wide);
     }
 
-    // Names enough for several levels of hash buckets. Most are further names of a few files: a
-    // name costs a slot, a file a whole block.
+    // Enough names for several levels of hash buckets. Most are hard links to a few files: a name costs a slot, a file
+    // a whole block.
     plan.mkdir(b"names/many");
     let mut file = Vec::new();
     for entry in 0..size.big_directory() {
@@ -57,7 +57,7 @@ pub(super) fn directories(plan: &mut Plan, size: Size) {
             plan.link(&file, &path);
         }
     }
-    // A directory that was large and has holes now.
+    // A directory that was large and now has holes.
     plan.mkdir(b"names/thinned");
     plan.create(b"names/thinned/0");
     let count = size.big_directory() / 2;
@@ -109,7 +109,7 @@ pub(super) fn moved_and_deleted(plan: &mut Plan) {
     for file in 0..10 {
         plan.rename(format!("moved/a/{file}").as_bytes(), format!("moved/b/was-{file}").as_bytes(), plain);
     }
-    // Over another file, which is gone then.
+    // Over another file, which is deleted.
     plan.rename(b"moved/a/10", b"moved/a/11", plain);
     // Over one name of a file with two.
     plan.link(b"moved/a/12", b"moved/b/twelve");

@@ -1,4 +1,4 @@
-//! Doing a plan below a directory of whatever file system is mounted there, by system calls.
+//! Performs a plan below a directory of any mounted file system, by system calls.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, CWD, Dev, FallocateFlags, FileType, Gid, Mode, Timespe
 
 use super::{FileKind, RenameFlags, ZooOp, fill};
 
-/// Does `ops` below `root`. Needs the right to change owners and make device nodes, and a umask that leaves
-/// 0755 alone (the usual 022 does; it belongs to the whole process, so it is not changed here).
+/// Performs `ops` below `root`. Needs permission to change owners and create device nodes, and a umask that leaves 0755
+/// unchanged (such as the usual 022; it is not changed here, since it belongs to the whole process).
 ///
 /// # Errors
 /// The first operation that failed, in words.

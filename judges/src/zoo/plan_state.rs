@@ -1,13 +1,13 @@
-//! The plan while it is being made: operations so far, and which paths they leave behind.
+//! A plan under construction: its operations so far, and the resulting paths.
 
 use std::collections::BTreeMap;
 
 use super::{FileKind, RenameFlags, ZooOp, mixed};
 
-/// Collects operations and keeps track of the tree they make.
+/// Collects operations and tracks the resulting tree.
 pub(super) struct Plan {
     ops: Vec<ZooOp>,
-    /// What is there now.
+    /// Current paths.
     paths: BTreeMap<Vec<u8>, FileKind>,
     state: u64,
     streams: u64,
@@ -59,7 +59,7 @@ impl Plan {
         self.op(ZooOp::Link { from: from.to_vec(), to: to.to_vec() });
     }
 
-    /// Writes bytes no other write has.
+    /// Writes bytes different from those of any other write.
     pub(super) fn write(&mut self, path: &[u8], offset: u64, len: usize) {
         self.streams += 1;
         let stream = mixed(self.seed ^ self.streams << 20);
@@ -100,7 +100,7 @@ impl Plan {
         self.op(ZooOp::Rename { from: from.to_vec(), to: to.to_vec(), flags });
     }
 
-    /// Removes a path and all below it; the keys that are left are relative to it.
+    /// Removes a path and everything below it; returns these paths relative to it.
     fn take(&mut self, path: &[u8]) -> Vec<(Vec<u8>, FileKind)> {
         let mut below = path.to_vec();
         below.push(b'/');
@@ -121,14 +121,14 @@ impl Plan {
         }
     }
 
-    /// Ends with a mode for the root and times for every path that is there, the root last.
+    /// Ends with a mode for the root and times for every existing path, the root last.
     pub(super) fn finish(mut self) -> Vec<ZooOp> {
         let mut paths: Vec<Vec<u8>> = self.paths.keys().cloned().collect();
         paths.push(Vec::new());
         self.op(ZooOp::Chmod { path: Vec::new(), perm: 0o755 });
         for path in paths {
             let (sec, nsec) = match self.below(16) {
-                // Before 1970, the year 2038's limit of 32 bits and beyond it, 2106's and beyond.
+                // Before 1970, the 32-bit limit of 2038 and beyond it, that of 2106 and beyond.
                 0 => (-1, 999_999_999),
                 1 => (-86_400 * 365 * 60, 1),
                 2 => (0x7fff_ffff, 0),

@@ -1,7 +1,7 @@
-//! Which build of a program is this? Results of another build are not taken for its own.
+//! Which build of a program is this? Results of one build are not reused for another.
 //!
-//! A build is known by a hash of the sources of the program ([`sources`]), so that two builds of the same sources are one,
-//! wherever they were made and with or without git. The build script of each program computes it.
+//! A build is identified by a hash of the program's sources ([`sources`]), so that two builds of the same sources are
+//! equal, wherever they were made and with or without git. Each program's build script computes it.
 
 pub mod sources;
 #[cfg(test)]
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 static BUILD: OnceLock<&str> = OnceLock::new();
 
-/// Names the build: the first thing that a program does.
+/// Sets the build; each program calls this first.
 pub fn begin(build: &'static str) {
     let _ = BUILD.set(build);
 }

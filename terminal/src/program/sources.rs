@@ -1,17 +1,17 @@
-//! Which sources is a program made of? What it computes may change with them.
+//! Which sources is a program built from? A change to them may change its results.
 //!
-//! Left out: words for people and numbers kept of earlier runs, on which nothing that is computed depends. The build scripts
-//! of the programs include this file: it uses no other module.
+//! Left out: texts for people and results kept from earlier runs, which affect no computation. The programs' build
+//! scripts include this file, so it uses no other module.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a program is made of, by its names below the root of the sources.
+/// The sources of a program, by paths relative to the source root.
 pub struct Program {
-    /// Crates that it is linked of: `src` and the manifest of each.
+    /// Crates linked into it: `src` and the manifest of each.
     pub rooms: &'static [&'static str],
-    /// Files and directories that are built into them, and the versions of foreign crates.
+    /// Files and directories compiled into them, and the versions of external crates.
     pub data: &'static [&'static str],
 }
 
@@ -63,7 +63,7 @@ pub const LAB: Program = Program {
     data: &["Cargo.lock", "Cargo.toml", "experiments", "device/profiles", "published", "recipes"],
 };
 
-/// Whether anything that is computed may depend on a file.
+/// True if a computation may depend on the file.
 pub fn counts(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default();
     let is_words = file.extension().is_some_and(|e| e == "md" || e == "pyc");
@@ -71,13 +71,13 @@ pub fn counts(file: &Path) -> bool {
 }
 
 impl Program {
-    /// The files and directories below the root of the sources that are read.
+    /// The files and directories to read, relative to the source root.
     pub fn places(&self) -> Vec<PathBuf> {
         let rooms = self.rooms.iter().flat_map(|room| [format!("{room}/src"), format!("{room}/Cargo.toml")]);
         rooms.map(PathBuf::from).chain(self.data.iter().map(PathBuf::from)).collect()
     }
 
-    /// Every file that counts, in order, by its name below the root.
+    /// Every file that counts, sorted, relative to the source root.
     pub fn files(&self, root: &Path) -> io::Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         let mut left = self.places();
@@ -94,7 +94,7 @@ impl Program {
         Ok(files)
     }
 
-    /// The hash of the names and bytes of these files; wherever they lie.
+    /// A hash of the names and contents of these files, independent of the location of `root`.
     pub fn digest(&self, root: &Path) -> io::Result<String> {
         let mut all = blake3::Hasher::new();
         for file in self.files(root)? {
@@ -108,7 +108,7 @@ impl Program {
         Ok(all.finalize().to_hex()[..32].to_owned())
     }
 
-    /// Tells cargo the build of the program: the work of a build script in a directory of a room.
+    /// Passes the build to cargo; called from a build script in a crate's directory.
     pub fn announce(&self, root: &Path) -> io::Result<()> {
         for place in self.places() {
             println!("cargo::rerun-if-changed={}", root.join(place).display());

@@ -1,4 +1,4 @@
-//! A build is known by what it is made of, and by nothing else.
+//! A build is identified by its sources and by nothing else.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// The workspace crates that a crate is linked with, itself included, as the manifests say.
+/// The workspace crates that a crate is linked with, itself included, according to the manifests.
 fn linked(room: &str, known: &toml::Table, all: &mut BTreeSet<String>) {
     if !all.insert(room.to_owned()) {
         return;
@@ -34,7 +34,7 @@ fn the_rooms_of_a_program_are_the_crates_that_it_is_linked_with() {
     }
 }
 
-/// Cargo notes beside each library which files it was made of. In a build of the workspace these are all.
+/// Next to each library, Cargo lists its source files. In a workspace build, these are all of them.
 #[test]
 fn no_file_that_the_compiler_read_is_forgotten() {
     let own = std::env::current_exe().unwrap();
@@ -63,7 +63,7 @@ fn no_file_that_the_compiler_read_is_forgotten() {
     assert!(forgotten.is_empty(), "the build's hash does not know {forgotten:?}");
 }
 
-/// Programs for tests alone, and crates that nothing of the product is linked with.
+/// Test programs, and crates that the product does not link.
 fn is_of_tests(file: &Path) -> bool {
     let below = file.strip_prefix(root()).unwrap_or(file);
     below.components().any(|c| c.as_os_str() == "tests" || c.as_os_str() == "fixtures")

@@ -1,14 +1,14 @@
-//! How do rows whose columns are known only when they are there become a table? What a row has not is null there.
+//! How do rows become a table if their columns are known only at run time? Missing values are null.
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 use trace::write::parquet;
 
-/// A row: names and values, each name once.
+/// A row: unique names with their values.
 pub type Cells = Vec<(String, Value)>;
 
-/// What all values of a column are.
+/// The type of all values of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     Whole,
@@ -18,7 +18,7 @@ enum Type {
 }
 
 impl Type {
-    /// None of a null, which may be in any column.
+    /// `None` for null, which any column may contain.
     fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Null => None,
@@ -29,7 +29,7 @@ impl Type {
         }
     }
 
-    /// What holds values of both.
+    /// The type that holds values of both.
     fn with(self, other: Type) -> Type {
         match (self, other) {
             (a, b) if a == b => a,
@@ -48,14 +48,14 @@ impl Type {
     }
 }
 
-/// Rows, and the columns of all.
+/// Rows, and the union of their columns.
 pub struct Table<'a> {
     rows: &'a [Cells],
     columns: Vec<(&'a str, Type)>,
 }
 
 impl<'a> Table<'a> {
-    /// Columns come in the order in which rows have them. Those that are null everywhere are left out.
+    /// Columns keep the order in which rows have them. Columns that are null everywhere are dropped.
     pub fn of(rows: &'a [Cells]) -> Self {
         let mut columns: Vec<(&str, Type)> = Vec::new();
         for row in rows {
@@ -75,7 +75,7 @@ impl<'a> Table<'a> {
         Table { rows, columns }
     }
 
-    /// In Parquet's own words.
+    /// The column as a line of a Parquet schema.
     pub fn schema(&self, name: &str) -> String {
         let column = |(name, of): &(&str, Type)| {
             let (physical, logical) = of.in_schema();

@@ -1,11 +1,13 @@
-//! How do runs become Parquet files: rows for notebooks, that other programs put together and group as they like?
+//! How do runs become Parquet files for notebooks, which combine and group the rows freely?
 //!
-//! `runs.parquet` has a row for each run with everything it depends on; its columns are known when the rows are ([`cells`]).
-//! `energy.parquet` has one for each run, owner, cause and component: whole picojoules whose sum is the ledger's total.
-//! `timeline.parquet` says what each component had spent when; `latency.parquet` how long each kind of request or call took.
-//! Every row has the run's number and its key, so that rows of several directories stay apart.
+//! * `runs.parquet` has a row for each run with everything it depends on; its columns depend on the rows ([`cells`]).
+//! * `energy.parquet` has a row for each run, owner, cause and component: whole picojoules whose sum is the ledger's
+//!   total.
+//! * `timeline.parquet` has the energy of each component over time.
+//! * `latency.parquet` has the duration of each kind of request or call.
 //!
-//! `runs.parquet` gets its name last: where it is, the others are whole.
+//! Every row has the run's number and its key, so that rows of several directories stay apart. `runs.parquet` gets its
+//! name last: if it exists, the other files are complete.
 
 pub mod cells;
 
@@ -64,9 +66,9 @@ pub type Out = Table<BufWriter<File>>;
 
 /// What a component spent for an owner and a cause.
 pub struct Amount<'a> {
-    /// The owner's inode, or another number of its own.
+    /// The owner's inode, or another number that identifies the owner.
     pub owner: u64,
-    /// Its path, or what is written in place of one.
+    /// Its path, or a label in place of a path.
     pub owner_name: &'a str,
     /// The number of the cause.
     pub number: u8,
@@ -78,18 +80,18 @@ pub struct Amount<'a> {
     pub energy: Energy,
 }
 
-/// A run whose rows are written.
+/// A run to write as rows.
 pub trait Run {
-    /// Its number, its key and its name: the columns with which every row begins.
+    /// Its number, key and name: the first columns of every row.
     fn begin(&self) -> (usize, &str, &str);
 
-    /// Tells every amount of its account, each owner, cause and component once.
+    /// Passes every amount of its account to `tell`, each owner, cause and component once.
     fn energy(&self, tell: &mut dyn FnMut(&Amount<'_>) -> io::Result<()>) -> io::Result<()>;
 
-    /// What was spent up to a moment, by component in the order of [`Component::ALL`], moment by moment.
+    /// Cumulative energy by component, in the order of [`Component::ALL`], at each time.
     fn timeline(&self) -> Vec<(u64, [Energy; Component::ALL.len()])>;
 
-    /// How long what it did took, by kind.
+    /// Latencies by kind of request or call.
     fn latencies(&self) -> &[Latency];
 }
 
@@ -98,12 +100,12 @@ pub fn word(component: Component) -> String {
     component.text().to_lowercase()
 }
 
-/// Writes the files into a directory, which is made if it is not there. Their metadata has `schema`, its name and version.
+/// Writes the files into a directory, creating it if needed. Their metadata has `schema`: its name and version.
 pub fn write(dir: &Path, schema: (&str, &str), runs: &[impl Run], cells: &[Cells]) -> Result<(), Failure> {
     write_with(dir, schema, runs, cells, &[])
 }
 
-/// The same, and more tables of such cells.
+/// Like [`write`], with further tables of such cells.
 pub fn write_with(
     dir: &Path,
     schema: (&str, &str),
@@ -139,7 +141,7 @@ pub fn write_with(
         };
         parts.push((made().map_err(|e| named(&path, e))?, path));
     }
-    // What was there from before says of no new file that it is whole.
+    // An old `runs.parquet` must not mark the new files as complete.
     let old = dir.join("runs.parquet");
     match fs::remove_file(&old) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(named(&old, e)),

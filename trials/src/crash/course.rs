@@ -1,9 +1,8 @@
-//! What does anybody do to a volume? Operations at random below one directory, recorded as they are
-//! asked for, so that the [`Record`] tells at any time what a power cut may leave.
+//! Random operations below one directory, recorded as they are requested, so that the [`Record`] shows at any time what
+//! a power cut may leave.
 //!
-//! An operation that fails for another reason than the power changes nothing or some of it: what it
-//! left is looked up, and the record goes on from there. Each thread of a test has a course of its own,
-//! below a directory of its own.
+//! An operation that fails for a reason other than the power changes nothing or only a part: its result is looked up,
+//! and recorded. Each thread of a test has its own course and directory.
 
 use std::time::Duration;
 
@@ -18,20 +17,20 @@ use crate::subject::Judged;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
-/// What a course is like.
+/// The parameters of a course.
 #[derive(Debug, Clone, Copy)]
 pub struct Habits {
     /// Names in each directory.
     pub names: u64,
-    /// Directories at most.
+    /// Maximum number of directories.
     pub directories: usize,
-    /// Files are at most about this long.
+    /// Approximate maximum size of files.
     pub longest: u64,
-    /// Of 100 operations, how many sync something.
+    /// Percentage of operations that sync something.
     pub syncs: u64,
-    /// Mostly names: made, removed, moved, and their directories synced.
+    /// Mostly operations on names: create, remove, move, and directory syncs.
     pub of_names: bool,
-    /// Syncs of everything, time that passes and cleaning too: what a single thread leaves to others.
+    /// Also global syncs, passing time and cleaning, which concurrent courses leave out.
     pub alone: bool,
 }
 
@@ -41,28 +40,28 @@ impl Default for Habits {
     }
 }
 
-/// Operations at random, and what they promised so far.
+/// Random operations, and their promises so far.
 pub struct Course<'v> {
     vol: &'v dyn Judged,
     clock: &'v VirtualClock,
     rng: Rng,
     habits: Habits,
-    /// What was asked for and promised.
+    /// Requested changes and promises.
     pub record: Record,
-    /// Operations that failed for want of room, and for other reasons.
+    /// Operations that failed with ENOSPC, and for other reasons.
     pub refused: (u64, u64),
-    /// Lets what was left by a failure be looked up: called with true before, with false after.
+    /// Called with true before and false after looking up the result of a failure.
     pub quiet: Option<&'v (dyn Fn(bool) + Sync)>,
-    /// Half of what is written compresses, and no blocks are shifted, since those of a compressed file cannot be.
+    /// Half of the data written is compressible, and no blocks are shifted, which compressed files do not support.
     pub compressible: bool,
-    /// Half of what is done changes a few bytes that are there and syncs them, as databases do.
+    /// Half of the operations overwrite a few bytes and sync them, as databases do.
     pub nudges: bool,
 }
 
 type Done = vfs::Result<()>;
 
 impl<'v> Course<'v> {
-    /// Goes on from a record of the directory `record` begins at.
+    /// Continues from a record, whose root is the directory of this course.
     pub fn new(vol: &'v dyn Judged, clock: &'v VirtualClock, record: Record, seed: u64, habits: Habits) -> Self {
         Course {
             vol,
@@ -77,10 +76,10 @@ impl<'v> Course<'v> {
         }
     }
 
-    /// One operation. Ends with an error only if what is there can no longer be told.
+    /// One operation. Fails only if the state can no longer be determined.
     ///
     /// # Errors
-    /// The device's, or the volume's that takes no more changes.
+    /// The device's, or that of a volume that accepts no more changes.
     pub fn step(&mut self) -> Done {
         if self.habits.of_names && self.rng.chance(9, 10) {
             return self.name_step();
@@ -114,7 +113,7 @@ impl<'v> Course<'v> {
                 let there = self.record.entries(false).len();
                 self.create()?;
                 let made = self.record.entries(false).len() > there;
-                // Mostly as programs do that want it to be there.
+                // Mostly what programs do to make it durable.
                 match self.record.newest().filter(|_| made && self.rng.chance(3, 4)) {
                     Some(object) => self.sync_file(object, false),
                     None => Ok(()),
@@ -163,7 +162,7 @@ impl<'v> Course<'v> {
         dirs[self.rng.index(dirs.len())]
     }
 
-    /// A name that is there, with its directory.
+    /// An existing name, with its directory.
     fn entry(&mut self, directories: bool) -> Option<(usize, Vec<u8>, usize)> {
         let mut all = self.record.entries(directories);
         (!all.is_empty()).then(|| all.swap_remove(self.rng.index(all.len())))
@@ -177,7 +176,7 @@ impl<'v> Course<'v> {
         let mut data = vec![0; len];
         self.rng.fill(&mut data);
         if self.compressible && data[0] & 1 == 0 {
-            // No two sectors are alike.
+            // All sectors differ.
             data.chunks_mut(512).for_each(|sector| sector.iter_mut().skip(24).for_each(|b| *b = 7));
         }
         data
@@ -188,14 +187,14 @@ impl<'v> Course<'v> {
             0 => size,
             1 => 0,
             2 => self.rng.below(self.habits.longest),
-            // Where an inode's own addresses end, and far behind the first nodes.
+            // At the end of an inode's own addresses, and far beyond the first nodes.
             3 => 873 * 4096 + self.rng.below(60) * 4096,
             4 if self.rng.chance(1, 6) => (923 + 2 * 1018) * 4096 + self.rng.below(8192),
             _ => self.rng.below(size + 1) / 4096 * 4096,
         }
     }
 
-    // ---- what is there after a failure
+    // ---- the state after a failure
 
     fn look<T>(&self, f: impl FnOnce() -> T) -> T {
         if let Some(quiet) = self.quiet {
@@ -249,7 +248,7 @@ impl<'v> Course<'v> {
 
     // ---- operations
 
-    /// A new inode under a name. One whose making failed may be there all the same, under a number that is looked up.
+    /// Creates an inode under a name. After a failure it may exist nevertheless, and its number is looked up.
     fn make(&mut self, dir: usize, name: &[u8], directory: bool, ask: impl FnOnce(Ino) -> vfs::Result<Entry>) -> Done {
         let object = self.record.making((dir, name), directory);
         let (vol, parent) = (self.vol, self.record.ino(dir));
@@ -449,7 +448,7 @@ impl<'v> Course<'v> {
         self.synced(out)
     }
 
-    /// A sync that failed promised nothing.
+    /// A failed sync promises nothing.
     fn synced(&mut self, out: Done) -> Done {
         if let Err(e) = &out {
             self.count(e);

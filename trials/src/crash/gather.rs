@@ -1,12 +1,12 @@
-//! What goes on while files are brought together, and which files are torn before?
+//! Defragmentation of files, and the fragmented files it starts from.
 
 use vfs::{Allocate, Moving};
 
 use super::step::Step::{self, *};
 use super::step::files;
 
-/// Files that grow by turns, each time synced, so that none of them has two blocks together; one of them is so long that
-/// nodes hold its addresses, and has a hole.
+/// Files that grow in turns, synced each time, so that none has two contiguous blocks; one is so long that nodes hold
+/// its addresses, and has a hole.
 pub(super) fn torn() -> Vec<Step> {
     let mut steps = files(3, 5000);
     for i in 0..40u64 {
@@ -18,14 +18,14 @@ pub(super) fn torn() -> Vec<Step> {
     steps
 }
 
-/// Files are brought together while they are written, synced, cut, given holes, and removed, while time passes and while
-/// sections are cleaned.
+/// Defragments files while they are written, synced, truncated, punched, and removed, while time passes and sections
+/// are cleaned.
 pub(super) fn brought_together(how: Moving) -> Vec<Step> {
     let f = |n: u64| format!("f{n}");
     let mut steps = vec![Defragment(f(0), 0, how), Fsync(f(0)), Defragment(f(1), 30, how), Fdatasync(f(1))];
     for i in 0..9u64 {
         let n = i % 3;
-        // Behind the end, over blocks that just moved, and in place: a small fsync.
+        // After the end, over blocks just moved, and in place: a small fsync.
         steps.extend([Write(f(n), i * 31_000, 12_000, i), Defragment(f(n), 0, how)]);
         steps.push(if i % 2 == 0 { Fsync(f(n)) } else { Tick(7) });
         steps.extend([Write(f(n), i * 8192, 300, i + 20), Fdatasync(f(n)), Defragment(f((n + 1) % 3), i, how)]);

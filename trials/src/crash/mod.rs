@@ -1,15 +1,15 @@
 //! What may a power cut leave, and what must it?
 //!
-//! A [`Scenario`]'s steps, or a [`Course`]'s at random, run on a device whose power goes at a chosen write; what
-//! the medium then holds is mounted and judged against a [`Record`] of every step.
+//! The steps of a [`Scenario`], or the random ones of a [`Course`], run on a device whose power fails at a chosen
+//! write; the remaining contents are mounted and judged against a [`Record`] of every step.
 //!
 //! # The rule
-//! * A file has a *floor*: its contents when it was last made durable (`fsync` of it, `sync`).
-//!   Afterwards each of its 512-byte sectors is that of the floor or of a later version (zero, where
-//!   that version was shorter), and its size that of the floor or of a later version.
-//! * A name has a floor too: what it led to when its file was synced, its directory was, or
-//!   everything was. It leads to what it led to then or later.
-//! * A file with a floor that had a name ever since still has one: of a rename, either name.
+//! * A file has a *floor*: its contents when it was last made durable (by its own `fsync` or `sync`). Afterwards each
+//!   of its 512-byte sectors is that of the floor or of a later version (zero, where that version was shorter), and its
+//!   size that of the floor or of a later version.
+//! * A name has a floor too: its target when its file was synced, its directory was, or everything was. It leads to
+//!   that target or a later one.
+//! * A file with a floor that has had a name ever since still has one: during a rename, either name.
 //! * The file system's own `fsck` finds nothing, before recovery, after it, and after a clean unmount.
 
 mod course;

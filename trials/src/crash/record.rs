@@ -1,4 +1,4 @@
-//! What was done and promised so far, and whether what is found agrees.
+//! Records operations and promises, and checks a recovered volume against them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use vfs::{Allocate, Attr, FileKind, FileSystem, Flow, Ino};
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
 
-/// Contents at one time; blocks shared with the versions before and after.
+/// Contents at one time; blocks are shared with neighbouring versions.
 #[derive(Debug, Clone, Default)]
 struct Version {
     size: u64,
@@ -88,37 +88,37 @@ impl Version {
     }
 }
 
-/// The number of an inode whose making did not return.
+/// The number of an inode whose creation did not return.
 const UNTOLD: Ino = Ino(u64::MAX);
 
 #[derive(Debug, Clone)]
 struct Object {
     ino: Ino,
     directory: bool,
-    /// From the floor on; the last is now.
+    /// From the floor; the last is current.
     versions: Vec<Version>,
     attributes: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// Of a directory, from the floor on; none if nobody set them.
+    /// For a directory, from the floor; empty if they were never set.
     permissions: Vec<u16>,
-    /// It was made durable, and has had a name at every time since.
+    /// It was made durable, and has had a name ever since.
     durable: bool,
     links: u32,
-    /// The power went while its last version was being made, and perhaps there was room for a part of it only.
+    /// The power failed during its last change, which may have been applied in part.
     unfinished: bool,
 }
 
-/// Everything done, and what was promised.
+/// All operations and promises.
 #[derive(Debug, Default, Clone)]
 pub struct Record {
     objects: Vec<Object>,
-    /// What each name led to, from its floor on: (directory, name) to objects.
+    /// The targets of each name, from its floor: (directory, name) to objects.
     names: BTreeMap<(usize, Vec<u8>), Vec<Option<usize>>>,
-    /// Names in object 0 that are the file system's own.
+    /// Names in object 0 that belong to the file system.
     own: &'static [&'static [u8]],
 }
 
 impl Record {
-    /// Nothing but a directory that everything is below, the root or another that is durable: object 0.
+    /// Only the top directory, object 0: the root or another durable directory.
     pub fn new(root: Ino) -> Self {
         let mut record = Record::default();
         record.object(root, true);
@@ -126,7 +126,7 @@ impl Record {
         record
     }
 
-    /// The same, of a directory in which these names are the file system's own.
+    /// The same, for a directory in which these names belong to the file system.
     pub fn without(self, own: &'static [&'static [u8]]) -> Self {
         Record { own, ..self }
     }
@@ -146,19 +146,19 @@ impl Record {
         self.objects.len() - 1
     }
 
-    /// A new object under a name, which somebody is about to ask for: its number is not known yet.
+    /// A new object under a name, before its creation: its number is not known yet.
     pub fn making(&mut self, (dir, name): (usize, &[u8]), directory: bool) -> usize {
         let object = self.object(UNTOLD, directory);
         self.bind(&[(dir, name, Some(object))]);
         object
     }
 
-    /// It was made, with this number.
+    /// It was created, with this number.
     pub fn made(&mut self, object: usize, ino: Ino) {
         self.objects[object].ino = ino;
     }
 
-    /// It was not made, and nothing else was done since: its name leads to what it led to before.
+    /// Its creation failed, without other operations since: its name keeps the previous target.
     pub fn not_made(&mut self, (dir, name): (usize, &[u8])) {
         let history = self.names.get_mut(&(dir, name.to_vec()));
         if let Some(object) = history.and_then(|h| h.pop()).flatten() {
@@ -176,23 +176,23 @@ impl Record {
         self.objects[object].versions.last().map_or(0, |v| v.size)
     }
 
-    /// The object that was made last.
+    /// The object created last.
     pub fn newest(&self) -> Option<usize> {
         self.objects.len().checked_sub(1)
     }
 
-    /// What a name leads to now.
+    /// The current target of a name.
     pub fn get(&self, dir: usize, name: &[u8]) -> Option<usize> {
         self.names.get(&(dir, name.to_vec())).and_then(|h| *h.last()?)
     }
 
-    /// The objects that are directories and have a name, and the one everything is below.
+    /// Directories that have a name, and the top directory.
     pub fn directories(&self) -> Vec<usize> {
         let named = |(i, o): &(usize, &Object)| o.directory && (*i == 0 || o.links > 0);
         self.objects.iter().enumerate().filter(named).map(|(i, _)| i).collect()
     }
 
-    /// Every name there is now, of directories or of all else: its directory, the name, the object.
+    /// Every current name, of directories or of everything else: its directory, the name, the object.
     pub fn entries(&self, directories: bool) -> Vec<(usize, Vec<u8>, usize)> {
         let now = self.names.iter().filter_map(|((dir, name), h)| Some((*dir, name, (*h.last()?)?)));
         now.filter(|(_, _, o)| self.objects[*o].directory == directories).map(|(d, n, o)| (d, n.clone(), o)).collect()
@@ -203,7 +203,7 @@ impl Record {
         self.objects[object].directory
     }
 
-    /// True if there is no name in it now.
+    /// True if it contains no names now.
     pub fn is_empty(&self, dir: usize) -> bool {
         self.names.range((dir, Vec::new())..(dir + 1, Vec::new())).all(|(_, h)| h.last().is_none_or(Option::is_none))
     }
@@ -219,12 +219,12 @@ impl Record {
         true
     }
 
-    /// The object that has this inode now.
+    /// The object that currently has this inode.
     pub fn known(&self, ino: Ino) -> Option<usize> {
         self.objects.iter().rposition(|o| o.ino == ino)
     }
 
-    /// A file holds this from now on.
+    /// The file has these contents from now on.
     pub fn replace(&mut self, object: usize, data: &[u8]) {
         self.change(object, |v| {
             v.resize(0);
@@ -232,17 +232,17 @@ impl Record {
         });
     }
 
-    /// Nobody knows how much of the last change of a file was taken: the power went.
+    /// The power failed during the last change of a file, so it is unknown how much was applied.
     pub fn unfinished(&mut self, object: usize) {
         self.objects[object].unfinished = true;
     }
 
-    /// A file has these attributes from now on.
+    /// The file has these attributes from now on.
     pub fn replace_attributes(&mut self, object: usize, all: BTreeMap<Vec<u8>, Vec<u8>>) {
         self.objects[object].attributes.push(all);
     }
 
-    /// A name leads to something else from now on. Several at once, for a rename.
+    /// A name has a new target from now on. A rename changes several at once.
     pub fn bind(&mut self, changes: &[(usize, &[u8], Option<usize>)]) {
         for &(dir, name, to) in changes {
             let history = self.names.entry((dir, name.to_vec())).or_insert_with(|| vec![None]);
@@ -265,12 +265,12 @@ impl Record {
         self.change(object, |v| v.write(at, data));
     }
 
-    /// A file is cut or extended.
+    /// A file is truncated or extended.
     pub fn resize(&mut self, object: usize, size: u64) {
         self.change(object, |v| v.resize(size));
     }
 
-    /// Holes, reservations, blocks moved.
+    /// Holes, reservations, shifted blocks.
     pub fn allocate(&mut self, object: usize, what: Allocate, at: u64, len: u64) {
         self.change(object, |v| v.allocate(what, at, len));
     }
@@ -299,7 +299,7 @@ impl Record {
         all.push(now);
     }
 
-    /// A file was synced: its contents, and the names it has.
+    /// A file was synced: its contents, and its names.
     pub fn synced(&mut self, object: usize) {
         let o = &mut self.objects[object];
         o.versions.drain(..o.versions.len() - 1);
@@ -333,7 +333,7 @@ impl Record {
         }
     }
 
-    /// Whether what is found keeps every promise.
+    /// Checks a volume against every promise.
     ///
     /// # Errors
     /// The first that is broken.
@@ -371,14 +371,14 @@ impl Record {
                 let e = fs.lookup(at, name).map_err(|e| format!("{text}: {e}"))?.attr;
                 let directory = e.kind == FileKind::Directory;
                 let candidates = history.iter().flatten().copied().collect::<BTreeSet<_>>();
-                // A number that came to be used again is that of several: the newest, or whose contents these are.
+                // A reused inode number matches several objects: the one with these contents, or else the newest.
                 let all = || candidates.iter().rev().copied().filter(|o| self.objects[*o].ino == *ino);
                 let fits = |o: &usize| {
                     let regular = e.kind == FileKind::Regular && !self.objects[*o].directory;
                     regular && self.judge_content(fs, *o, e.size).is_ok()
                 };
                 let known = if all().count() > 1 { all().find(fits).or_else(|| all().next()) } else { all().next() };
-                // What the power cut off while it was made has a number that nobody was told, and nothing in it.
+                // An object whose creation was interrupted has an unknown number, and is empty.
                 let untold = |o: &usize| self.objects[*o].ino == UNTOLD && self.objects[*o].directory == directory;
                 let untold = candidates.iter().rev().copied().find(untold).filter(|_| self.is_new(fs, &e));
                 let Some(object) = untold.or(known) else {
@@ -404,7 +404,7 @@ impl Record {
         Ok(())
     }
 
-    /// Whether nothing was done to an inode since it was made.
+    /// True if an inode is unchanged since its creation.
     fn is_new(&self, fs: &dyn FileSystem, attr: &Attr) -> bool {
         let empty = match attr.kind {
             FileKind::Directory => {
@@ -430,7 +430,7 @@ impl Record {
 
     fn judge_content(&self, fs: &dyn FileSystem, object: usize, size: u64) -> Result<(), String> {
         let o = &self.objects[object];
-        // A write that finds no room for all of it ends with a whole block.
+        // A write without space for all of it ends with a whole block.
         let cut_short = match &o.versions[..] {
             [.., before, last] if o.unfinished => {
                 (before.size..last.size).contains(&size) && size.is_multiple_of(BLOCK as u64)

@@ -1,4 +1,4 @@
-//! Runs a scenario into a cut, and what it left past its judges.
+//! Runs a scenario up to a power cut, and judges the result.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl Run<'_> {
         self.record.made(object, e.attr.ino);
     }
 
-    /// What changes is recorded before it is asked for: when the power goes it may be there or not.
+    /// Changes are recorded before they are requested: after a power cut they may be present or not.
     fn step(&mut self, step: &Step) -> vfs::Result<()> {
         let vol = self.vol;
         match step {
@@ -158,17 +158,17 @@ impl Run<'_> {
     }
 }
 
-/// Brings the blocks of a file together, from this one on, as far as that may be done; returns how many moved.
+/// Defragments a file from a block on, as far as possible; returns the number of blocks moved.
 ///
 /// # Errors
-/// The device's, and the volume's that takes no changes.
+/// The device's, or that of a volume that accepts no changes.
 pub fn defragment(vol: &dyn FileSystem, ino: Ino, from: u64, how: Moving) -> vfs::Result<u64> {
     let (mut at, mut moved) = (from, 0);
     while at < u64::MAX {
         match vol.defragment(ino, at..u64::MAX, how) {
             Ok((next, n)) => (at, moved) = (next, moved + n),
             Err(Error::Busy(_) | Error::NotPermitted(_) | Error::Invalid(_) | Error::NoSpace) => break,
-            // A file system that writes no file anew has moved nothing.
+            // A file system that never rewrites files has moved nothing.
             Err(Error::Unsupported(_)) => break,
             Err(e) => return Err(e),
         }
@@ -182,32 +182,32 @@ fn perform(vol: &dyn Judged, clock: &VirtualClock, record: &mut Record, steps: &
     steps.iter().try_for_each(|s| run.step(s))
 }
 
-/// A place for the power to go: before this write is answered, with this loss.
+/// A power cut: before this write is acknowledged, with this loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
     /// Number of the write, from 1.
     pub write: u64,
-    /// What becomes of what was not flushed.
+    /// What happens to unflushed data.
     pub loss: Loss,
 }
 
-/// A scenario ready to run: its image, and how many writes it makes.
+/// A scenario ready to run: its image, and its number of writes.
 pub struct Plan<'s, S> {
     subject: S,
     scenario: &'s Scenario,
-    /// What is there before.
+    /// The initial contents.
     image: Medium,
     record: Record,
-    /// What the volume did until the end.
+    /// Activity of the volume until the end.
     pub did: Did,
     /// Writes from the mount to the end.
     pub writes: u64,
 }
 
-/// F2FS as scenarios are run on it, with deltas or without.
+/// F2FS for scenarios, with deltas or without.
 pub fn f2fs(deltas: bool) -> F2fs {
-    // With inode checksums: without them a sector torn out of an inode that an fsync wrote cannot be told
-    // from a whole one (docs/decisions/0007-torn-nodes.md).
+    // With inode checksums: without them, a torn sector in an inode written by fsync cannot be detected
+    // (docs/decisions/0007-torn-nodes.md).
     let made = f2fs::mkfs::Options {
         assume_zeroed: true,
         checkpoint_version: Some(7),
@@ -230,7 +230,7 @@ fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Medium, Recor
     Ok((medium.fork(), record))
 }
 
-/// Makes the image, of a volume of this file system, and runs the scenario once to its end.
+/// Creates the image of a volume of this file system, and runs the scenario once to its end.
 ///
 /// # Errors
 /// If the scenario fails without any cut.
@@ -247,10 +247,10 @@ pub fn plan<S: Subject>(subject: S, scenario: &Scenario) -> Result<Plan<'_, S>, 
     Ok(Plan { subject, scenario, image, record, did, writes: powered.write_count() })
 }
 
-/// Runs into a cut; the device as it then is, and the record.
+/// Runs into a cut; returns the device in that state, and the record.
 ///
 /// # Errors
-/// If it fails before the power goes.
+/// If it fails before the power does.
 pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> Result<(Powered, Record), String> {
     let mut record = plan.record.clone();
     let (dev, clock) = (Powered::new(&plan.image), clock());
@@ -266,7 +266,7 @@ pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> Result<(Powered,
     }
 }
 
-/// ScherlFS as scenarios are run on it: of segments that are few, with inodes here or there.
+/// ScherlFS for scenarios: with few segments, and the given inode placement.
 pub fn scherlfs(sync: scherlfs::Sync, placement: scherlfs::Placement) -> ScherlFs {
     let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
     let placement = Some(placement);
@@ -274,7 +274,7 @@ pub fn scherlfs(sync: scherlfs::Sync, placement: scherlfs::Placement) -> ScherlF
     ScherlFs { made, mounted, beside: false }
 }
 
-/// The same volume for judges who know no deltas: plain F2FS. One that holds none stays as it is.
+/// The same volume without deltas, for judges that do not know them: plain F2FS. A volume without deltas is unchanged.
 ///
 /// # Errors
 /// If it cannot be settled.
@@ -284,17 +284,17 @@ pub fn settled(image: &Memory) -> Result<Memory, String> {
     Ok(dev.fork())
 }
 
-/// Recovers an image and judges it; returns the image after a clean unmount. `second` cuts the
-/// recovery too, at that write, and recovers again.
+/// Recovers an image and judges it; returns the image after a clean unmount. `second` cuts the recovery too, at that
+/// write, and recovers again.
 ///
 /// # Errors
-/// The first promise that was not kept.
+/// The first broken promise.
 pub fn judge<S: Subject>(subject: &S, image: &Medium, record: &Record, second: Option<Cut>) -> Result<Medium, String> {
     if let Some(cut) = second {
         let dev = Powered::new(image);
         dev.cut_after(cut.write);
         if let Ok(vol) = subject.mount(dev.device(), clock()) {
-            // Recovery wrote less than that: the power goes at the unmount.
+            // Recovery had fewer writes: the power fails at the unmount.
             let _ = vol.unmount();
         }
         let again = dev.in_order().and_then(|()| judge(subject, &dev.left(cut.loss), record, None));

@@ -1,4 +1,4 @@
-//! What goes on when the power goes.
+//! The activity during which the power fails.
 
 use device::Rng;
 use vfs::{Allocate, Moving};
@@ -7,18 +7,18 @@ use super::gather::{brought_together, torn};
 use super::step::Step::{self, *};
 use super::step::files;
 
-/// A scenario: what is there, durable, before, and what is done while the power may go.
+/// A scenario: durable initial contents, and the activity during which the power may fail.
 pub struct Scenario {
     /// Its name, as it is printed.
     pub name: &'static str,
-    /// What is made before.
+    /// Steps for the initial contents.
     pub before: fn() -> Vec<Step>,
-    /// What is done.
+    /// The activity.
     pub during: fn() -> Vec<Step>,
 }
 
 impl Scenario {
-    /// The size of its volume. On one of 64 MiB logs fill holes from the beginning, and nothing is brought together.
+    /// The size of its volume. On 64 MiB, logs fill holes from the beginning, and defragmentation is impossible.
     pub fn mib(&self) -> u64 {
         if self.name.starts_with("defragment") { 256 } else { 64 }
     }
@@ -33,8 +33,8 @@ fn with_sync(names: &[&str], mut steps: Vec<Step>) -> Vec<Step> {
     steps
 }
 
-/// Small files whose blocks their inodes name, of all ages, two thirds of them gone, and a file that has its
-/// blocks partly from its inode, partly from the node after.
+/// Small files with block addresses in their inodes, of all ages, two thirds of them deleted, and a file with blocks
+/// mapped partly by its inode, partly by the next node.
 fn aged() -> Vec<Step> {
     let mut steps = vec![Create("large".into())];
     for n in 0..360usize {
@@ -52,12 +52,12 @@ fn aged() -> Vec<Step> {
     steps
 }
 
-/// The background cleans; files whose blocks it just moved are synced as they are, overwritten, removed.
+/// Background cleaning; files whose blocks it just moved are synced unchanged, overwritten, removed.
 fn cleaned_by(policy: &'static str) -> Vec<Step> {
     let mut rng = Rng::new(9);
-    // `joule` cleans at any price until so much is free; others do not ask.
+    // `joule` cleans at any price up to this much free space; other policies ignore it.
     let mut steps = vec![Tune("gc", policy), Tune("gc_keep_free", "90"), Tune("atgc_age_threshold", "0")];
-    // Nobody asks for anything: it comes to clean by itself.
+    // Without a request: background cleaning starts by itself.
     steps.extend([Create("begin".into()), Tick(20), Tick(61), Tick(61)]);
     for i in 0..24u64 {
         steps.push(Clean([64, 5, 200][i as usize % 3]));
@@ -81,15 +81,15 @@ fn cleaned_by(policy: &'static str) -> Vec<Step> {
     steps
 }
 
-/// Small changes of a file of so many pages, as databases make them, and what makes deltas go: pages that change as a
-/// whole, a file that is cut and grows again, holes, cleaning.
+/// Small changes of a file of `pages` pages, like those of databases, and events that remove deltas: pages overwritten
+/// completely, truncation and growth, holes, cleaning.
 fn nudged(pages: u64, rounds: u64) -> Vec<Step> {
     let mut rng = Rng::new(pages);
     let db = || String::from("f0");
     let mut steps = Vec::new();
     for i in 0..rounds {
         for _ in 0..1 + rng.below(3) {
-            // Some cross from one page into the next.
+            // Some cross a page boundary.
             steps.push(Write(db(), rng.below(pages * 4096), 1 + rng.index(60), i));
         }
         match i % 13 {
@@ -181,7 +181,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "journals",
         before: || files(1, 30_000),
         during: || {
-            // As SQLite makes and deletes journals; of each four transactions one syncs the deletion, too.
+            // Like SQLite's journals; one of four transactions syncs the deletion, too.
             let (j, db) = (|| "f0-journal".to_string(), || "f0".to_string());
             (0..16u64)
                 .flat_map(|i| {
@@ -191,7 +191,7 @@ pub const SCENARIOS: &[Scenario] = &[
                         steps.push(Fsyncdir(String::new()));
                     }
                     if i == 9 {
-                        // A checkpoint between: the next deletion is of a name that nobody made since.
+                        // A checkpoint between: the next deletion concerns a name that was not created since.
                         steps.extend([Sync, Fsyncdir(String::new())]);
                     }
                     steps
@@ -264,7 +264,7 @@ pub const SCENARIOS: &[Scenario] = &[
                 }
                 steps.extend([Write(f(), size / 2, 5000, i as u64 + 10), Fsync(f())]);
             }
-            // Cut and grown again since the checkpoint: what lies between is a hole.
+            // Truncated and grown again since the checkpoint: the range between is a hole.
             for i in 0..3 {
                 let grow = Write(f(), 10_000_000 + i * 1_000_000, 4000, i);
                 let fill = Write(f(), 4_000_000, 3_000_000, i + 20);
@@ -277,7 +277,7 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "late-fsync",
         before: || files(3, 40_000),
         during: || {
-            // Contents went out before anybody asked for them to be durable.
+            // Data was written before it was requested to be durable.
             (0..9u64)
                 .flat_map(|i| {
                     let f = format!("f{}", i % 3);
@@ -344,7 +344,7 @@ pub const SCENARIOS: &[Scenario] = &[
             let mut steps = vec![Mkdir("d".into())];
             steps.extend(files(6, 9000));
             steps.extend([Rename("f1".into(), "f0".into()), Rename("f2".into(), "d/f".into())]);
-            // Its inode records the name that is gone.
+            // Its inode records the removed name.
             steps.extend([Link("f3".into(), "d/g".into()), Unlink("f3".into())]);
             steps.extend([Link("f4".into(), "d/h".into()), Unlink("d/h".into())]);
             steps
@@ -403,7 +403,7 @@ pub const SCENARIOS: &[Scenario] = &[
                 }
             }
             steps.push(Sync);
-            // The name a new file was made under is gone when it is synced.
+            // The original name of a new file is gone when it is synced.
             for i in 0..4 {
                 let (f, g) = (format!("new{i}"), format!("other{i}"));
                 steps.extend([Create(f.clone()), Write(f.clone(), 0, 5000, i), Link(f.clone(), g.clone())]);

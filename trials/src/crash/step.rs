@@ -1,16 +1,16 @@
-//! One thing that is done to a volume.
+//! A single operation on a volume.
 
 use vfs::{Allocate, Moving};
 
-/// One thing done. Paths have `/` between names.
+/// An operation. Paths have `/` between names.
 #[derive(Debug, Clone)]
-#[allow(missing_docs)] // the fields say it
+#[allow(missing_docs)] // the field names suffice
 pub enum Step {
     Create(String),
-    /// A file without a name, so many bytes of this stream, synced or not, then its name.
+    /// Creates a file without a name, writes bytes of this stream, syncs it if true, then names it.
     Appear(String, usize, u64, bool),
     Mkdir(String),
-    /// At a byte, so many bytes of this stream.
+    /// Offset, length, and stream of the data.
     Write(String, u64, usize, u64),
     Truncate(String, u64),
     Fallocate(String, Allocate, u64, u64),
@@ -24,17 +24,17 @@ pub enum Step {
     Fdatasync(String),
     Fsyncdir(String),
     Sync,
-    /// Time passes, in seconds, and what is due happens.
+    /// Time passes, in seconds, and due background work is done.
     Tick(u64),
-    /// The mounted volume is told something, by name and value.
+    /// Sets a tunable of the mounted volume, by name and value.
     Tune(&'static str, &'static str),
-    /// The background cleans a section, moving so many blocks at a time, if one is worth it.
+    /// Background cleaning of a section, moving this many blocks per step, if one is worth it.
     Clean(usize),
-    /// The blocks of a file from this one on are brought together.
+    /// Defragments a file from this block on.
     Defragment(String, u64, Moving),
 }
 
-/// So many files of so many bytes.
+/// `count` files of `len` bytes.
 pub(super) fn files(count: usize, len: usize) -> Vec<Step> {
     let file = |i: usize| [Step::Create(format!("f{i}")), Step::Write(format!("f{i}"), 0, len, i as u64)];
     (0..count).flat_map(file).collect()

@@ -1,6 +1,6 @@
-//! What was written to a volume's device and discarded there, in which order? As fio's iolog, which replays read.
+//! What was written to and discarded on a volume's device, in order? As an fio iolog, the format that `replay` reads.
 //!
-//! Left out: reads, which leave a device as it is, and contents.
+//! Left out: contents, and reads, which do not change a device.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -12,7 +12,7 @@ use device::{BLOCK, BlockDevice, Lba, Remap, Result, Tag, Zones};
 use crate::Failure;
 use crate::whole::Part;
 
-/// A log that is being written.
+/// A log being written.
 pub struct Log {
     part: Part,
     told: Arc<Mutex<Told>>,
@@ -20,7 +20,7 @@ pub struct Log {
 
 struct Told {
     out: BufWriter<File>,
-    /// The first line that could not be written.
+    /// The first write error.
     failed: Option<io::Error>,
 }
 
@@ -45,12 +45,12 @@ impl Log {
         Ok(Log { part, told: Arc::new(Mutex::new(told)) })
     }
 
-    /// The device, which from now on tells what it is asked.
+    /// The device with its requests logged.
     pub fn of(&self, device: Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
         Arc::new(Telling { inner: device, told: self.told.clone() })
     }
 
-    /// Nothing more comes.
+    /// Completes the log.
     pub fn finish(self) -> io::Result<()> {
         let mut told = locked(&self.told);
         told.line(format_args!("/dev/volume close"));
@@ -62,7 +62,7 @@ impl Log {
     }
 }
 
-/// A log, if one is wanted.
+/// A log, if requested.
 pub fn log(file: Option<&Path>) -> std::result::Result<Option<Log>, Failure> {
     let begin = |file: &Path| Log::create(file).map_err(|e| format!("--writes {}: {e}", file.display()).into());
     file.map(begin).transpose()
@@ -72,7 +72,7 @@ fn locked(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
     told.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A device that tells which writes, flushes and discards succeeded.
+/// A device that logs successful writes, flushes and discards.
 struct Telling {
     inner: Arc<dyn BlockDevice>,
     told: Arc<Mutex<Told>>,

@@ -25,40 +25,40 @@ use crate::interrupt::Interrupt;
 use crate::output::plain;
 use crate::{Failure, progress};
 
-/// A file that was found.
+/// A file to defragment.
 pub struct Found {
-    /// Its path in the volume, for people and to compare with.
+    /// Its path in the volume, for display and comparison.
     pub path: String,
-    /// Its inode, of an image.
+    /// Its inode, in an image.
     ino: Ino,
-    /// Where it is on the host, of a mounted volume.
+    /// Its path on the host, in a mounted volume.
     place: PathBuf,
 }
 
-/// Where files are.
+/// The source of the files.
 pub enum Files {
     /// An image, mounted by this command.
     Image(Box<Image>),
-    /// A mounted volume's directory.
+    /// The directory of a mounted volume.
     Mounted(PathBuf),
 }
 
-/// Most bytes that the kernel takes as an attribute's value.
+/// Maximum size of an attribute's value in Linux.
 const VALUE: usize = 64 * 1024;
 
-/// The files with the most pieces beyond the fewest, at most `n`, and why some files and directories of a mount could not be looked
-/// at. An image is looked at before it is mounted.
+/// The files with the most excess extents, at most `n`, and messages about files and directories of a mount that could
+/// not be examined. An image is examined before it is mounted.
 pub fn worst(source: &Path, n: usize, stop: &Interrupt) -> Result<(Vec<Found>, Vec<String>), Failure> {
     if !source.is_dir() {
         return Ok((worst_of_image(source, n, stop)?, Vec::new()));
     }
-    // Refuses the directory of another file system before its files are asked.
+    // Refuses a directory of another file system before its files are queried.
     Files::open(source, false)?;
     worst_below(source, n, stop)
 }
 
 impl Files {
-    /// Opens an image, to write only if something is to be moved, or looks at a directory.
+    /// Opens an image, writable only if blocks are to be moved, or checks a directory.
     pub fn open(source: &Path, write: bool) -> Result<Self, Failure> {
         if !source.is_dir() {
             let image = Image::open(source, write)?;
@@ -101,11 +101,11 @@ impl Files {
         }
     }
 
-    /// Why a file stays where it is, in words; `None` if it need not.
+    /// Why a file cannot be moved, in words; `None` if it can.
     pub fn why_not(&self, file: &Found) -> Result<Option<String>, String> {
         match self {
             Files::Image(image) => match image.vol.defragment(file.ino, 0..0, Moving::Copy) {
-                // That is a matter of how it was opened here.
+                // The mount is read-only only here.
                 Ok(_) | Err(vfs::Error::ReadOnly) => Ok(None),
                 Err(vfs::Error::NotPermitted(why) | vfs::Error::Invalid(why) | vfs::Error::Busy(why)) => {
                     Ok(Some(why.to_owned()))
@@ -119,7 +119,7 @@ impl Files {
         }
     }
 
-    /// Where a file's blocks lie now.
+    /// Current extents of a file.
     pub fn runs(&self, file: &Found) -> Result<Vec<Run>, String> {
         match self {
             Files::Image(image) => {
@@ -130,7 +130,7 @@ impl Files {
         }
     }
 
-    /// Brings blocks together; returns how many were moved. `go_on` is told how many, and may stop it.
+    /// Defragments a file; returns the number of blocks moved. `go_on` receives the number and may stop it.
     pub fn bring_together(
         &self,
         file: &Found,
@@ -162,7 +162,7 @@ impl Files {
         Ok(moved)
     }
 
-    /// What is missing for so many blocks to lie together.
+    /// The free space missing for `blocks` contiguous blocks.
     pub fn room(&self, blocks: u64) -> Result<Room, String> {
         match self {
             Files::Image(image) => image.vol.room(blocks, false).map_err(|e| e.to_string()),
@@ -177,7 +177,7 @@ impl Files {
         }
     }
 
-    /// Cleans sections until so many blocks can lie together; returns how many cleaning moved. `go_on` may stop it.
+    /// Cleans sections until `blocks` can be contiguous; returns the number of blocks moved. `go_on` may stop it.
     pub fn make_room(&self, blocks: u64, go_on: &dyn Fn(u64) -> bool) -> Result<u64, String> {
         let moved = |files: &Self| match files {
             Files::Image(image) => {
@@ -192,7 +192,7 @@ impl Files {
             if short == 0 {
                 return Ok(moved(self)? - before);
             }
-            // Cleaning moves blocks before it frees segments; without gain for long it never will.
+            // Cleaning moves blocks before it frees segments; without progress for long it will not succeed.
             in_vain = if short < least { 0 } else { in_vain + 1 };
             least = least.min(short);
             if in_vain == 16 {
@@ -211,7 +211,7 @@ impl Files {
         }
     }
 
-    /// Makes what was done durable.
+    /// Makes all changes durable.
     pub fn close(&self) -> Result<(), Failure> {
         match self {
             Files::Image(image) => image.close(),
@@ -233,7 +233,7 @@ fn refusal(place: &Path, e: Errno) -> String {
         Errno::NODATA | Errno::OPNOTSUPP => {
             Some("not a file on a JouleFS mount, or its device does not support it".to_owned())
         }
-        // The text behind the number is another attribute.
+        // Another attribute has the error message.
         Errno::BUSY | Errno::INVAL => attribute(place, DEFRAGMENT).ok().filter(|why| !why.is_empty()),
         _ => None,
     };
@@ -252,7 +252,7 @@ fn attribute(place: &Path, name: &str) -> Result<String, String> {
     }
 }
 
-/// Blocks that cleaning has moved on a mounted volume.
+/// Blocks moved by cleaning on a mounted volume.
 fn moved_by(dir: &Path) -> Result<u64, String> {
     let report = attribute(dir, REPORT)?;
     let count = |name: &str| {
@@ -271,7 +271,8 @@ fn runs_at(place: &Path) -> Result<Vec<Run>, String> {
             let mut words = line.split(' ').map(|w| w.parse::<u64>().ok());
             let mut next = || words.next().flatten().ok_or_else(|| format!("unexpected answer from the mount: {line}"));
             let (from, addr, blocks, begins) = (next()?, next()?, next()?, next()?);
-            // The first of an answer seems to begin a stretch, because the one before it is not in it.
+            // The first extent of an answer looks like a new fragment, because its predecessor is in the previous
+            // answer.
             let goes_on = out.len() == before && out.last().is_some_and(|(e, _)| e.from + e.blocks == from);
             out.push(run(from, addr, blocks, begins == 1 && !goes_on));
         }
@@ -332,7 +333,7 @@ fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<(Vec<Found>, V
                     break;
                 }
             };
-            // What goes while it is looked for is not there.
+            // Skip entries that disappear meanwhile.
             let Ok(meta) = entry.metadata() else { continue };
             if meta.dev() != device || meta.nlink() > 1 && !meta.is_dir() && !seen.insert(meta.ino()) {
                 continue;

@@ -85,70 +85,70 @@ pub struct Args {
     read_ahead: String,
 }
 
-/// Blocks moved between two looks at whether there is room: 16 MiB.
+/// Blocks moved between checks for free space: 16 MiB.
 const CHUNK: u64 = 4096;
 
-/// What became of a file.
+/// The result for a file.
 enum Outcome {
-    /// Nothing was worth moving.
+    /// No part was worth moving.
     Whole,
-    /// It is never earned back.
+    /// The energy is never recovered.
     NeverPays,
     /// It would be moved.
     Planned,
-    /// It was moved, and lies in so many pieces now.
+    /// It was moved, and has this number of extents now.
     Moved { extents: u64 },
-    /// It stays, for this reason.
+    /// It was not moved, for this reason.
     Skipped(String),
-    /// It could not be moved, or only in part.
+    /// It could not be moved completely.
     Failed(String),
 }
 
-/// Cleaning that a file's blocks need before they can lie together.
+/// Cleaning needed before a file's blocks can be contiguous.
 #[derive(Debug, Clone, Copy, Default)]
 struct ForRoom {
     /// Sections that were missing.
     short: u64,
-    /// Blocks that cleaning would move for them, as an estimate, or has moved.
+    /// Blocks moved by this cleaning, estimated or actual.
     blocks: u64,
-    /// At most what that costs: each block is read by a request of its own.
+    /// Upper bound of its cost: each block is read by a separate request.
     cost: Cost,
 }
 
-/// A file, what was planned, and what became of it.
+/// A file with its plan and result.
 struct Treated {
     path: String,
     plan: Option<Plan>,
-    /// With parts: what moving all of it that is torn would be, for the same uses.
+    /// With parts: the plan for moving the whole fragmented file, for the same uses.
     instead: Option<Plan>,
     room: ForRoom,
-    /// Blocks that were moved, also of a file that could not be moved to its end.
+    /// Blocks moved, even if the file could not be moved completely.
     moved: u64,
     outcome: Outcome,
 }
 
 impl Treated {
-    /// What moving it costs, with the room for it.
+    /// The cost of moving it, with cleaning for it.
     fn cost(&self) -> Cost {
         self.plan.as_ref().map_or(Cost::default(), |p| p.cost) + self.room.cost
     }
-    /// After how many uses that is earned back; `None`: never.
+    /// The number of uses after which that cost is recovered; `None`: never.
     fn pays_after(&self) -> Option<u64> {
         let saved = self.plan.as_ref()?.saved().energy.0;
         (saved > 0).then(|| self.cost().energy.0.div_ceil(saved))
     }
 }
 
-/// What all files have in common.
+/// Parameters common to all files.
 struct Treatment<'a> {
     args: &'a Args,
     files: &'a Files,
     how: How,
     prices: Prices,
     window: u64,
-    /// Told of blocks that were moved; false: stop.
+    /// Receives the number of blocks moved; returns false to stop.
     go_on: &'a dyn Fn(u64) -> bool,
-    /// In a dry run: blocks of files planned so far, and blocks that cleaning would move for them.
+    /// In a dry run: file blocks planned so far, and blocks that cleaning would move for them.
     planned: (u64, u64),
 }
 
@@ -196,7 +196,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     tell::all(args, &profile, &all, &unread, as_json);
     let left = |t: &Treated| match t.outcome {
         Outcome::Failed(_) => true,
-        // Whoever names a file wants that one.
+        // A skipped file is a failure only if the user named it.
         Outcome::Skipped(_) => args.worst.is_none(),
         _ => false,
     };
@@ -205,7 +205,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
 }
 
 impl Treatment<'_> {
-    /// Plans, says what it found in `treated`, and moves what is worth it. The error is a failure in words.
+    /// Plans a file, records the plan in `treated`, and moves the file if it pays. The error is a message.
     fn treat(&mut self, found: &Found, uses: &[Use], treated: &mut Treated) -> Result<Outcome, String> {
         if let Some(why) = self.files.why_not(found)? {
             return Ok(Outcome::Skipped(why));
@@ -257,8 +257,8 @@ impl Treatment<'_> {
         if self.how == How::Share { Moving::Share } else { Moving::Copy }
     }
 
-    /// Cleans for so many blocks, if that is asked for and needed. What was moved before frees segments too, so that a long
-    /// file needs less than its length.
+    /// Cleans for `blocks` blocks, if requested and needed. Blocks moved before free segments too, so that a long file
+    /// needs less than its length.
     fn make_room(&self, blocks: u64, paid: &mut ForRoom) -> Result<(), String> {
         if !self.args.make_room || self.files.room(blocks)?.short == 0 {
             return Ok(());
@@ -268,7 +268,7 @@ impl Treatment<'_> {
         Ok(())
     }
 
-    /// At most what it costs to move so many blocks by cleaning.
+    /// Upper bound of the cost of moving `blocks` blocks by cleaning.
     fn cleaning(&self, blocks: u64) -> Cost {
         if blocks == 0 {
             return Cost::default();

@@ -1,4 +1,4 @@
-//! What does a recording read together, of the files of a volume?
+//! Which parts of a volume's files does a recording read together?
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use trace::together::{Parts, scan};
 
 use crate::{Failure, recorded};
 
-/// What a recording reads, by the paths that it uses.
+/// The reads of a recording, by the paths in the recording.
 pub struct Read {
     files: BTreeMap<Vec<u8>, Parts>,
 }
@@ -35,8 +35,8 @@ pub fn of_recording(path: &Path) -> Result<Read, Failure> {
 }
 
 impl Read {
-    /// What is read together of a file of the volume. A recording of another mount has a longer path, or a shorter one: the
-    /// file is the one whose path ends with the other, if there is one such.
+    /// The parts of a file of the volume that are read together. A recording of another mount may have a longer or
+    /// shorter path: it matches if one path ends with the other and the match is unique.
     pub fn of(&self, path: &str) -> Vec<Use> {
         let wanted = path.as_bytes();
         let parts = self.files.get(wanted).or_else(|| {
@@ -49,7 +49,7 @@ impl Read {
     }
 }
 
-/// True if one path ends with all names of another.
+/// True if a path ends with all the names of `end`.
 fn ends_with(path: &[u8], end: &[u8]) -> bool {
     let end = end.strip_prefix(b"/").unwrap_or(end);
     path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"/"))

@@ -1,4 +1,4 @@
-//! What was planned and done, for people and for machines.
+//! Prints what was planned and done, for people and for machines.
 
 use device::energy::profile::Profile;
 use inspect::price::Cost;
@@ -8,11 +8,11 @@ use super::{Args, Outcome, Treated};
 use crate::joules::time;
 use crate::output;
 
-/// Of the JSON.
+/// Name of the JSON schema.
 const SCHEMA: &str = "joulefs-clean";
 const VERSION: u32 = 1;
 
-/// Prints all of it.
+/// Prints the whole result.
 pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], as_json: bool) {
     if as_json {
         return output::print(&json!({
@@ -89,7 +89,7 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], unread: &[String], a
     ));
 }
 
-/// Blocks that were moved, or would be.
+/// Blocks moved or planned.
 fn blocks(t: &Treated) -> u64 {
     match t.outcome {
         Outcome::Moved { .. } | Outcome::Failed(_) => t.moved,
@@ -102,7 +102,7 @@ fn moved(all: &[Treated]) -> u64 {
     all.iter().map(|t| t.moved).sum()
 }
 
-/// The price of what was moved, or would be.
+/// The cost of the blocks moved or planned.
 fn sum(all: &[Treated]) -> Cost {
     let paid = all.iter().filter(|t| matches!(t.outcome, Outcome::Moved { .. } | Outcome::Planned));
     paid.map(Treated::cost).sum()

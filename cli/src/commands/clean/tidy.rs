@@ -1,4 +1,4 @@
-//! `joulefs clean --all`: what a volume of ScherlFS does on the charger, at once.
+//! `joulefs clean --all`: does at once the maintenance that a ScherlFS volume otherwise does while charging.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use volume::{MountOptions, Mounted};
 use crate::image::Image;
 use crate::{Failure, output};
 
-/// Makes room in long runs and brings torn files together.
+/// Frees long runs and defragments files.
 pub(super) fn run(source: &Path, as_json: bool) -> Result<(), Failure> {
     let shown = source.display();
     if source.is_dir() {

@@ -1,9 +1,9 @@
-//! What will be copied next, read while the last is being written.
+//! Reads the next files of a copy while the current one is being written.
 //!
-//! A thread goes through the tree in the order in which a copy does, and hands over what it found: attributes, names, the contents
-//! of small files. It is some heaps of files ahead and no more. What it could not read, or what a copy asks for in another order, the copy
-//! reads itself: so a copy gets the same answers with and without. Left out: large files, whose reading is no waiting for names, and
-//! files with more names than one, which are read once.
+//! A thread walks the tree in the order of the copy and hands over attributes, names and the contents of small files.
+//! It stays at most a few batches ahead. If it could not read something, or calls come in another order, the copy reads
+//! it itself, so results are the same with and without reading ahead. Left out: large files, which need no reading
+//! ahead, and hard-linked files, which are read once.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,46 +13,46 @@ use vfs::FileKind;
 use super::item::{Glance, Item, Out, Reader, Source};
 use super::survey::{Inside, Met, walk};
 
-/// Contents of so many bytes are read ahead.
+/// Size up to which contents are read ahead.
 const SMALL: u64 = 256 << 10;
-/// Things are handed over in heaps of so many, or of so many bytes: each handing over wakes a thread.
+/// Batches are handed over at this number of files or bytes, since each handover wakes a thread.
 const HEAP: usize = 32;
 const HEAP_BYTES: usize = 256 << 10;
-/// So many heaps may be ahead of the copy.
+/// Batches that may be ahead of the copy.
 const AHEAD: usize = 3;
 
-/// Stretches of data, by where they begin.
+/// Ranges of data by offset.
 type Contents = Vec<(u64, Vec<u8>)>;
-/// The names in a directory, and whether they are all.
+/// The names in a directory, and an error if they are incomplete.
 type Names = (Vec<Vec<u8>>, Out<()>);
 
-/// Something in the tree.
+/// A file or directory in the tree.
 struct Found {
     path: Vec<u8>,
     item: Item,
-    /// Of a directory.
+    /// For a directory.
     inside: Option<(Glance, Names)>,
-    /// Of a small file.
+    /// For a small file.
     contents: Option<Contents>,
 }
 
-/// A source that was read ahead.
+/// A source with reading ahead.
 struct Ahead<'s> {
     inner: &'s dyn Source,
     coming: Receiver<Vec<Found>>,
-    /// The rest of the heap that came last.
+    /// The rest of the last batch received.
     here: RefCell<std::vec::IntoIter<Found>>,
-    /// What was asked for last, as far as it was not given away.
+    /// The file looked up last, without the parts already taken.
     last: RefCell<Option<Found>>,
 }
 
-/// Does `work` with a source that is read ahead from `root` on.
+/// Runs `work` with a source that is read ahead from `root`.
 pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn Source) -> T) -> T {
     std::thread::scope(|scope| {
         let (give, coming) = sync_channel(AHEAD);
         scope.spawn(move || {
             let mut out = Heap { give, found: Vec::new(), bytes: 0 };
-            // It ends early when the copy does.
+            // Ends early when the copy ends.
             let _ = walk(inner, root, |path, met| look(inner, path, met, &mut out)).and_then(|()| out.send());
         });
         let ahead = Ahead { inner, coming, here: RefCell::default(), last: RefCell::default() };
@@ -60,10 +60,10 @@ pub fn with<T>(inner: &(dyn Source + Sync), root: &[u8], work: impl FnOnce(&dyn 
     })
 }
 
-/// Why a walk ends before its end.
+/// The copy ended before the walk.
 struct Ended;
 
-/// What was found and is not handed over yet.
+/// Results not yet handed over.
 struct Heap {
     give: SyncSender<Vec<Found>>,
     found: Vec<Found>,
@@ -82,9 +82,9 @@ impl Heap {
     }
 }
 
-/// Looks at something; a directory is returned, to be walked.
+/// Reads a file ahead; returns a directory to walk.
 fn look(source: &dyn Source, path: &[u8], met: &mut Met, out: &mut Heap) -> Result<Option<Inside>, Ended> {
-    // Who copies asks again, and says what is wrong.
+    // The copy retries and reports the error.
     let Ok(item) = source.item(path) else { return Ok(None) };
     if item.kind != FileKind::Directory {
         let small = item.kind == FileKind::Regular && item.identity.is_none() && item.size <= SMALL;
@@ -110,7 +110,7 @@ fn contents(source: &dyn Source, path: &[u8], size: u64) -> Out<Contents> {
         let mut done = 0;
         while done < data.len() {
             match reader.read_at(start + done as u64, &mut data[done..])? {
-                // It shrinks while it is read.
+                // The file shrank while being read.
                 0 => return Err("shorter than it was".into()),
                 n => done += n,
             }
@@ -122,7 +122,7 @@ fn contents(source: &dyn Source, path: &[u8], size: u64) -> Out<Contents> {
 }
 
 impl Ahead<'_> {
-    /// Moves on to a path; false if the walk did not come there.
+    /// Advances to a path; false if the walk did not reach it.
     fn reach(&self, path: &[u8]) -> bool {
         let (mut last, mut here) = (self.last.borrow_mut(), self.here.borrow_mut());
         while last.as_ref().is_none_or(|found| found.path != path) {
@@ -137,7 +137,7 @@ impl Ahead<'_> {
         true
     }
 
-    /// Takes something of what was found at a path that was asked for last.
+    /// Takes a part of the result for the path looked up last.
     fn take<T>(&self, path: &[u8], what: impl FnOnce(&mut Found) -> Option<T>) -> Option<T> {
         self.last.borrow_mut().as_mut().filter(|found| found.path == path).and_then(what)
     }
@@ -176,7 +176,7 @@ impl Source for Ahead<'_> {
     }
 }
 
-/// Contents that were read ahead.
+/// Contents read ahead.
 struct Held(Contents);
 
 impl Reader for Held {
@@ -204,7 +204,7 @@ mod tests {
     use super::super::item::join;
     use super::*;
 
-    /// Everything that a copy asks of a source, in its order, but for what lies below `skipped`.
+    /// All calls of a copy to a source, in order, except below `skipped`.
     fn told(source: &dyn Source, path: &[u8], skipped: &[u8], out: &mut Vec<String>) {
         let item = source.item(path).unwrap();
         out.push(format!("{} {:?} {} {:o}", String::from_utf8_lossy(path), item.kind, item.size, item.perm));

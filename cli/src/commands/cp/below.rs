@@ -1,14 +1,14 @@
-//! A directory of the host as sink: how is a copy made below it, and nowhere else?
+//! A directory of the host as sink: how does a copy write below it, and nowhere else?
 //!
-//! Others may write in the directories that a copy passes through, and put a symlink in the place of one of them. So each
-//! is opened from the one above it, never through a symlink, and what is made in it is named from its descriptor. Of a
-//! directory that was moved away meanwhile the copy goes where that directory is now, or fails.
+//! Other processes may have write access to directories that a copy passes through, and replace one with a symlink. So
+//! each directory is opened relative to its parent, never through a symlink, and files in it are created relative to
+//! its descriptor. If a directory is moved meanwhile, the copy follows it to its new place, or fails.
 //!
-//! A file is made beside its place, readable by its owner alone, and renamed when it is whole. Its owner, attributes and
-//! mode are set through a descriptor of the file that was made: once it belongs to somebody else, he may have put another
-//! in its place.
+//! A file is created in the same directory under a temporary name, readable only by its owner, and renamed when
+//! complete. Owner, attributes and mode are set through its descriptor: after the file has another owner, its name may
+//! lead to a different file.
 //!
-//! Left out: the way to the directory itself. Whoever runs the copy has named it, and means its symlinks too.
+//! Left out: the path of the top directory. The user typed it, and symlinks in it are followed.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -29,29 +29,29 @@ use super::descent::{Descent, check_name, open_directory, split};
 use super::item::{ACCESS_LISTS, Item, Made, Out, Sink};
 use crate::bounded::HostReserve;
 
-/// The bits of a mode that are the group's.
+/// The group bits of a mode.
 const GROUP: u16 = 0o070;
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Where something is or will be: the directory and the name in it.
+/// The place of a file: its directory and name.
 type Spot = (Arc<OwnedFd>, OsString);
 
-/// A directory of the host. Paths of the sink begin there.
+/// A directory of the host; the sink's paths are relative to it.
 pub struct Below {
     top: Arc<OwnedFd>,
-    /// What it is called where something fails.
+    /// Its name in error messages.
     named: PathBuf,
     descent: RefCell<Descent>,
     rng: RefCell<Rng>,
     reserve: HostReserve,
-    /// The host has no more room to give.
+    /// The host is out of space.
     full: Cell<bool>,
 }
 
-/// Device and inode of what a name stands for, be it a symlink.
+/// Device and inode that a name refers to; symlinks are not followed.
 fn identity((dir, name): &Spot) -> Option<(u64, u64)> {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|m| (m.st_dev, m.st_ino)).ok()
 }
@@ -66,7 +66,7 @@ impl Below {
         Self::at(top, named)
     }
 
-    /// The directory that is open.
+    /// Uses an open directory.
     pub fn at(top: OwnedFd, named: &Path) -> Out<Self> {
         let seed = device::rng::entropy().map_err(|e| format!("{}: {e}", named.display()))?;
         let rng = RefCell::new(Rng::new(u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]))));
@@ -76,7 +76,7 @@ impl Below {
         Ok(Below { top, named: named.to_owned(), descent, rng, reserve, full })
     }
 
-    /// Fails if the host has no room for so many bytes more where an open file lies.
+    /// Fails if the host lacks space for `bytes` more on the file system of an open file.
     fn check_room(&self, at: &[u8], file: impl AsFd, bytes: u64) -> Out<()> {
         self.reserve.check(file, bytes).map_err(|why| {
             self.full.set(true);
@@ -104,7 +104,7 @@ impl Below {
         spot().map_err(|e: io::Error| self.fail(at)(e))
     }
 
-    /// Makes something in a directory under a name that nobody else has.
+    /// Creates something in a directory under an unused temporary name.
     fn beside<T>(&self, dir: Arc<OwnedFd>, make: impl Fn(&OwnedFd, &OsStr) -> io::Result<T>) -> io::Result<(Temp, T)> {
         loop {
             let name = OsString::from(format!(".joulefs-{:016x}", self.rng.borrow_mut().next_u64()));
@@ -116,19 +116,19 @@ impl Below {
     }
 }
 
-/// What lies in a directory under a name of ours. Dropped before it is placed, it is gone.
+/// A temporary name in a directory, removed on drop unless placed.
 struct Temp {
     dir: Arc<OwnedFd>,
     name: Option<OsString>,
 }
 
 impl Temp {
-    /// Takes a name in its directory; what has the name gives way if it shall.
+    /// Renames it to `name`; replaces an existing file only if `gives_way`.
     fn place(&mut self, name: &OsStr, gives_way: bool) -> Result<(), Errno> {
         let Some(temp) = &self.name else { return Ok(()) };
         let (dir, flags) = (&self.dir, if gives_way { RenameFlags::empty() } else { RenameFlags::NOREPLACE });
         match rustix::fs::renameat_with(dir, temp, dir, name, flags) {
-            // Not every file system can be told not to replace.
+            // Not every file system supports `RENAME_NOREPLACE`.
             Err(Errno::INVAL | Errno::NOSYS) if !gives_way => {
                 rustix::fs::linkat(dir, temp, dir, name, AtFlags::empty())
             }
@@ -144,16 +144,16 @@ impl Temp {
 impl Drop for Temp {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // An error here is not told: what came before has its own.
+            // Errors are ignored: an earlier one is reported.
             let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
         }
     }
 }
 
-/// A file that is held, whatever becomes of its name.
+/// An open file, independent of its name.
 struct Held {
     file: File,
-    /// What leads to it if the descriptor is good for nothing but that.
+    /// Its path, if the descriptor only identifies it (`O_PATH`).
     path: Option<PathBuf>,
 }
 
@@ -162,7 +162,7 @@ impl Held {
         Held { file, path: None }
     }
 
-    /// Holds what is no regular file, and what a symlink is itself.
+    /// Opens anything but a regular file, including a symlink itself.
     fn node(dir: &OwnedFd, name: &OsStr, kind: FileKind) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
@@ -178,7 +178,7 @@ impl Held {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(dir, name, flags, Mode::empty()) {
             Ok(fd) => Ok(Held::opened(fd.into())),
-            // Its owner may change it, though he may not read it.
+            // An owner may change a directory without being able to read it.
             Err(Errno::ACCESS) => Held::node(dir, name, FileKind::Directory),
             Err(e) => Err(e.into()),
         }
@@ -215,15 +215,15 @@ impl Held {
         }
     }
 
-    /// Gives it its owner, attributes, mode and times. The mode comes after the owner and the access list: nobody may do
-    /// meanwhile what he may not in the end.
+    /// Sets owner, attributes, mode and times. The mode comes after the owner and the access list, so that access is
+    /// never wider than in the end.
     fn finish(&self, item: &Item) -> io::Result<()> {
         if is_root() {
             self.set_owner(item.uid, item.gid)?;
         }
         for list in item.lists_not_had() {
             match self.remove_xattr(OsStr::from_bytes(list)) {
-                // None there, or none possible.
+                // None present, or not supported.
                 Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                 other => other?,
             }
@@ -231,9 +231,9 @@ impl Held {
         let mut refused = 0;
         for (name, value) in &item.xattrs {
             match self.set_xattr(OsStr::from_bytes(name), value) {
-                // With an access list, these bits are the most that anybody in it may do, not what the group may.
+                // With an access list, these bits are its mask, not the permissions of the group.
                 Err(Errno::OPNOTSUPP) if name == ACCESS_LISTS[0] => refused = GROUP,
-                // Others' attributes, or a file system without them: the copy goes on.
+                // Attributes the user may not set, or a file system without them: the copy continues.
                 Err(Errno::OPNOTSUPP) => {}
                 Err(Errno::PERM) if !is_root() => {}
                 other => other?,
@@ -250,7 +250,7 @@ impl Held {
     }
 }
 
-/// A file that lies beside its place.
+/// A file under a temporary name next to its final place.
 struct Beside<'b> {
     below: &'b Below,
     temp: Temp,
@@ -272,7 +272,7 @@ impl Made for Beside<'_> {
     }
     fn place(mut self: Box<Self>) -> Out<()> {
         let fail = self.below.fail(&self.at);
-        // Who had a whole file has one after a power cut too.
+        // A replaced file must be complete after a power cut too.
         if self.held.path.is_none() && identity(&(self.temp.dir.clone(), self.name.clone())).is_some() {
             self.held.file.sync_all().map_err(fail)?;
         }
@@ -331,7 +331,7 @@ impl Sink for Below {
     }
     fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
         let (from, to) = (self.spot(existing)?, self.spot(at)?);
-        // One name of a file does not replace another of it.
+        // Renaming between two links of one file has no effect.
         if identity(&from).is_some() && identity(&from) == identity(&to) {
             return Ok(());
         }

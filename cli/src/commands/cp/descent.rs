@@ -1,8 +1,8 @@
-//! How is a directory of the host reached, however deep it is, and never through a symlink?
+//! How is a directory of the host reached at any depth, and never through a symlink?
 //!
-//! Each directory is opened from the one above it. The last ones on the way are kept open, so that the next name in the
-//! same directory, in one below it or in the one above it takes one step. Left out: the path of the top directory,
-//! which the user typed; symlinks in it are followed.
+//! Each directory is opened relative to its parent. The last ones on the way are kept open, so that the next name in
+//! the same directory, its parent or a child takes one step. Left out: the path of the top directory, which the user
+//! typed; symlinks in it are followed.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-/// Directories that are kept open on the way to the last place.
+/// Maximum number of directories kept open.
 pub const OPEN: usize = 64;
 
-/// The way from the top to the directory that was asked for last.
+/// The way from the top to the last requested directory.
 pub struct Descent {
     top: Arc<OwnedFd>,
     way: Way,
@@ -25,15 +25,15 @@ pub struct Descent {
 
 #[derive(Default)]
 struct Way {
-    /// Its path: names, each behind a slash.
+    /// Its path: each name preceded by a slash.
     path: Vec<u8>,
-    /// Of each directory on it: where its path ends, and its device and inode.
+    /// For each directory on it: the end of its path, and its device and inode.
     dirs: Vec<(usize, (u64, u64))>,
-    /// The last of these directories: few are kept open, however deep a tree is.
+    /// The last of these directories; only a few are kept open at any depth.
     open: VecDeque<Arc<OwnedFd>>,
 }
 
-/// Refuses a name that leads elsewhere.
+/// Rejects names that lead out of the directory.
 pub fn check_name(name: &[u8]) -> io::Result<()> {
     match name {
         b"." | b".." => Err(io::Error::other("the name is not allowed for a copy")),
@@ -41,20 +41,20 @@ pub fn check_name(name: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Opens a directory that is no symlink.
+/// Opens a directory, refusing a symlink.
 pub fn open_directory(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(above, name, flags, Mode::empty())
 }
 
-/// A path as directory and last name.
+/// Splits a path into directory and last name.
 pub fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |last| last + 1);
     let cut = path[..end].iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     (&path[..cut.saturating_sub(1)], &path[cut..end])
 }
 
-/// Device and inode of what is open.
+/// Device and inode of an open file.
 fn file_of(fd: &OwnedFd) -> Result<(u64, u64), Errno> {
     rustix::fs::fstat(fd).map(|m| (m.st_dev, m.st_ino))
 }
@@ -72,8 +72,8 @@ impl Way {
         Ok(())
     }
 
-    /// Goes to the directory above the last. Where that is not open any more it is found through `..`, if what is there is
-    /// still the directory through which the way came; if not, the way begins anew.
+    /// Goes to the parent of the last directory. If that is no longer open, it is opened through `..` and must still be
+    /// the same directory; otherwise the way starts again at the top.
     fn leave(&mut self) {
         let last = self.open.pop_back();
         self.dirs.pop();
@@ -88,7 +88,7 @@ impl Way {
 }
 
 impl From<Arc<OwnedFd>> for Descent {
-    /// Begins at a directory.
+    /// Starts at a directory.
     fn from(top: Arc<OwnedFd>) -> Self {
         Descent { top, way: Way::default() }
     }
@@ -152,7 +152,7 @@ mod tests {
         let top = rustix::fs::open(dir.path(), OFlags::PATH, Mode::empty()).unwrap();
         let mut descent = Descent::from(Arc::new(top));
         descent.directory(path.as_bytes()).unwrap();
-        // Half of the way goes elsewhere, and another directory takes its place.
+        // Replaces the middle of the way by another directory.
         let cut: String = (0..OPEN).map(|n| format!("/d{n}")).collect();
         std::fs::rename(dir.path().join(&cut[1..]), dir.path().join("elsewhere/it")).unwrap();
         std::fs::create_dir(dir.path().join(&cut[1..])).unwrap();

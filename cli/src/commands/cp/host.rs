@@ -1,7 +1,7 @@
 //! A tree of the host as source.
 //!
-//! A copy leaves no trace in what it reads. Below the root, which a person has named, no symlink is followed: files are found from
-//! the directory that they are in ([`Descent`]), however long their paths are.
+//! A copy does not change access times. Below the root given by the user, no symlink is followed: files are opened
+//! relative to their directory ([`Descent`]), however long their paths are.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -22,11 +22,11 @@ use super::item::{Glance, Item, Out, Reader, Source};
 /// A tree of the host.
 pub struct Host {
     root: Vec<u8>,
-    /// The way into it, if it is a directory.
+    /// The way to directories below it, if it is a directory.
     descent: Option<Mutex<Descent>>,
 }
 
-/// Where something is: the directory and the name in it.
+/// The place of a file: its directory and name.
 type Spot = (Option<Arc<OwnedFd>>, OsString);
 
 fn path(bytes: &[u8]) -> &Path {
@@ -41,12 +41,12 @@ fn kind_of(at: &[u8], m: &fs::Metadata) -> Out<FileKind> {
     FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))
 }
 
-/// Through the C library, in which fakeroot shows owners and devices that are not there.
+/// Uses the C library, so that fakeroot can substitute owners and devices.
 fn stat(spot: &Spot) -> io::Result<fs::Metadata> {
     fs::symlink_metadata(reached(spot))
 }
 
-/// A path that leads to it, for calls that take nothing else.
+/// A path to it, for calls that accept only paths.
 fn reached((dir, name): &Spot) -> PathBuf {
     match dir {
         Some(dir) => Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name),
@@ -56,7 +56,7 @@ fn reached((dir, name): &Spot) -> PathBuf {
 
 fn xattrs(spot: &Spot) -> Vec<(Vec<u8>, Vec<u8>)> {
     let at = reached(spot);
-    // Most files have few, if any.
+    // Most files have few attributes or none.
     let (mut few, mut many) = ([0u8; 512], Vec::new());
     let mut list = &mut few[..];
     let mut listed = rustix::fs::llistxattr(&at, &mut *list);
@@ -65,7 +65,7 @@ fn xattrs(spot: &Spot) -> Vec<(Vec<u8>, Vec<u8>)> {
         list = &mut many;
         listed = rustix::fs::llistxattr(&at, &mut *list);
     }
-    // A file system without attributes has none to copy.
+    // A file system without attributes.
     let Ok(n) = listed else { return Vec::new() };
     let mut out = Vec::new();
     for name in list[..n].split(|&b| b == 0).filter(|n| !n.is_empty()) {
@@ -78,8 +78,7 @@ fn xattrs(spot: &Spot) -> Vec<(Vec<u8>, Vec<u8>)> {
     out
 }
 
-/// Opens for reading without leaving a trace: the access time is copied, not changed. Only root and the
-/// owner may.
+/// Opens for reading without changing the access time. Only root and the owner may do this.
 fn open_unseen((dir, name): &Spot, more: OFlags) -> Result<File, Errno> {
     let open = |flags| {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | flags;
@@ -96,7 +95,7 @@ fn open_unseen((dir, name): &Spot, more: OFlags) -> Result<File, Errno> {
 }
 
 impl Host {
-    /// What lies at a path, and below it.
+    /// The tree at a path.
     pub fn new(root: &[u8]) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let top = rustix::fs::openat(CWD, path(root), flags, Mode::empty()).ok();
@@ -181,7 +180,7 @@ impl Reader for Open {
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
         match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
             Err(Errno::NXIO) => Ok(None),
-            // A file system that knows no holes: all is data.
+            // A file system without hole support: everything is data.
             Err(Errno::INVAL) => Ok(Some((offset, u64::MAX))),
             Err(e) => Err(fail(&self.at)(e)),
             Ok(start) => {

@@ -11,12 +11,12 @@ use crate::output;
 /// A mounted image.
 pub struct Inside<'i> {
     pub image: Hold<'i>,
-    /// Who owns a copy is who owns the original, whoever copies.
+    /// Copies keep the owner of the original.
     pub owners: bool,
     way: Way,
 }
 
-/// An image that is owned, or somebody else's.
+/// An image owned by this source, or borrowed.
 pub enum Hold<'i> {
     Own(Image),
     Lent(&'i Image),
@@ -55,21 +55,21 @@ impl Drop for Open<'_> {
 }
 
 impl Inside<'static> {
-    /// An image of one's own.
+    /// Takes an image.
     pub fn own(image: Image) -> Self {
         Inside { image: Hold::Own(image), owners: false, way: Way::default() }
     }
 }
 
 impl<'i> Inside<'i> {
-    /// Somebody else's.
+    /// Borrows an image.
     pub fn lent(image: &'i Image, owners: bool) -> Self {
         Inside { image: Hold::Lent(image), owners, way: Way::default() }
     }
 }
 
 impl Inside<'_> {
-    /// A path as a person writes it.
+    /// Formats a path for display.
     fn place(&self, at: &[u8]) -> String {
         format!("{}:{}", self.image.path().display(), output::name(at))
     }
@@ -114,7 +114,7 @@ impl Source for Inside<'_> {
         };
         let (xattrs, amiss) = match self.xattrs(found.ino()) {
             Ok(xattrs) => (xattrs, None),
-            // All that lies below is copied.
+            // The directory is copied with everything below it.
             Err(e) if a.kind == FileKind::Directory => {
                 (Vec::new(), Some(format!("{}: copied without its extended attributes: {e}", self.place(at))))
             }
@@ -178,7 +178,8 @@ impl Reader for Open<'_> {
     }
 }
 
-/// A file being made in the image. It has its name from the beginning: what had it gave its room for this one.
+/// A file being created in the image. It has its final name from the start: a previous file of that name was removed
+/// first.
 struct New<'i> {
     open: Open<'i>,
     placed: bool,
@@ -218,7 +219,7 @@ impl Made for New<'_> {
 impl Drop for New<'_> {
     fn drop(&mut self) {
         if !self.placed {
-            // That it was not copied is said already.
+            // The failed copy has been reported.
             let _ = self.open.inside.give_way(&self.open.at);
         }
     }
@@ -255,7 +256,7 @@ impl Sink for Inside<'_> {
         let opened = self.fs().open(ino, false).map_err(self.fail(at));
         self.fs().forget(ino, 1);
         if opened.is_err() {
-            // That it was not copied is said already.
+            // The failed copy has been reported.
             let _ = self.give_way(at);
         }
         opened?;
@@ -294,7 +295,7 @@ impl Inside<'_> {
         }
         for (name, value) in &item.xattrs {
             match fs.setxattr(ino, name, value, XattrFlags::empty()) {
-                // Attributes F2FS has no place for are the host's own.
+                // Attributes that F2FS cannot store belong to the host.
                 Err(vfs::Error::Unsupported(_)) => {}
                 other => other.map_err(self.fail(at))?,
             }

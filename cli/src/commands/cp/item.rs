@@ -1,11 +1,11 @@
-//! What a copy is made of: where things come from and go to, and what is copied of a file beside its contents.
+//! The interfaces of a copy: sources, sinks, and a file's metadata.
 
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
 use crate::interrupt::Interrupt;
 use crate::output;
 
-/// What is copied of a file beside its contents.
+/// The metadata of a file that is copied.
 #[derive(Debug, Clone)]
 pub struct Item {
     pub kind: FileKind,
@@ -16,21 +16,21 @@ pub struct Item {
     pub atime: Timestamp,
     pub mtime: Timestamp,
     pub rdev: DeviceNumber,
-    /// Device and inode, if it has more names than one.
+    /// Device and inode, if it is hard-linked.
     pub identity: Option<(u64, u64)>,
     pub target: Vec<u8>,
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why a directory's attributes are not all in `xattrs`.
+    /// Why a directory's `xattrs` are incomplete.
     pub amiss: Option<String>,
 }
 
-/// The bits of a mode by which a program runs as somebody else.
+/// The set-user-ID and set-group-ID bits.
 const SET_ID: u16 = 0o6000;
 /// The bits of a mode that an access list can restrict.
 const OTHERS: u16 = 0o077;
 
 impl Item {
-    /// Something that no inode stands for: this user's, empty, of no time.
+    /// An item without an inode: owned by the current user, empty, with zero times.
     pub fn made(kind: FileKind, perm: u16) -> Self {
         Item {
             kind,
@@ -55,7 +55,7 @@ impl Item {
         let others = if self.amiss.is_some() { OTHERS } else { 0 };
         self.perm & !set_id & !others
     }
-    /// Access lists that the copy must not have.
+    /// Access lists that must be removed from the copy.
     pub fn lists_not_had(&self) -> impl Iterator<Item = &'static [u8]> {
         let had = |list: &[u8]| self.xattrs.iter().any(|(name, _)| name == list);
         let kinds = match self.kind {
@@ -67,7 +67,7 @@ impl Item {
     }
 }
 
-/// What a first look at a file tells. It leaves the file's access time as it is.
+/// Basic information on a file. Getting it does not change the access time.
 #[derive(Debug, Clone, Copy)]
 pub struct Glance {
     pub kind: FileKind,
@@ -76,15 +76,15 @@ pub struct Glance {
     pub file: (u64, u64),
 }
 
-/// The attributes that are access lists: a file and a directory may have taken them from the directory
-/// they were made in, so where the original has none they must go.
+/// The attributes with access lists. A new file or directory may inherit them from its parent; if the original has
+/// none, they must be removed.
 pub const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 pub type Out<T> = Result<T, String>;
 
 /// Contents being read.
 pub trait Reader {
-    /// The next stretch of data at or after `offset`; `None` if only holes are left.
+    /// The next range of data at or after `offset`; `None` if only holes remain.
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>>;
     /// Reads at most `buf.len()` bytes.
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize>;
@@ -97,7 +97,7 @@ pub fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Makes of a directory's path that of a name in it.
+/// Appends a name to a directory's path.
 pub fn push(path: &mut Vec<u8>, name: &[u8]) {
     if !path.ends_with(b"/") {
         path.push(b'/');
@@ -105,57 +105,58 @@ pub fn push(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// Where things come from. Paths are bytes with `/` between the names.
+/// Where files are read. Paths are bytes with `/` between the names.
 pub trait Source {
     fn glance(&self, path: &[u8]) -> Out<Glance>;
     fn item(&self, path: &[u8]) -> Out<Item>;
-    /// The names in a directory, sorted. Where reading it fails: those read until then, and why.
+    /// The sorted names in a directory. On a read error: the names read so far, and the error.
     fn names(&self, path: &[u8]) -> (Vec<Vec<u8>>, Out<()>);
     fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
-    /// A path as a person writes it.
+    /// Formats a path for display.
     fn place(&self, path: &[u8]) -> String {
         output::name(path)
     }
-    /// How many bytes all contents together can have, if a volume of known size holds them.
+    /// Maximum total size of the contents, if a volume of known size holds them.
     fn holds(&self) -> Option<u64> {
         None
     }
-    /// True if each directory has one name, so that one that is met again is damage.
+    /// True if each directory has one name, so that meeting one again means damage.
     fn names_directories_once(&self) -> bool {
         false
     }
 }
 
-/// Where things go.
+/// Where files are written.
 pub trait Sink {
     fn kind(&self, path: &[u8]) -> Out<Option<FileKind>>;
-    /// Makes a directory; one that is there serves.
+    /// Creates a directory, or uses an existing one.
     fn make_directory(&self, path: &[u8]) -> Out<()>;
-    /// Makes anything but a directory.
+    /// Creates anything but a directory.
     fn make<'s>(&'s self, path: &[u8], item: &Item) -> Out<Box<dyn Made + 's>>;
-    /// Gives a file one more name; what is there gives way.
+    /// Adds a name to a file, replacing an existing one.
     fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
-    /// Gives a directory its owner, attributes, mode and times, last of all.
+    /// Sets a directory's owner, attributes, mode and times, after its contents.
     fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
-    /// True once something was refused so that the host keeps room free: the copy ends.
+    /// True after a write was refused to keep room free on the host: the copy ends.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// A file being made. Dropped before it is placed, it is gone.
+/// A file being created, removed on drop unless placed.
 pub trait Made {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()>;
     fn set_size(&mut self, size: u64) -> Out<()>;
-    /// Gives it its owner, attributes, mode and times.
+    /// Sets owner, attributes, mode and times.
     fn finish(&mut self, item: &Item) -> Out<()>;
-    /// It is whole, and what its name leads to from now on.
+    /// The file is complete: gives it its name.
     fn place(self: Box<Self>) -> Out<()>;
-    /// Its contents are whole, but it could not be finished: it gets its name if that was nobody's. False if it is gone.
+    /// The contents are complete, but finishing failed: keeps the file if no other file had its name. False if it was
+    /// removed.
     fn keep(self: Box<Self>) -> bool;
 }
 
-/// Copying ends early if somebody asks for it.
+/// Fails if the copy was interrupted.
 pub fn go_on(stop: &Interrupt) -> Out<()> {
     if stop.came() { Err("interrupted".into()) } else { Ok(()) }
 }

@@ -78,12 +78,12 @@ pub struct Args {
     really: bool,
 }
 
-/// All of an image that somebody else has mounted, as a source.
+/// All of an image that another part of the program has mounted, as a source.
 pub fn whole(image: &Image) -> inside::Inside<'_> {
     inside::Inside::lent(image, false)
 }
 
-/// Opens what is copied from, and says where in it to begin.
+/// Opens a source, and returns the path in it to start from.
 fn open_source(place: &Place, reading: Reading) -> Result<(Box<dyn Source>, Vec<u8>), Failure> {
     Ok(match place {
         Place::Host(p) => {
@@ -96,14 +96,14 @@ fn open_source(place: &Place, reading: Reading) -> Result<(Box<dyn Source>, Vec<
     })
 }
 
-/// Where a copy goes, opened once for all sources.
+/// The destination of a copy, opened once for all sources.
 enum Target {
     Host(below::Below),
     Inside(inside::Inside<'static>),
 }
 
 impl Target {
-    /// Opens it, and says where in it the copy goes.
+    /// Opens the destination, and returns the path in it to copy to.
     fn open(place: &Place, options: MountOptions) -> Result<(Target, Vec<u8>), Failure> {
         let p = match place {
             Place::Host(p) => p,
@@ -113,7 +113,7 @@ impl Target {
         };
         let fail = |e: std::io::Error| format!("{}: {e}", p.display());
         match std::fs::metadata(p) {
-            // A symlink that a person names as target directory is meant; those found below are not.
+            // A symlink given as target directory is followed; symlinks below it are not.
             Ok(m) if m.is_dir() => {
                 let real = std::fs::canonicalize(p).map_err(fail)?;
                 Ok((Target::Host(below::Below::open(&real)?), b"/".to_vec()))
@@ -184,7 +184,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     stop.end();
     out?;
     if as_json {
-        // Nothing was copied, for one reason.
+        // Nothing was copied, for a single reason.
         if let (0, [why]) = (done.files, &done.failed[..]) {
             return Err(Failure::Failed(why.clone()));
         }
@@ -200,7 +200,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
 fn copy_all(args: &Args, target: &Target, to: &[u8], stop: &Interrupt, done: &mut Done) -> Result<(), Failure> {
     let there = target.sink().kind(to)?;
     let into_dir = there == Some(FileKind::Directory);
-    // What is there gives way to a copy, which nobody wants of a device or a pipe.
+    // A copy replaces the existing file, which would be wrong for a device or a pipe.
     if matches!(args.to, Place::Host(_)) && !matches!(there, None | Some(FileKind::Directory | FileKind::Regular)) {
         return Err(format!("{}: not a regular file; joulefs cat writes to pipes and devices", args.to.text()).into());
     }
@@ -242,7 +242,7 @@ fn copy_place(
         return Err(format!("{}: is a directory; give -r to copy it recursively", place.text()).into());
     }
     Survey { each: &mut |_, _, _| Ok(()), source, bar, stop, written }.of(&from)?;
-    // A root has no name of its own: its contents go where they shall.
+    // A root has no name: its contents go directly into the target.
     let target = match base(&from) {
         Some(name) if into_dir => join(to, name),
         _ => to.to_vec(),

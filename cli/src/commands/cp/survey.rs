@@ -1,4 +1,4 @@
-//! What will be copied of a tree, before anything is: how many bytes, and whether it ends.
+//! How many bytes will be copied of a tree, and is the tree finite? Determined before the copy.
 //!
 //! Directories are kept in a list, not on the stack: a damaged or hostile image may nest them a million deep.
 
@@ -11,10 +11,10 @@ use super::item::{Glance, Out, Source, go_on, push};
 use crate::interrupt::Interrupt;
 use crate::progress;
 
-/// The directories that a walk has met, by device and inode: it goes into none of them for ever.
+/// The directories met by a walk, by device and inode, so that it terminates.
 pub struct Met {
     dirs: HashSet<(u64, u64)>,
-    /// A directory has one name. If not, it may be met again beside itself (a host's bind mounts), but not within.
+    /// Directories have one name. Otherwise (bind mounts on a host), one may be met again, but not below itself.
     once: bool,
 }
 
@@ -22,7 +22,7 @@ impl Met {
     pub fn new(source: &dyn Source) -> Self {
         Met { dirs: HashSet::new(), once: source.names_directories_once() }
     }
-    /// Goes into a directory; false if it must not.
+    /// Enters a directory; false if it must not be entered.
     pub fn enter(&mut self, dir: (u64, u64)) -> bool {
         self.dirs.insert(dir)
     }
@@ -33,11 +33,11 @@ impl Met {
     }
 }
 
-/// A directory in which a walk is.
+/// A directory being walked.
 pub struct Inside {
     file: (u64, u64),
     names: std::vec::IntoIter<Vec<u8>>,
-    /// Bytes of its path.
+    /// Length of its path.
     path: usize,
 }
 
@@ -47,7 +47,7 @@ impl Inside {
     }
 }
 
-/// Goes through a tree in the order in which a copy does. `look` looks at one thing, and returns a directory that it entered.
+/// Walks a tree in the order of a copy. `look` visits one file, and returns a directory that it entered.
 pub fn walk<E>(
     source: &dyn Source,
     root: &[u8],
@@ -68,10 +68,10 @@ pub fn walk<E>(
     Ok(())
 }
 
-/// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
-/// read. What cannot be read counts nothing: the copy says so in its place.
+/// Adds up the bytes to copy, and refuses a tree that contains the image being written, which would grow while it is
+/// read. Unreadable files are not counted: the copy reports them.
 pub struct Survey<'s> {
-    /// Hears of everything in the tree: its path, what it is, and of a directory the names in it.
+    /// Called for each file in the tree: its path, basic information, and for a directory its names.
     pub each: &'s mut dyn FnMut(&[u8], &Glance, &[Vec<u8>]) -> Out<()>,
     pub source: &'s dyn Source,
     pub bar: &'s ProgressBar,
@@ -79,7 +79,7 @@ pub struct Survey<'s> {
     pub written: Option<(u64, u64)>,
 }
 
-/// Adds up what will be copied of a tree; `each` hears of everything in it.
+/// Adds up the bytes to copy of a tree; `each` is called for each file in it.
 pub fn survey(
     source: &dyn Source,
     written: Option<(u64, u64)>,
@@ -96,7 +96,7 @@ impl Survey<'_> {
         walk(self.source, root, |path, met| self.one(path, met))
     }
 
-    /// Looks at one file; a directory is returned, to be walked.
+    /// Visits a file; returns a directory to walk.
     fn one(&mut self, path: &[u8], met: &mut Met) -> Out<Option<Inside>> {
         go_on(self.stop)?;
         let Ok(item) = self.source.glance(path) else { return Ok(None) };

@@ -1,11 +1,11 @@
-//! What a copy on the host leaves when a part of it fails, or somebody puts a link in its way.
+//! What a copy on the host leaves after a partial failure, or after another process puts a link in its way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// A directory that cannot be read, and beside it an empty file with an attribute that no file system takes.
+/// A directory that cannot be read, and next to it an empty file with an attribute that no file system accepts.
 struct Odd;
 
 const READABLE: &[u8] = b"/file";
@@ -63,12 +63,12 @@ fn a_file_is_not_replaced_by_a_copy_that_could_not_be_finished() {
     }
     assert_eq!((done.failed.len(), done.files), (2, 1), "{:?}", done.failed);
     assert_eq!(fs::read(&old).unwrap(), b"old");
-    // Its contents are whole, and nothing had to give way.
+    // Its contents are complete, and no file was replaced.
     assert_eq!(fs::metadata(&new).unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
 }
 
-/// A tree of empty files. Before the second one is looked at, somebody changes the copy.
+/// A tree of empty files. Before the second one is read, another process changes the copy.
 struct Meddled<F: Fn()> {
     meddle: F,
 }

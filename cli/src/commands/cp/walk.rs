@@ -1,4 +1,4 @@
-//! The walk that copies a tree: what there is of it, and one thing after the other.
+//! The walk that copies a tree, file by file.
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
@@ -18,7 +18,7 @@ use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::{Failure, output, progress};
 
-/// A copy under way.
+/// A copy in progress.
 pub struct Copy<'c> {
     pub source: &'c dyn Source,
     pub sink: &'c dyn Sink,
@@ -31,14 +31,14 @@ pub struct Copy<'c> {
     pub done: &'c mut Done,
 }
 
-/// What came of a copy.
+/// The result of a copy.
 #[derive(Default)]
 pub struct Done {
     pub files: u64,
     pub bytes: u64,
-    /// What was not copied, and why.
+    /// Error messages of files not copied.
     pub failed: Vec<String>,
-    /// Failures are told as they happen.
+    /// Failures are printed as they happen.
     pub told: bool,
 }
 
@@ -56,22 +56,22 @@ pub fn base(path: &[u8]) -> Option<&[u8]> {
     path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
 }
 
-/// Why a tree has no end.
+/// Error for an infinite tree.
 const CONTAINS_ITSELF: &str = "this directory contains itself or has a second name; run joulefs fsck";
 
-/// A directory in which a copy is.
+/// A directory being copied.
 struct Inside {
     file: (u64, u64),
     item: Item,
-    /// Whether its names are all.
+    /// An error if its names are incomplete.
     read: Out<()>,
     names: std::vec::IntoIter<Vec<u8>>,
-    /// Bytes of its paths, from and to.
+    /// Lengths of its source and target paths.
     paths: (usize, usize),
 }
 
 impl Copy<'_> {
-    /// Copies a tree but for what fails, which is noted. Fails if it was told to stop.
+    /// Copies a tree except for failures, which are recorded. Fails if interrupted.
     pub fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
         let (mut from, mut to) = (from.to_vec(), to.to_vec());
         let (mut met, mut open) = (Met::new(self.source), Vec::new());
@@ -97,7 +97,7 @@ impl Copy<'_> {
         self.allowance.is_reached() || self.sink.is_full()
     }
 
-    /// Fails if it was told to stop; notes any other failure.
+    /// Records a failure; fails if interrupted.
     fn note<T>(&mut self, copied: Out<T>) -> Out<Option<T>> {
         go_on(self.stop)?;
         match copied {
@@ -114,7 +114,7 @@ impl Copy<'_> {
         Ok(self.note(copied)?.flatten())
     }
 
-    /// Copies one file; a directory is made, and returned to be walked.
+    /// Copies one file; a directory is created and returned to be walked.
     fn one(&mut self, from: &[u8], to: &[u8], met: &mut Met) -> Out<Option<Inside>> {
         go_on(self.stop)?;
         let item = self.source.item(from)?;
@@ -157,7 +157,7 @@ impl Copy<'_> {
         Ok(Inside { file, item, read, names: names.into_iter(), paths: (from.len(), to.len()) })
     }
 
-    /// Finishes a directory when all in it is copied.
+    /// Finishes a directory after its contents are copied.
     fn leave(&mut self, dir: Inside, to: &[u8]) -> Out<()> {
         self.done.files += 1;
         let known = dir.item.amiss.clone().map_or(Ok(()), Err);
@@ -178,7 +178,7 @@ impl Copy<'_> {
                 let want = (end.min(size) - at).min(self.buf.len() as u64) as usize;
                 let n = reader.read_at(at, &mut self.buf[..want])?;
                 if n == 0 {
-                    return writer.set_size(at); // it shrank meanwhile
+                    return writer.set_size(at); // the file shrank meanwhile
                 }
                 self.allowance.take(n as u64).map_err(|why| format!("{}: {why}", self.source.place(from)))?;
                 writer.write_at(at, &self.buf[..n])?;
@@ -193,8 +193,8 @@ impl Copy<'_> {
     }
 }
 
-/// Copies a tree that is neither the host's nor a volume's into a directory of the host. What could not be copied is
-/// returned, and told unless the answer is for machines.
+/// Copies a tree from a source that is neither the host nor a volume into a directory of the host. Failures are
+/// returned, and printed unless the answer is for machines.
 pub fn copy_tree(
     source: &dyn Source,
     to: &Path,
@@ -204,7 +204,7 @@ pub fn copy_tree(
 ) -> Result<Vec<String>, Failure> {
     let mut done = Done { told: !as_json, ..Done::default() };
     let bar = progress::bytes(0, "copying");
-    // Nobody else looks in before it is finished.
+    // No other user may access it before it is finished.
     let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
     let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
     Survey { each: &mut |_, _, _| Ok(()), source, bar: &bar, stop, written: None }.of(b"/")?;
@@ -219,30 +219,30 @@ pub fn copy_tree(
     Ok(done.failed)
 }
 
-/// Copies a source into a directory of the host that is open. What could not be copied is noted, and not told.
+/// Copies a source into an open directory of the host. Failures are recorded, not printed.
 pub fn copy_out(source: &dyn Source, to: OwnedFd, named: &Path, stop: &Interrupt) -> Out<Done> {
     let (mut done, bar) = (Done::default(), ProgressBar::hidden());
     let sink = &below::Below::at(to, named)?;
     let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
-    // What is in memory and on the device may be more than the device can hold.
+    // Data in memory and on the device together may exceed the device's capacity.
     let allowance = Allowance::new(None, false);
     let mut copy = Copy { source, sink, links, bar: &bar, stop, allowance, buf, done: &mut done };
     copy.tree(b"/", b"/")?;
     Ok(done)
 }
 
-/// What came of filling a volume.
+/// The result of filling a volume.
 pub struct Filled {
     pub files: u64,
     pub bytes: u64,
-    /// What was not copied, and why.
+    /// Error messages of files not copied.
     pub failed: Vec<String>,
-    /// It was for want of room.
+    /// The volume is full.
     pub is_full: bool,
 }
 
-/// Copies a tree, of which a `survey` counted so many bytes, into the root of a mounted image, owners and all. What fails is not
-/// told.
+/// Copies a tree into the root of a mounted image, with owners; `survey` counted `bytes` in it. Failures are not
+/// printed.
 pub fn fill(source: &(dyn Source + Sync), image: &Image, bytes: u64, stop: &Interrupt) -> Result<Filled, Failure> {
     let mut done = Done::default();
     let bar = progress::bytes(bytes, "copying");

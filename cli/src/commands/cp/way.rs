@@ -1,14 +1,14 @@
-//! Where in an image is a path, if the one before was near it?
+//! How is a path in an image looked up quickly if it is near the previous one?
 //!
-//! A copy goes from a name to the next, and asks several things of each. The directories on the way to the last one are kept, so that
-//! of a path only what differs is looked up: a tree takes as many steps as it has names, however deep it is.
+//! A copy goes from name to name, with several calls for each. The directories on the way to the last one are kept, so
+//! that only the differing part of a path is looked up: a tree takes one step per name, at any depth.
 
 use std::cell::RefCell;
 
 use vfs::path::{Found, walk_from};
 use vfs::{Error, FileSystem, Ino, Result};
 
-/// The directories on the way to what was looked up last.
+/// The directories on the way to the last path looked up.
 #[derive(Default)]
 pub struct Way {
     at: RefCell<Kept>,
@@ -16,26 +16,26 @@ pub struct Way {
 
 #[derive(Default)]
 struct Kept {
-    /// The path of the last directory: names, each behind a slash.
+    /// The path of the last directory: each name preceded by a slash.
     path: Vec<u8>,
-    /// Of each directory on it: where its path ends, and its number.
+    /// For each directory on it: the end of its path, and its inode number.
     dirs: Vec<(usize, Ino)>,
 }
 
-/// A path as directory and name. Of one that ends in a slash, or is empty, the name is empty.
+/// Splits a path into directory and name. The name is empty if the path is empty or ends in a slash.
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let cut = path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
     (&path[..cut.saturating_sub(1)], &path[cut..])
 }
 
 impl Way {
-    /// Finds what a path leads to.
+    /// Looks up a path.
     pub fn walk<'f>(&self, fs: &'f dyn FileSystem, path: &[u8]) -> Result<Found<'f, dyn FileSystem>> {
         let (dir, name) = split(path);
         walk_from(fs, self.directory(fs, dir)?, name)
     }
 
-    /// Finds the directory in which the last name of a path is.
+    /// Looks up the parent directory of a path.
     pub fn walk_parent<'p>(&self, fs: &dyn FileSystem, path: &'p [u8]) -> Result<(Ino, &'p [u8])> {
         let end = path.iter().rposition(|&b| b != b'/').map_or(0, |at| at + 1);
         let (dir, name) = split(&path[..end]);
@@ -49,7 +49,7 @@ impl Way {
         let mut kept = self.at.borrow_mut();
         let Kept { path, dirs } = &mut *kept;
         while !(path.is_empty() || dir.starts_with(path) && matches!(dir.get(path.len()), None | Some(b'/'))) {
-            // Those that have a name need no reference.
+            // Directories with a name need no reference.
             dirs.pop();
             path.truncate(dirs.last().map_or(0, |(end, _)| *end));
         }

@@ -1,4 +1,4 @@
-//! What becomes of what a volume could not write: tried again, or copied elsewhere.
+//! What happens to data that a volume could not write? Retried, or copied elsewhere.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::{Failure, output};
 
-/// Connects to the process that serves a mount, or that has an image in use.
+/// Connects to the process that serves a mount or holds an image.
 fn connect(place: &Path) -> Result<Client, Failure> {
     let meta = fs::metadata(place).map_err(|e| format!("{}: {e}", place.display()))?;
     let client = if meta.is_dir() { Client::of_mount(place) } else { Client::of_image(place) };
@@ -30,16 +30,16 @@ fn failed(place: &Path) -> impl Fn(SocketError) -> Failure {
     move |e| format!("{}: {e}", place.display()).into()
 }
 
-/// An answer that does not belong to the question.
+/// An answer that does not fit the request.
 fn strange(place: &Path) -> Failure {
     failed(place)(SocketError::Strange)
 }
 
-/// The report of whatever process has an image in use.
+/// The report of the process that holds an image.
 pub fn report(image: &Path) -> Result<Vec<(String, String)>, Failure> {
     match connect(image)?.ask(&Request::Status, None).map_err(failed(image))? {
         Reply::Status(Status { failed, mounted, retrying_s, mut report, .. }) => {
-            // Of a process that tries again it says more than the volume knows.
+            // A process that retries reports more than the volume does.
             let more = [
                 ("mounted", mounted.map(|dir| dir.display().to_string())),
                 ("last_checkpoint_failed", retrying_s.and(failed)),
@@ -53,7 +53,7 @@ pub fn report(image: &Path) -> Result<Vec<(String, String)>, Failure> {
     }
 }
 
-/// Has everything made durable.
+/// Retries making everything durable.
 pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
     let mut client = connect(place)?;
     if place.is_dir()
@@ -88,11 +88,11 @@ pub fn retry(place: &Path, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Makes the directory to copy to if it is not there. True if it was made.
+/// Creates the target directory if needed. True if it was created.
 fn make(to: &Path, place: &Path) -> Result<bool, Failure> {
     let named = |e: std::io::Error| format!("{}: {e}", to.display());
     let device = |path: &Path| fs::metadata(path).map(|meta| meta.dev()).ok();
-    // Before it is made: whoever serves the mount would make it in what cannot be written.
+    // Checked first: the process that serves the mount would create it on the volume that cannot be written.
     let above = match to.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
         _ => Path::new("."),
@@ -116,13 +116,13 @@ fn make(to: &Path, place: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Has what is not durable copied into a directory.
+/// Copies data that is not durable into a directory.
 pub fn save(place: &Path, to: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let mut client = connect(place)?;
     let made = make(to, place)?;
     let saved = ask_to_save(&mut client, place, to);
     if let (true, Err(_)) = (made, &saved) {
-        // Nothing was copied. It stays if something was.
+        // Remove the directory if nothing was copied; otherwise this fails.
         let _ = fs::remove_dir(to);
     }
     let Saved { files, bytes, failed, failed_more } = saved?;

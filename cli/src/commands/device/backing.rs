@@ -11,18 +11,18 @@ use super::Args;
 use crate::half_made::HalfMade;
 use crate::{Failure, held, image, size};
 
-/// The largest device in bytes, 256 TiB: what memory can stand for.
+/// The largest device in bytes, 256 TiB: the limit of the simulation in memory.
 const LARGEST: u64 = 1 << 48;
 
-/// Where contents are kept, and whether discarded blocks read as zeroes there.
+/// Where contents are kept, and whether discarded blocks then read as zeroes.
 pub(super) struct Backing {
     pub contents: Arc<dyn BlockDevice>,
     /// Blocks that hold data.
     pub held: Vec<(Lba, u64)>,
     pub discards_read_zero: bool,
-    /// The source that the mount table shows.
+    /// The source shown in the mount table.
     pub source: String,
-    /// The image, if it was made just now.
+    /// The image, if newly created.
     pub made: Option<HalfMade>,
 }
 
@@ -31,7 +31,7 @@ fn asked(args: &Args) -> Result<Option<u64>, Failure> {
     size::within("--size", text, 4096..=LARGEST).map(Some)
 }
 
-/// What the options ask for.
+/// The backing requested by the options.
 pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
     let size = asked(args)?;
     let Some(path) = &args.image else {
@@ -78,8 +78,8 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
     Ok(Backing { contents, held, discards_read_zero: has_holes(&path), source, made })
 }
 
-/// Whether the host can punch holes where the image lies. On a block device it can: Linux writes zeroes
-/// where the device cannot.
+/// True if the host can punch holes in the image. On a block device it always can: Linux writes zeroes if the device
+/// cannot.
 fn has_holes(image: &Path) -> bool {
     let Ok(meta) = image.metadata() else { return false };
     if !meta.is_file() {

@@ -1,6 +1,6 @@
-//! `joulefs device`: how is a simulated, metered device shown to other programs, and what becomes of what it counts?
+//! `joulefs device`: how is a simulated, metered device presented to other programs, and where do its counts go?
 //!
-//! Shown as a file by `fuse::gauge`, as a disk by `nbd`; both use one gauge (`device::gauge`).
+//! `fuse::gauge` presents it as a file, `nbd` as a disk; both use one gauge (`device::gauge`).
 
 mod backing;
 
@@ -118,7 +118,7 @@ fn table(report: &Report) -> String {
     out
 }
 
-/// The ledger as a file of this name holds it.
+/// The ledger in the format given by the file's name.
 fn text(report: &Report, file: &Path) -> String {
     match file.extension().is_some_and(|e| e == "json") {
         true => crate::hidden::shown_json(&format!("{:#}\n", report.json())),
@@ -126,7 +126,7 @@ fn text(report: &Report, file: &Path) -> String {
     }
 }
 
-/// Where the device is shown. That it can be is made sure of before an image is made.
+/// How the device is presented. This is checked before an image is created.
 enum Face {
     Files { dir: PathBuf },
     Socket { listener: Listener, stop: Stop },
@@ -137,9 +137,10 @@ impl Face {
         if let Some(place) = &args.nbd {
             let failed = |e: std::io::Error| format!("{place}: {e}");
             let stop = Stop::new().map_err(failed)?;
-            // Before the socket is there: whoever sees the socket may send the signal that ends us and removes it.
+            // Before creating the socket: a process that sees the socket may signal us to end, and the handler removes
+            // it.
             stop.on_signals().map_err(failed)?;
-            // The background part has another working directory.
+            // The background process has another working directory.
             let place = place.clone().absolute().map_err(failed)?;
             return Ok(Face::Socket { listener: Listener::bind(&place).map_err(|e| e.to_string())?, stop });
         }
@@ -148,7 +149,7 @@ impl Face {
         Ok(Face::Files { dir })
     }
 
-    /// Shows a device until somebody ends it; what its users wrote is kept then.
+    /// Presents a device until stopped; then makes written data durable.
     fn show(&self, gauge: &Arc<Gauge>, source: String, ready: impl FnOnce()) -> Result<(), Failure> {
         match self {
             Face::Files { dir } => {
@@ -160,14 +161,13 @@ impl Face {
                 ready();
                 let export = Export { gauge: gauge.clone(), description: source };
                 let served = listener.serve(export, stop).map_err(|e| e.to_string());
-                // The clients are gone and the image stays: it is made durable, asked for or not, and no joule is counted for
-                // that.
+                // The clients are gone and the image stays: it is made durable in any case, without counting energy.
                 Ok(served.and(gauge.disk().keep().map_err(|e| e.to_string()))?)
             }
         }
     }
 
-    /// What must be done every second while it is shown.
+    /// The task to run every second meanwhile.
     fn every_second(&self, gauge: Arc<Gauge>, ledger: Option<PathBuf>) -> Result<Option<Live>, Failure> {
         match (self, ledger) {
             (_, Some(file)) => Live::start(move || whole::write_often(&file, text(&gauge.report(), &file))).map(Some),
@@ -176,13 +176,13 @@ impl Face {
                 Ok(())
             })
             .map(Some),
-            // Mounts do it themselves.
+            // FUSE mounts do it themselves.
             (Face::Files { .. }, None) => Ok(None),
         }
     }
 }
 
-/// A gauge, recorded if that is wanted.
+/// A gauge, recorded if requested.
 fn recorded(setup: Setup, recording: Option<Recording>) -> Result<(Gauge, Option<End>), Failure> {
     let Some(recording) = recording else { return Ok((Gauge::new(setup), None)) };
     let mut end = Err(Failure::from("no recording was started"));
@@ -248,7 +248,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let me = std::env::current_exe().map_err(|e| format!("cannot find the joulefs executable: {e}"))?;
     let mut again = Command::new(me);
-    // The background part gets the same arguments.
+    // The background process gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
     let pid = background::start(again)?;
     if let Some(place) = &args.nbd {
@@ -257,7 +257,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
         if as_json {
             output::print(&json!({ "uri": uri, "ledger": args.ledger, "process": pid }));
         } else {
-            // An NBD server is not mounted: only a signal to this process ends it.
+            // An NBD server is not a mount: only a signal to this process ends it.
             output::line(&format!("{uri} is served by process {pid}"));
         }
     } else if let Some(dir) = &args.dir {

@@ -1,6 +1,6 @@
-//! `joulefs energy diff`: which part of measured joules does each component take?
+//! `joulefs energy diff`: how do measured joules divide into components?
 //!
-//! Reads the plan and the recordings it names, and prints what `sim::differential` finds.
+//! Reads the plan and its recordings, and prints the result of `sim::differential`.
 
 use std::path::PathBuf;
 use unicode_width::UnicodeWidthStr;
@@ -91,7 +91,7 @@ fn people(plan: &Plan, answer: &Answer) {
     if !plan.title.is_empty() {
         output::lines(&format!("{}\n", output::plain(&plan.title)));
     }
-    // Both tables alike.
+    // Both tables have the same width.
     let names = answer.parts.iter().map(|p| p.name.width());
     let width = names.chain(answer.runs.iter().map(|r| r.name.width())).max().unwrap_or(0).max(9);
     output::lines(&format!("of {} ({} J):\n", output::plain(&answer.of), with_bar(&answer.total, 3)));
@@ -130,7 +130,7 @@ fn with_bar(n: &Number, places: usize) -> String {
     }
 }
 
-/// To four figures, whatever its size.
+/// To four significant figures.
 fn exact(n: &Number) -> String {
     let number =
         |v: f64| if v == 0.0 || (1e-3..1e5).contains(&v.abs()) { format!("{v:.4}") } else { format!("{v:.3e}") };
@@ -141,7 +141,7 @@ fn exact(n: &Number) -> String {
 }
 
 fn residual(joules: f64) -> String {
-    // What rounds to zero gets no sign.
+    // A value that rounds to zero gets no sign.
     if joules.abs() < 5e-4 { "0.000".into() } else { format!("{joules:+.3}") }
 }
 

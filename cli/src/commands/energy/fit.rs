@@ -1,6 +1,6 @@
 //! `joulefs energy fit`: which prices and times explain measured rows?
 //!
-//! Reads rows, prints what `sim::fit` finds, and writes a profile with it.
+//! Reads rows, prints the result of `sim::fit`, and writes a profile with it.
 
 use std::path::PathBuf;
 

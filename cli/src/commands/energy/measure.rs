@@ -1,6 +1,6 @@
-//! `joulefs energy measure`: how much energy does a command cost, by the counters of this machine?
+//! `joulefs energy measure`: how much energy does a command use, according to the counters of this machine?
 //!
-//! Signals are passed on to the command, and its exit code is ours. `trace::rapl` reads the counters.
+//! Signals are passed on to the command, and its exit code is returned. `trace::rapl` reads the counters.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -58,14 +58,14 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Joules by domain, and the time they took.
+/// Joules by domain, and the elapsed time.
 struct Spent {
     joules: Vec<f64>,
     seconds: f64,
     readings: u64,
 }
 
-/// Reads the counters again and again.
+/// Reads the counters repeatedly.
 struct Gauge {
     counters: Counters,
     clock: RealClock,
@@ -74,7 +74,7 @@ struct Gauge {
 }
 
 impl Gauge {
-    /// Begins to count.
+    /// Starts counting.
     fn open(args: &Args, output: Option<&PathBuf>) -> Result<Self, Failure> {
         let counters = Counters::open(&args.powercap).map_err(|e| e.to_string())?;
         let clock = RealClock::new();
@@ -102,7 +102,7 @@ impl Gauge {
         self.write(&row)
     }
 
-    /// Reads for the last time.
+    /// Takes the last reading.
     fn finish(mut self) -> Result<Spent, Failure> {
         self.read()?;
         let seconds = self.clock.monotonic().as_secs_f64();
@@ -113,7 +113,7 @@ impl Gauge {
     }
 }
 
-/// What the user wants stopped: a Ctrl-C reaches the command as well, the others are passed on to it.
+/// Signals to handle: Ctrl-C reaches the command as well, the others are passed on to it.
 struct Signals {
     ends: Vec<(Signal, Arc<AtomicBool>)>,
 }
@@ -141,7 +141,7 @@ impl Signals {
     }
 }
 
-/// How long a signal may wait to be passed on.
+/// Maximum delay before a signal is passed on.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs it.
@@ -165,7 +165,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let child = match Command::new(program).args(arguments).spawn() {
         Ok(child) => child,
         Err(e) => {
-            // The command never ran: a file would tell of nothing.
+            // The command never ran: the file would be empty.
             if let Some((path, _)) = gauge.file.take().filter(|(path, _)| whole::is_plain(path)) {
                 let _ = std::fs::remove_file(path);
             }
@@ -196,7 +196,7 @@ fn finished(gauge: Gauge) -> Result<(Spent, Vec<String>), Failure> {
     Ok((gauge.finish()?, names))
 }
 
-/// Reads the counters until the command ends; it is waited for even if they cannot be read.
+/// Reads the counters until the command ends; waits for the command even if they cannot be read.
 fn watch(
     mut child: Child,
     gauge: &mut Gauge,
@@ -207,7 +207,7 @@ fn watch(
     let (tell, told) = mpsc::channel();
     let waiting = thread::spawn(move || {
         let status = child.wait();
-        // Fails if the thread that reads counters has given up; then nobody needs the notice.
+        // Fails if the reading thread has given up; then the notice is not needed.
         let _ = tell.send(());
         status
     });
@@ -239,7 +239,7 @@ impl Spent {
         if self.seconds > 0.0 { self.joules[domain] / self.seconds } else { 0.0 }
     }
 
-    /// Joules above what the machine would have spent at rest.
+    /// Joules above those of the idle machine in the same time.
     fn above(&self, idle: &Spent, domain: usize) -> f64 {
         self.joules[domain] - idle.watts(domain) * self.seconds
     }

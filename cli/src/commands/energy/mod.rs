@@ -1,4 +1,4 @@
-//! `joulefs energy`: what do devices cost, and how is that found out? One file a subcommand.
+//! `joulefs energy`: what do devices cost, and how is that determined? One file per subcommand.
 
 mod diff;
 mod fit;

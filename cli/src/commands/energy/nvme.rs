@@ -1,6 +1,6 @@
-//! `joulefs energy nvme`: which profile is an NVMe drive that reports these power states?
+//! `joulefs energy nvme`: which profile fits an NVMe drive with these power states?
 //!
-//! Reads what the drive says; what is made of it is `device::energy::nvme`'s.
+//! Reads the drive's report; `device::energy::nvme` makes the profile.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// No report is longer.
+/// Maximum length of a report.
 const MOST: u64 = 16 << 20;
 
 fn report(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -1,4 +1,4 @@
-//! `joulefs energy TRACE`: what does a block device's recording cost, by a table and by simulation?
+//! `joulefs energy TRACE`: what does a block device's recording cost, by a price table and by simulation?
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,7 +39,7 @@ pub struct OfTrace {
 }
 
 impl OfTrace {
-    /// A recording was named.
+    /// True if a recording was given.
     pub fn is_given(&self) -> bool {
         self.file.is_some()
     }
@@ -157,7 +157,7 @@ fn table(priced: &[Priced], all: f64) -> String {
     table.text()
 }
 
-/// Both tables alike, so that they can be compared.
+/// Both tables have the same layout, for comparison.
 fn priced_table([name, rest @ ..]: [&str; 5]) -> Table {
     let numbers = rest.into_iter().zip([9, 12, 10, 12]).map(|(head, least)| table::number(head).least(least));
     Table::new([table::word(name).least(20)].into_iter().chain(numbers)).between(1)

@@ -1,4 +1,4 @@
-//! `joulefs energy profiles` and `joulefs energy show`: which prices come with the program, and where are they from?
+//! `joulefs energy profiles` and `joulefs energy show`: which prices are built in, and what are their sources?
 
 use device::energy::profile::{DeviceSpec, Profile, SHIPPED};
 use device::model::disk::break_even;
@@ -71,7 +71,7 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
         };
         output::line(&format!("{:<15}stopping and spinning up again saves energy {pays}", "break-even"));
     }
-    // The file itself, for its order and its digits.
+    // Parsed as a document, to keep its order and digits.
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;
     let mut rows: Vec<[String; 4]> = Vec::new();
     numbers("", file.as_item(), &mut rows);
@@ -81,7 +81,7 @@ pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every number below an item: its name, itself with its unit, confidence, source.
+/// Every number below an item: name, value with unit, confidence, source.
 fn numbers(name: &str, item: &Item, rows: &mut Vec<[String; 4]>) {
     let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
     if let (Some(number), Some(confidence)) = (item.get("value"), item.get("confidence")) {

@@ -8,13 +8,13 @@ use clap_complete::Shell;
 
 use crate::commands::mount::options::{self, Choice};
 
-/// What comes after `name=`.
+/// The syntax after `name=`.
 enum Value {
-    /// Nothing, nor an equals sign.
+    /// No value and no equals sign.
     None,
     /// One of these words.
     Words(Vec<String>),
-    /// A number, a size, a time.
+    /// A number, size or time.
     Any,
     File,
     User,
@@ -36,7 +36,7 @@ impl Value {
     }
 }
 
-/// What is added to a shell's script.
+/// Additions to a shell's script.
 pub fn added(shell: Shell, script: &str) -> String {
     match shell {
         Shell::Bash => format!("{script}\n{}", bash()),
@@ -46,13 +46,13 @@ pub fn added(shell: Shell, script: &str) -> String {
     }
 }
 
-/// In single quotes.
+/// Quotes for a shell with single quotes.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Readline takes `gc=jo` for two words and a shell's user may have told it not to: what is put in is cut by what it says that the word
-/// is. `-o` and the list may be one word.
+/// Readline splits `gc=jo` into two words unless configured otherwise: the inserted text is cut according to readline's
+/// current word. `-o` and the list may be one word.
 const BASH: &str = r#"
 # The word behind -o, if that is where the cursor stands: its last item is completed.
 _joulefs_option() {
@@ -142,7 +142,7 @@ fn bash() -> String {
     )
 }
 
-/// `words` holds what stands behind `lab`.
+/// `words` holds the words after `lab`.
 const ZSH_LAB: &str = "_joulefs_lab() {
     words=(joulefs-lab \"${words[@]}\")
     (( CURRENT++ ))
@@ -152,7 +152,7 @@ const ZSH_LAB: &str = "_joulefs_lab() {
 ";
 
 fn zsh(script: &str) -> String {
-    // In `_values` a colon parts an action, and a bracket ends a meaning.
+    // In `_values`, a colon starts an action, and a bracket ends a description.
     let meaning = |text: &str| text.replace('\\', "\\\\").replace(':', "\\:").replace('[', "(").replace(']', ")");
     let spec = |choice: &&Choice| {
         let (name, _, text) = choice;
@@ -164,7 +164,7 @@ fn zsh(script: &str) -> String {
             Value::User => ":user:_users".to_owned(),
             Value::Group => ":group:_groups".to_owned(),
         };
-        // A sentence is enough in a list.
+        // A list needs only the first sentence.
         let short = text.split(';').next().unwrap_or(text);
         format!("        {} \\\n", quoted(&format!("{name}[{}]{action}", meaning(short))))
     };
@@ -182,7 +182,7 @@ fn zsh(script: &str) -> String {
         .replacen("\n_joulefs() {\n", &format!("\n{functions}_joulefs() {{\n"), 1)
 }
 
-/// fish shows what stands behind a tabulator as the meaning.
+/// fish shows the text after a tab as the description.
 const FISH: &str = r#"# The last item of the list behind -o, with those before it.
 function __joulefs_options
     set -l before (commandline -ct | string replace -r '^-o' '' | string match -r '^.*,')
@@ -212,7 +212,7 @@ fn fish(script: &str) -> String {
         items.into_iter().map(item).collect::<String>()
     };
     let list = |choices: Vec<&Choice>| choices.iter().map(items).collect::<String>();
-    // clap's own line says that it takes something.
+    // clap's own line marks the option as requiring a value.
     let with_list = |line: &str| match line.strip_suffix(" -r").filter(|line| line.contains(" -s o -d ")) {
         Some(own) => {
             let of = if line.contains("using_subcommand mount\"") { "mount" } else { "volume" };

@@ -1,53 +1,53 @@
-//! What of a device can be drawn: which blocks of its segments hold something?
+//! What can be drawn of a device: which blocks of its segments are in use?
 //!
-//! Of an F2FS volume these are its valid blocks by segment. Of a mounted directory whose file system does not say which
-//! blocks are in use, only those of the files that were looked at are known, and nothing of the others: [`Shows`] says
-//! which of the two it is. Stretches of 512 blocks stand in for segments there.
+//! For an F2FS volume these are its valid blocks by segment. For a mounted directory whose file system does not report
+//! used blocks, only the blocks of the examined files are known: [`Shows`] distinguishes the two. There, ranges of 512
+//! blocks stand in for segments.
 
 use inspect::File;
 use inspect::space::Space;
 use inspect::tables::Sit;
 
-/// What a set bit means.
+/// The meaning of a set bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shows {
     /// A block in use. A clear bit is a free block.
     Valid,
-    /// A block of a file that was looked at. Of a clear bit nothing is known.
+    /// A block of an examined file. A clear bit means unknown.
     Files,
 }
 
 /// The segments of a device.
 pub struct Ground<'a> {
-    /// Which blocks, by segment.
+    /// Block bits by segment.
     pub segments: &'a Sit,
     /// Address of the first segment's first block, in blocks of 4 KiB.
     pub first: u64,
     /// Segments in a section.
     pub per_section: u32,
-    /// Mounted time that ages are counted back from; `None` if ages are not known.
+    /// Current mounted time, the reference for ages; `None` if ages are unknown.
     pub now: Option<u64>,
-    /// True if it is known which log a segment belongs to.
+    /// True if the logs of segments are known.
     pub has_logs: bool,
-    /// What a bit means.
+    /// The meaning of a bit.
     pub shows: Shows,
 }
 
-/// The segments of a mounted file system, as far as it tells of them.
+/// The segments of a mounted file system, as far as it reports them.
 pub struct Known {
-    /// Which blocks are in use.
+    /// Bits of blocks in use.
     pub segments: Sit,
-    /// The same, counted.
+    /// The same as counts.
     pub space: Space,
-    /// Address of the first segment's first block; `None` if it is not known, so that no file is found on them.
+    /// Address of the first segment's first block; `None` if unknown, so that files cannot be located in segments.
     pub first: Option<u64>,
-    /// Mounted time that ages are counted back from; `None` if ages are not known.
+    /// Current mounted time, the reference for ages; `None` if ages are unknown.
     pub now: Option<u64>,
     /// True if these are segments of F2FS, with their logs.
     pub has_logs: bool,
 }
 
-/// The blocks of files, on a device of so many blocks or more. Of 16 TiB and more only the beginning is drawn.
+/// The blocks of files, on a device of at least `blocks` blocks. At 16 TiB and more, only the beginning is drawn.
 pub fn of_files(files: &[File], blocks: u64) -> Sit {
     let ends = files.iter().map(|f| f.layout.first_addr.saturating_add(f.layout.span));
     let end = ends.max().unwrap_or(0).max(blocks).min(u32::MAX.into());
@@ -60,7 +60,7 @@ pub fn of_files(files: &[File], blocks: u64) -> Sit {
 }
 
 impl Known {
-    /// By runs of free blocks, in order, on a device of so many blocks; `None` of 16 TiB and more.
+    /// From runs of free blocks, in order, on a device of `blocks` blocks; `None` at 16 TiB and more.
     pub fn of_free(free: &[(u64, u64)], blocks: u64) -> Option<Self> {
         let mut segments = Sit::of_blocks(blocks)?;
         let mut at = 0;

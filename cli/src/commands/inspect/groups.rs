@@ -1,4 +1,4 @@
-//! Files summed up by what they are, whose they are, or where they are.
+//! Files summed up by class, application or directory.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use inspect::verdict::Sum;
 
 use super::{By, Seen};
 
-/// Sums with their names: classes in their order, others by what exceeds the fewest extents, the most first.
+/// Named sums: classes in their order, otherwise by excess extents, the most first.
 pub fn of(seen: &Seen<'_>, by: By) -> Vec<(String, Sum)> {
     if by == By::Class {
         let classes = Class::ALL.iter().zip(&seen.verdict.classes);

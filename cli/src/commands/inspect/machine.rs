@@ -18,12 +18,12 @@ use super::{Args, By, Found, Seen, WORST, groups};
 /// The schema's name and version.
 pub const SCHEMA: (&str, u32) = ("joulefs-inspect", 1);
 
-/// What changed up to an earlier look.
+/// The changes since an earlier report.
 pub fn compared(source: &str, diff: Value) -> Value {
     json!({ "schema": SCHEMA.0, "schema_version": SCHEMA.1, "source": source, "diff": diff })
 }
 
-/// Everything.
+/// The whole report.
 pub fn report(seen: &Seen<'_>, args: &Args, read_ahead: u64) -> Value {
     let verdict = &seen.verdict;
     let worst = verdict.worst.iter().take(args.worst.unwrap_or(WORST));
@@ -145,7 +145,7 @@ fn sum(s: &Sum) -> Map<String, Value> {
     row
 }
 
-/// Segments, counted. Logs and ages are null where a file system has none, or does not say.
+/// Segment counts. Logs and ages are null if the file system has none or does not report them.
 fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
     let names = format::sit::LogType::ALL.map(log_name).into_iter().chain(["of no type"]);
     let logs = names.zip(&space.logs).map(|(name, l)| {

@@ -1,9 +1,9 @@
 //! `joulefs inspect`: what state is a volume in, what does reading it cost, and what would help?
 //!
-//! Options, progress and exit codes around `inspect`, which reads volumes. `mounted` asks the kernel of a directory
-//! instead, by `fiemap`. `groups` sums files up, `text` prints for people, `machine` for machines; `ground` says what of
-//! the device can be drawn, and `page` draws it; `parquet` has it all in rows; `script` names commands that would help; `difference`
-//! compares two looks.
+//! Options, progress and exit codes around `inspect`, which reads volumes. For a directory, `mounted` asks the kernel
+//! through `fiemap` instead. `groups` sums files up, `text` prints for people, `machine` for machines; `ground` selects
+//! the part of the device that can be drawn, and `page` draws it; `parquet` writes everything as rows; `script` lists
+//! commands that would help; `difference` compares two reports.
 
 mod difference;
 mod ground;
@@ -120,10 +120,10 @@ pub enum By {
     Dir,
 }
 
-/// How long a mounted directory is looked at.
+/// Default time for examining a mounted directory.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Worst files in JSON and pages, if nobody says how many.
+/// Default number of worst files in JSON and pages.
 const WORST: usize = 25;
 
 /// Runs it.
@@ -181,16 +181,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// How many changed files are listed.
+/// Number of changed files to list.
 fn changed(args: &Args) -> usize {
     args.worst.unwrap_or(difference::text::FILES)
 }
 
-/// What is compared with.
+/// The other side of the comparison.
 enum Other {
-    /// The JSON of an earlier look.
+    /// An earlier JSON report.
     Told(String, String),
-    /// An image or a directory, by its name.
+    /// An image or a directory, with its name.
     Found(String, Found),
 }
 
@@ -214,7 +214,7 @@ impl Other {
     }
 }
 
-/// What changed up to the JSON of a look: all that can be said of it.
+/// Reports the changes up to a JSON report; nothing else can be reported about it.
 fn of_json(args: &Args, prices: (&Profile, u64), as_json: bool) -> Result<ExitCode, Failure> {
     let Some(other) = args.diff.as_ref().filter(|_| args.html.is_none() && args.parquet.is_none() && !args.script)
     else {
@@ -234,7 +234,7 @@ fn of_json(args: &Args, prices: (&Profile, u64), as_json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads an image, or asks the kernel of a directory.
+/// Reads an image, or queries the kernel about a directory.
 fn find(source: &FsPath, args: &Args, options: &Options) -> Result<Found, Failure> {
     if source.is_dir() { directory(source, args.whole, options) } else { image(source, options) }
 }

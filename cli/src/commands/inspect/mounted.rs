@@ -1,9 +1,8 @@
-//! Which files lie below a mounted directory, and where does the kernel say that they lie?
+//! Which files are below a mounted directory, and where are their blocks according to the kernel?
 //!
-//! Regular files of the directory's own file system, each once, however many names it has. Where there are too many to
-//! look at all in the time given, directories are looked at in an order that chance decides, so that what was seen is
-//! a sample; the seed is fixed, so that two looks at one tree see the same as far as they get. What may not be read is
-//! counted.
+//! Regular files of the directory's own file system, each once, however many names it has. If the time does not suffice
+//! for all of them, directories are visited in random order, so that the result is a sample; the seed is fixed, so that
+//! two inspections of one tree visit files in the same order. Unreadable files are counted.
 
 use std::collections::HashSet;
 use std::fs::{self, File as HostFile};
@@ -27,7 +26,7 @@ use super::segment_bits;
 use crate::Failure;
 use host::fiemap;
 
-/// What was seen below a directory, or in an image of a file system that is not F2FS.
+/// Files below a directory, or in an image of a file system other than F2FS.
 pub struct Mounted {
     /// Regular files.
     pub files: Vec<File>,
@@ -35,19 +34,19 @@ pub struct Mounted {
     pub paths: Vec<Vec<u8>>,
     /// Their inode numbers, in the same order: they may have 64 bits.
     pub numbers: Vec<u64>,
-    /// The segments, or stretches of 2 MiB, if the file system tells of them.
+    /// The segments, or ranges of 2 MiB, if the file system reports them.
     pub known: Option<Known>,
-    /// Directories that were looked at.
+    /// Directories visited.
     pub dirs: u64,
-    /// Directories that are known and were not looked at: what was seen is a sample.
+    /// Known directories not visited: if there are any, the result is a sample.
     pub left: u64,
     /// Files and directories that could not be opened.
     pub closed: u64,
-    /// Blocks that have no address yet.
+    /// Blocks without an address yet.
     pub waiting: u64,
-    /// Files to which the kernel's file system does not say where they lie.
+    /// Files whose extents the file system does not report.
     pub silent: u64,
-    /// The file system's type, as the kernel calls it; empty if it does not say.
+    /// The kernel's name of the file system's type; empty if unknown.
     pub file_system: String,
     /// Its bytes.
     pub bytes: u64,
@@ -55,14 +54,14 @@ pub struct Mounted {
     pub free_bytes: u64,
     /// Its inodes in use; 0 if it does not count them.
     pub inodes: u64,
-    /// What could not be known, of an image.
+    /// What could not be determined in an image.
     pub damage: Vec<String>,
 }
 
-/// Looks below a directory for a time, or at everything.
+/// Examines files below a directory for a limited time, or all of them.
 ///
 /// # Errors
-/// If the directory cannot be read, or the file system says of no file where it lies, or the caller interrupts.
+/// If the directory cannot be read, the file system reports no file's extents, or the caller interrupts.
 pub fn look(
     root: &Path,
     time: Option<Duration>,
@@ -124,7 +123,7 @@ pub fn look(
             } else if kind.is_file() && (meta.nlink() < 2 || twice.insert(meta.ino())) {
                 out.take(&entry.path(), &meta, window, extents);
                 if over() {
-                    // This directory was seen in part.
+                    // This directory was visited in part.
                     waiting.push(dir);
                     break;
                 }
@@ -139,14 +138,14 @@ pub fn look(
     Ok(out)
 }
 
-/// What the file system tells of its segments, or of its free space.
+/// Segments or free space, as reported by the file system.
 fn known(root: &Path, device: u64, m: &Mounted) -> Option<Known> {
     if m.file_system == "f2fs" {
         return segment_bits::of(device);
     }
     let open = fs::File::open(root).ok()?;
     let free = fiemap::free(&open).ok()?;
-    // Its own count leaves out metadata: what is free may lie behind it.
+    // The file system's own count excludes metadata: free space may lie beyond it.
     let end = free.last().map_or(0, |(from, count)| from + count);
     Known::of_free(&free, end.max(device_blocks(device)?))
 }
@@ -159,7 +158,7 @@ fn device_blocks(device: u64) -> Option<u64> {
 }
 
 impl Mounted {
-    /// What was read of an image.
+    /// The files read from an image.
     pub fn of_tree(tree: Tree) -> Self {
         let of_segments = |(segments, space)| Known { segments, space, first: Some(0), now: None, has_logs: false };
         Mounted {
@@ -218,18 +217,18 @@ impl Mounted {
     }
 }
 
-/// Opens a file to ask where it lies: its contents are not read, and its time of access stays.
+/// Opens a file only to query its extents, without changing its access time.
 fn open(path: &Path) -> Result<HostFile, Errno> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let with = |flags: OFlags| fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
-    // Only its owner may leave a file's time of access alone.
+    // Only the owner may suppress access time updates.
     with(flags | OFlags::NOATIME)
         .or_else(|_| with(flags))
         .map_err(|e| e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
 }
 
-/// The type of the file system that a directory is on. The kernel says which of its mounts that is; older ones (before 5.8)
-/// do not, and there it is that of the same device number, which Btrfs's subvolumes do not have.
+/// The type of a directory's file system. The kernel identifies its mount; before Linux 5.8 the mount with the same
+/// device number is used, which fails on Btrfs subvolumes.
 fn file_system(root: &Path, device: u64) -> String {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let asked = rustix::fs::statx(rustix::fs::CWD, root, AtFlags::empty(), StatxFlags::MNT_ID).ok();
@@ -247,7 +246,7 @@ fn file_system(root: &Path, device: u64) -> String {
     mounts.lines().find_map(kind).unwrap_or_default()
 }
 
-/// Inodes in use on a directory's file system, for a progress bar; 0 if it does not count them.
+/// Used inodes on a directory's file system, for a progress bar; 0 if not counted.
 pub fn inodes(root: &Path) -> u64 {
     rustix::fs::statvfs(root).map_or(0, |space| space.f_files.saturating_sub(space.f_ffree))
 }

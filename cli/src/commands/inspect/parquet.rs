@@ -1,8 +1,8 @@
-//! What is found as Parquet: a row for each file, each segment, and each extent.
+//! The inspection as Parquet: a row for each file, each segment, and each extent.
 //!
-//! `files.parquet` has everything with an inode, `segments.parquet` the segments as far as they are known, `extents.parquet`
-//! (only with `--extents`) each extent of each file. Names and units are those of the JSON report; what is not known is
-//! null. The files' metadata has `joulefs.inspect`: the version of the schema.
+//! `files.parquet` has everything with an inode, `segments.parquet` the known segments, `extents.parquet` (only with
+//! `--extents`) each extent of each file. Names and units are those of the JSON report; unknown values are null. The
+//! files' metadata has `joulefs.inspect`: the version of the schema.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -72,7 +72,7 @@ const EXTENTS: &str = "message extents {
 
 type Out = Table<BufWriter<fs::File>>;
 
-/// Writes the files into a directory, which is made if it is not there.
+/// Writes the files into a directory, creating it if needed.
 pub fn write(seen: &Seen<'_>, ground: &Ground<'_>, extents: bool, dir: &Path) -> Result<(), Failure> {
     let named = |what: &Path, e: io::Error| Failure::from(format!("{}: {e}", what.display()));
     fs::create_dir_all(dir).map_err(|e| named(dir, e))?;
@@ -132,7 +132,7 @@ fn file(seen: &Seen<'_>, i: usize, out: &mut Out) -> io::Result<()> {
 
 fn segments(ground: &Ground<'_>, out: &mut Out) -> io::Result<()> {
     for (n, s) in ground.segments.iter() {
-        // Where free blocks are not known, nothing is known of runs of them.
+        // Runs of free blocks are known only if free blocks are.
         let look = (ground.shows == Shows::Valid).then(|| Look::examine(s));
         out.long(Some(n.0.into()));
         out.long(Some((n.0 / ground.per_section.max(1)).into()));

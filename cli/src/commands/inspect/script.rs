@@ -37,7 +37,7 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
             left += 1;
             continue;
         };
-        // The kernel refuses to move compressed clusters; a path that may have changed may be another file's.
+        // The kernel refuses to move compressed clusters; an uncertain path may belong to another file.
         if file.compressed || !path.is_sure {
             left += 1;
             continue;
@@ -71,10 +71,10 @@ fn price(p: &Priced, extents: u32, fewest: u32, reads: u64) -> String {
 
 type Tool = fn(&str, u64) -> String;
 
-/// The command for a file system, of a word and the file's size.
+/// The command for a file system, from a quoted name and the file's size.
 fn tool(file_system: &str) -> Option<Tool> {
     Some(match file_system {
-        // The range is in whole blocks.
+        // The range must be whole blocks.
         "f2fs" => |name, size| format!("f2fs_io defrag_file 0 {} {name}", size.next_multiple_of(4096)),
         "ext4" => |name, _| format!("e4defrag {name}"),
         "xfs" => |name, _| format!("xfs_fsr {name}"),
@@ -83,7 +83,8 @@ fn tool(file_system: &str) -> Option<Tool> {
     })
 }
 
-/// One word of bash that stands for these bytes. What cannot be seen, or would turn the line around, is written in numbers.
+/// Quotes these bytes as one word of bash. Invisible characters and those that change the text direction are written as
+/// numbers.
 fn quoted(bytes: &[u8]) -> String {
     let plain = |c: char| !c.is_control() && (c.is_ascii() || c.is_alphanumeric());
     match std::str::from_utf8(bytes) {
@@ -92,7 +93,7 @@ fn quoted(bytes: &[u8]) -> String {
             let byte = |&b: &u8| match b {
                 b'\'' | b'\\' => format!("\\{}", char::from(b)),
                 b' '..=b'~' => char::from(b).to_string(),
-                // Three digits always: a digit that follows is the name's.
+                // Always three digits, so that a following digit is not part of the escape.
                 _ => format!("\\{b:03o}"),
             };
             format!("$'{}'", bytes.iter().map(byte).collect::<String>())

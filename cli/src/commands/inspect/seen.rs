@@ -1,7 +1,7 @@
-//! What was found, where, and how is it priced?
+//! What was found, where, and at which prices?
 //!
-//! One shape for volumes that were read and directories that the kernel was asked about, so that what prints it need not
-//! know which of the two it was.
+//! One interface to volumes and to directories queried through the kernel, so that output code need not distinguish
+//! them.
 
 use device::energy::profile::Profile;
 use inspect::advice::{self, Advice};
@@ -15,7 +15,7 @@ use inspect::{File, Volume};
 use super::ground::{self, Ground, Shows};
 use super::mounted::Mounted;
 
-/// Where files were found.
+/// The source of the files.
 pub enum Found {
     /// In an F2FS volume.
     Volume(Volume),
@@ -23,17 +23,17 @@ pub enum Found {
     Mounted(Mounted),
 }
 
-/// What was found, and how it is priced.
+/// Everything found, with prices.
 pub struct Seen<'a> {
-    /// The name of what was looked at.
+    /// The name of the inspected volume or directory.
     pub source: String,
-    /// Where files were found.
+    /// The source of the files.
     pub found: &'a Found,
-    /// What is to be said first, and all prices.
+    /// The main result, and all prices.
     pub verdict: Verdict,
-    /// What would help; empty if too little is known.
+    /// Suggestions; empty if too little is known.
     pub advice: Vec<Advice>,
-    /// The profile that prices are of.
+    /// The profile of the prices.
     pub profile: &'a Profile,
 }
 
@@ -45,21 +45,21 @@ impl Found {
             Found::Mounted(m) => &m.files,
         }
     }
-    /// What could not be known, or does not agree.
+    /// What could not be determined, or is inconsistent.
     pub fn damage(&self) -> Vec<String> {
         match self {
             Found::Volume(v) => v.findings.iter().map(ToString::to_string).collect(),
             Found::Mounted(m) => m.damage.clone(),
         }
     }
-    /// The segments and their counts, as far as they are known.
+    /// The segments and their counts, if known.
     pub fn segments(&self) -> Option<(&Sit, &Space)> {
         match self {
             Found::Volume(v) => v.checkpoint.is_some().then_some((&v.segments, &v.space)),
             Found::Mounted(m) => m.known.as_ref().map(|k| (&k.segments, &k.space)),
         }
     }
-    /// Draws what of the device can be drawn.
+    /// Calls `draw` with the drawable part of the device.
     pub fn with_ground<T>(&self, draw: impl FnOnce(&Ground<'_>) -> T) -> T {
         match self {
             Found::Volume(v) => draw(&Ground {
@@ -98,7 +98,7 @@ impl<'a> Seen<'a> {
             Found::Volume(v) => (v.checkpoint.is_some(), false),
             Found::Mounted(m) => (true, m.file_system != "f2fs"),
         };
-        // Only the segments of a log are cleaned.
+        // Only segments with a log are cleaned.
         let cleaned = found.segments().filter(|_| match found {
             Found::Volume(_) => true,
             Found::Mounted(m) => m.known.as_ref().is_some_and(|k| k.has_logs),
@@ -128,7 +128,7 @@ impl Seen<'_> {
             Found::Mounted(m) => m.numbers.get(i).copied(),
         }
     }
-    /// The path of a file from what is inspected on: from the volume's root, or from the directory.
+    /// The path of a file relative to the inspected root: the volume's, or the directory.
     pub fn path_inside(&self, i: usize) -> String {
         let path = self.path(i).text().into_owned();
         match self.found {

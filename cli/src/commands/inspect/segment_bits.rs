@@ -1,8 +1,8 @@
-//! What does a mounted F2FS say of its segments? `/proc/fs/f2fs/DEV/segment_bits`, which everybody may read.
+//! What does a mounted F2FS report about its segments? `/proc/fs/f2fs/DEV/segment_bits`, which is world-readable.
 //!
-//! It has each segment's log, bits and, on newer kernels, when it was written: the state of this moment, not that of the last
-//! checkpoint. Where the main area begins is told by `/sys/fs/f2fs/DEV/main_blkaddr`; without it segments are counted, and no
-//! file is found on them.
+//! It has each segment's log, bits and, on newer kernels, the time it was written: the current state, not that of the
+//! last checkpoint. `/sys/fs/f2fs/DEV/main_blkaddr` has the start of the main area; without it segments are counted,
+//! but files cannot be located in them.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use inspect::tables::{Segment, Sit};
 
 use super::ground::Known;
 
-/// Of the file system on a block device, by its number; `None` if the kernel does not say.
+/// For the file system on a block device, by its number; `None` if the kernel does not report it.
 pub fn of(device: u64) -> Option<Known> {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let link = fs::read_link(Path::new("/sys/dev/block").join(number)).ok()?;
@@ -34,7 +34,7 @@ fn number_of(text: &str) -> Option<u64> {
     }
 }
 
-/// Segments, and the newest time of one, if times are told. `None` if it is written in no known way.
+/// Segments, and the latest write time, if times are present. `None` for an unknown format.
 fn parse(text: &str) -> Option<(Sit, Option<u64>)> {
     let lines = || text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));
     let mut out = Sit::new(u32::try_from(lines().count()).ok()?);
@@ -49,7 +49,7 @@ fn parse(text: &str) -> Option<(Sit, Option<u64>)> {
     (out.segments() > 0).then_some((out, newest))
 }
 
-/// `NUMBER LOG|VALID| 64 bytes` and, if told, `| TIME`, bytes and time in hexadecimal.
+/// Parses `NUMBER LOG|VALID| 64 bytes` and, if present, `| TIME`; bytes and time are hexadecimal.
 fn row(line: &str, expected: u32) -> Option<(Segment, Option<u64>)> {
     let mut parts = line.split('|');
     let mut head = parts.next()?.split_whitespace();
@@ -65,7 +65,7 @@ fn row(line: &str, expected: u32) -> Option<(Segment, Option<u64>)> {
     }
     let time = parts.next().and_then(|t| u64::from_str_radix(t.trim(), 16).ok());
     let counted = map.iter().map(|b| b.count_ones() as u16).sum::<u16>();
-    // The kernel prints without stopping writers: the bits count.
+    // The kernel prints without stopping writers, so VALID may differ: the bits are used.
     let _ = valid;
     (bytes.next().is_none()).then_some((Segment { map, log, valid: counted, mtime: time.unwrap_or(0) }, time))
 }

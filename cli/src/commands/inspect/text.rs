@@ -1,4 +1,4 @@
-//! What is found, for people: verdict and price first, then tables, in 100 columns.
+//! The inspection for people: verdict and price first, then tables, in 100 columns.
 
 use device::energy::Energy;
 use format::checkpoint::CpFlags;
@@ -14,15 +14,15 @@ use super::{Args, By, Found, Seen};
 use crate::joules::time;
 use crate::output::{bytes, plain};
 
-/// Groups that are shown one by one.
+/// Groups listed individually.
 const GROUPS: usize = 5;
-/// Findings that are shown one by one, before tables.
+/// Findings listed individually, before tables.
 const FINDINGS: usize = 2;
-/// Columns.
+/// Width in columns.
 const WIDTH: usize = 100;
-/// Lines, if nobody asks for more.
+/// Default number of lines.
 const HEIGHT: usize = 40;
-/// Worst files, if nobody says how many.
+/// Default number of worst files.
 const WORST: usize = 7;
 
 /// All lines.
@@ -63,7 +63,7 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     out
 }
 
-/// What the verdict does not say already.
+/// Advice not contained in the verdict.
 fn advice(all: &[Advice], out: &mut Vec<String>) {
     let said = |a: &&Advice| !matches!(a, Advice::Defragment { .. } | Advice::DoNotDefragment | Advice::Nothing);
     all.iter().filter(said).for_each(|a| wrap(&a.to_string(), out));
@@ -84,7 +84,7 @@ fn wrap(text: &str, out: &mut Vec<String>) {
     out.push(line);
 }
 
-/// What was looked at below a directory, and what was not.
+/// What was examined below a directory, and what was not.
 fn directory(m: &Mounted, out: &mut Vec<String>) {
     let used = m.bytes.saturating_sub(m.free_bytes) as f64 * 100.0 / m.bytes.max(1) as f64;
     let kind = if m.file_system.is_empty() { "file system" } else { &m.file_system };
@@ -115,7 +115,7 @@ fn directory(m: &Mounted, out: &mut Vec<String>) {
 
 fn damage(seen: &Seen<'_>, out: &mut Vec<String>) {
     let findings = seen.found.damage();
-    // Where there are no tables, there is room for all.
+    // Without tables, there is room for all findings.
     let has_tables = !matches!(seen.found, Found::Volume(v) if v.checkpoint.is_none());
     let most = if has_tables { FINDINGS } else { findings.len() };
     out.extend(findings.iter().take(most).map(|f| format!("damaged: {f}")));
@@ -261,7 +261,7 @@ fn free(space: &Space, out: &mut Vec<String>) {
 }
 
 fn worst(seen: &Seen<'_>, args: &Args, out: &mut Vec<String>) {
-    // A blank line and a head come before them.
+    // A blank line and a heading precede them.
     let most = args.worst.unwrap_or(WORST.min(HEIGHT.saturating_sub(out.len() + 2)));
     let worst = &seen.verdict.worst[..seen.verdict.worst.len().min(most)];
     if worst.is_empty() {
@@ -298,12 +298,12 @@ fn path(seen: &Seen<'_>, i: usize, width: usize) -> String {
     fit(&format!("{mark}{}", plain(&path.text())), width)
 }
 
-/// An energy in nine columns.
+/// Formats an energy in at most nine columns.
 fn short(energy: Energy) -> String {
     energy.to_string()
 }
 
-/// A text that is too long loses its beginning, which says least of a path or a package.
+/// Shortens a text at its start, the least informative part of a path or package name.
 pub fn fit(text: &str, width: usize) -> String {
     let long = text.chars().count();
     if long <= width {

@@ -1,4 +1,5 @@
-//! A tree of the host as an image shall have it: owners, modes, labels and times as lists and options say, everything else as it is.
+//! A tree of the host as it will be in the image: lists and options replace owners, modes, labels and times; everything
+//! else is kept.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -12,28 +13,28 @@ use crate::commands::cp::{Glance, Item, Out, Reader, Source};
 /// The attribute that SELinux reads.
 pub const LABEL: &[u8] = b"security.selinux";
 
-/// What is said of the tree.
+/// Lists and options that change the tree.
 #[derive(Default)]
 pub struct Description {
     pub owners: Option<Owners>,
     pub labels: Option<Labels>,
     pub time: Option<Timestamp>,
-    /// Where the image will be mounted: how paths in both lists begin. `/`, or without one at its end.
+    /// Mount point of the image, the prefix of paths in both lists: `/`, or a path without trailing slash.
     pub mount_point: Vec<u8>,
 }
 
-/// A tree below a directory of another source.
+/// A directory tree of another source, with changes.
 pub struct Described<'s> {
     pub inner: &'s (dyn Source + Sync),
-    /// That directory, as the other source names it.
+    /// That directory's path in the other source.
     pub root: Vec<u8>,
     pub description: &'s Description,
-    /// Of files with several names (by device and inode): under which one was met first, and what the list of owners says of it.
+    /// For hard-linked files (by device and inode): the first name met, and its entry in the list of owners.
     names: Mutex<HashMap<(u64, u64), (Vec<u8>, Owned)>>,
 }
 
 impl Description {
-    /// A path below the root of the image as both lists have it.
+    /// The path in both lists of a file below the image's root.
     pub fn path(&self, below: &[u8]) -> Vec<u8> {
         let above = self.mount_point.strip_suffix(b"/").unwrap_or(&self.mount_point);
         let below = below.strip_prefix(b"/").unwrap_or(below);
@@ -43,7 +44,7 @@ impl Description {
         }
     }
 
-    /// Makes something what both lists say of it. Fails if the list of owners does not know it.
+    /// Applies both lists to an item. Fails if the list of owners has no entry for it.
     pub fn apply(&self, below: &[u8], item: &mut Item) -> Out<()> {
         let path = self.path(below);
         if let Some(owners) = &self.owners {
@@ -58,7 +59,7 @@ impl Description {
             item.xattrs.extend(owned.attribute());
         }
         if let Some(labels) = &self.labels {
-            // Those that the tree has on this machine are this machine's.
+            // The labels on this machine do not apply to the image.
             item.xattrs.retain(|(name, _)| name != LABEL);
             item.xattrs.extend(labels.of(&path, item.kind).map(|label| (LABEL.to_vec(), label.to_vec())));
         }
@@ -74,8 +75,8 @@ impl<'s> Described<'s> {
         Described { inner, root, description, names: Mutex::default() }
     }
 
-    /// Refuses a file with several names of which the list of owners says different things: which of them holds for a set-id
-    /// program is no matter of the order in which names are met.
+    /// Refuses a hard-linked file with conflicting entries in the list of owners: the order of names must not decide
+    /// which one applies to a set-id program.
     fn check_names_agree(&self, at: &[u8], item: &Item) -> Out<()> {
         let (Some(file), Some(owners)) = (item.identity, &self.description.owners) else { return Ok(()) };
         let path = self.description.path(at);

@@ -1,8 +1,8 @@
-//! `joulefs mkfs --from DIR`: how does a tree become an image, without root and the same each time?
+//! `joulefs mkfs --from DIR`: how does a tree become an image, reproducibly and without root?
 //!
-//! The volume is made in a file beside its place, filled, unmounted, and then gets its name: of an image that failed nothing is
-//! left. Without `--size` it is as large as the tree needs. Left out: who may own what ([`super::owners`], [`super::labels`]), and
-//! how files are copied ([`crate::commands::cp`]).
+//! The volume is created in a temporary file next to the image, filled, unmounted, and then renamed: a failure leaves
+//! nothing behind. Without `--size` it is as large as the tree needs. Left out: owners and labels ([`super::owners`],
+//! [`super::labels`]), and how files are copied ([`crate::commands::cp`]).
 
 use std::fs;
 use std::io::BufWriter;
@@ -64,20 +64,20 @@ pub struct Tree {
     pub sparse: bool,
 }
 
-/// How often a volume that turned out too small is made again, a tenth larger.
+/// Maximum number of retries with a size one tenth larger, after a volume was too small.
 const TRIES: u32 = 6;
-/// Contents of so many bytes fit beside a small inode's attributes.
+/// Size up to which contents are stored inline, next to a small inode's attributes.
 const INLINE: u64 = 3300;
-/// From so many bytes on a file is asked where its holes are.
+/// Size above which a file's holes are queried.
 const LARGE: u64 = 64 << 10;
-/// Addresses that an inode names itself, at least, and those of a block of them.
+/// Minimum number of block addresses in an inode, and number in a direct node.
 const OWN: u64 = 860;
 const IN_A_NODE: u64 = 1018;
-/// Bytes that take a place in a block of a directory, and places in a block.
+/// Name bytes per directory slot, and slots per block.
 const NAME: u64 = 8;
 const NAMES: u64 = 214;
 
-/// What something in a tree takes, in blocks, at most.
+/// Upper bound of the blocks that a file needs.
 fn blocks_of(
     source: &dyn Source,
     at: &[u8],
@@ -87,13 +87,13 @@ fn blocks_of(
     Ok(match kind {
         FileKind::Directory => {
             let places: u64 = names.iter().map(|n| (n.len() as u64).div_ceil(NAME)).sum();
-            // A directory that grew has blocks that are not full.
+            // A directory that grew has partly filled blocks.
             2 + 3 * places / NAMES
         }
         FileKind::Regular if size > INLINE => {
             let mut data = size.div_ceil(4096);
             if size > LARGE {
-                // Holes take nothing.
+                // Holes need no blocks.
                 data = 0;
                 let (mut file, mut from) = (source.open(at)?, 0);
                 while let Some((start, end)) = file.next_data(from)?.filter(|(start, _)| *start < size) {
@@ -108,7 +108,7 @@ fn blocks_of(
     })
 }
 
-/// The smallest size of a volume with so many blocks for files.
+/// The smallest size of a volume with `blocks` blocks for files.
 fn size_for(blocks: u64, options: &Options) -> Result<u64, Failure> {
     let mut size = blocks;
     loop {
@@ -130,7 +130,7 @@ fn list<T>(option: &str, file: Option<&Path>, parse: fn(&str) -> Result<T, Strin
     Ok(Some(parse(&text).map_err(|e| format!("{option} {}, {e}", file.display()))?))
 }
 
-/// The time that everything is of, if one is given.
+/// The timestamp for all files, if one is given.
 fn time(tree: &Tree) -> Result<Option<i64>, Failure> {
     match (tree.timestamp, std::env::var("SOURCE_DATE_EPOCH")) {
         (Some(secs), _) => Ok(Some(secs)),
@@ -143,7 +143,7 @@ fn time(tree: &Tree) -> Result<Option<i64>, Failure> {
 }
 
 impl Wanted {
-    /// What is drawn at random follows from a time and the label instead, where it was not given.
+    /// Derives random values from time and label, unless they were given.
     fn settle(&mut self, secs: i64, given_uuid: bool) {
         let hash = |of: &str, label: &str| -> [u8; 32] {
             *blake3::Hasher::new_derive_key(of)
@@ -171,7 +171,7 @@ impl Wanted {
     }
 }
 
-/// How the volume is mounted while it is filled.
+/// Mount options while the volume is filled.
 fn mount_options(tree: &Tree) -> Result<MountOptions, Failure> {
     let mut options = MountOptions::default();
     if let Some(algorithm) = &tree.compress {
@@ -183,7 +183,7 @@ fn mount_options(tree: &Tree) -> Result<MountOptions, Failure> {
     Ok(options)
 }
 
-/// What `mkfs` made itself gets its label.
+/// Sets the labels of files that `mkfs` itself created.
 fn describe_rest(image: &Image, description: &Description, source: &dyn Source) -> Result<(), String> {
     let at = b"/lost+found";
     let Ok(found) = path::walk(&*image.vol, at) else { return Ok(()) };
@@ -206,7 +206,7 @@ fn sparse(file: &Path, out: fs::File) -> Result<(), Failure> {
     let pack = begin::pack(&dev, &sb, &mut found).ok_or_else(|| fail("no checkpoint".into()))?;
     let read = tables::read(&dev, &sb, &pack, &mut found, &mut Progress::new(&mut |_| true));
     let (sit, _) = read.map_err(|e| fail(e.to_string()))?;
-    // Tables are written whole, whatever stood there before; of the main area what is in use.
+    // Tables are written completely, to overwrite old contents; of the main area only used blocks.
     let needed = |at: u64| {
         let addr = u32::try_from(at).ok().map(format::BlockAddr);
         addr.and_then(|a| sb.locate(a)).is_none_or(|(seg, offset)| sit.segment(seg).has(offset))
@@ -221,7 +221,7 @@ fn sparse(file: &Path, out: fs::File) -> Result<(), Failure> {
     Ok(wrote.map_err(|e| fail(e.to_string()))?)
 }
 
-/// Checks what cannot go together.
+/// Rejects conflicting options.
 fn check(args: &Args, wanted: &Wanted) -> Result<(), Failure> {
     let tree = &args.tree;
     if wanted.kind() != Kind::F2fs {
@@ -287,7 +287,7 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     .map_err(|e| format!("--from: {e}"))?;
     let mut size = match (given, &wanted) {
         (Some(size), _) => size,
-        // What the volume keeps for itself: logs that are begun, checkpoints.
+        // Space that the volume needs for itself: open logs, checkpoints.
         (None, Wanted::F2fs(options)) => size_for(blocks + blocks / 64 + 1024, options)?,
         (None, Wanted::ScherlFs(_)) => return Err(Failure::usage("--from with --type scherlfs needs --size")),
     };
@@ -320,7 +320,7 @@ pub fn run(args: &Args, from: &Path, mut wanted: Wanted, as_json: bool) -> Resul
     Ok(())
 }
 
-/// What was made.
+/// The result.
 struct Done {
     filled: Filled,
     uuid: [u8; 16],
@@ -339,7 +339,7 @@ impl<E: Into<Failure>> From<E> for Full {
     }
 }
 
-/// Makes a volume of so many bytes in a file, and fills it with so many.
+/// Creates a volume of `size` bytes in a file, and fills it with `bytes`.
 fn fill(
     args: &Args,
     wanted: &Wanted,

@@ -1,11 +1,11 @@
-//! SELinux labels as `file_contexts` says them: an expression for paths, perhaps a kind of file, a context.
+//! SELinux labels from `file_contexts`: each line has a regular expression for paths, an optional file type, and a
+//! context.
 //!
 //!     /bin(/.*)?         u:object_r:system_file:s0
 //!     /bin/sh     --     u:object_r:shell_exec:s0
 //!
-//! An expression means the whole path. Of all lines that fit the last counts, and of those without an expression's special
-//! characters before those with, as libselinux has it; `<<none>>` gives no label. Left out: expressions that look ahead or back,
-//! and includes.
+//! An expression must match the whole path. As in libselinux, the last matching line wins, lines without special
+//! characters before those with them; `<<none>>` means no label. Left out: lookahead and lookbehind, and includes.
 
 use regex::bytes::{Regex, RegexSet, RegexSetBuilder};
 use vfs::FileKind;
@@ -18,14 +18,14 @@ struct Line {
     context: Option<Vec<u8>>,
 }
 
-/// All lines, those that count most last.
+/// All lines, in ascending order of precedence.
 #[derive(Debug)]
 pub struct Labels {
     set: RegexSet,
     lines: Vec<Line>,
 }
 
-/// Bytes that all expressions together may take once they are compiled: those of a phone take a few megabytes.
+/// Limit for all compiled expressions together: those of a phone take a few megabytes.
 const SIZE: usize = 256 << 20;
 
 fn kind(flag: &str) -> Option<FileKind> {
@@ -41,7 +41,7 @@ fn kind(flag: &str) -> Option<FileKind> {
     })
 }
 
-/// Whether an expression has characters that stand for others (libselinux `spec_hasMetaChars`).
+/// True if an expression has regular-expression characters (libselinux `spec_hasMetaChars`).
 fn is_special(expression: &str) -> bool {
     let mut chars = expression.chars();
     while let Some(c) = chars.next() {
@@ -55,7 +55,7 @@ fn is_special(expression: &str) -> bool {
 }
 
 impl Labels {
-    /// From the text of a `file_contexts`. The error names the line.
+    /// Parses a `file_contexts`. The error names the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         for (n, text) in text.lines().enumerate() {
@@ -81,14 +81,14 @@ impl Labels {
             let context = (context != "<<none>>").then(|| [context.as_bytes(), b"\0"].concat());
             all.push((is_special(expression), whole, Line { kind, context }));
         }
-        // Stable: among equals the order of the file stays.
+        // Stable: equal elements keep the order of the file.
         all.sort_by_key(|(special, ..)| !special);
         let (expressions, lines): (Vec<_>, Vec<_>) = all.into_iter().map(|(_, whole, line)| (whole, line)).unzip();
         let built = RegexSetBuilder::new(expressions).size_limit(SIZE).dfa_size_limit(SIZE).build();
         Ok(Labels { set: built.map_err(|e| e.to_string())?, lines })
     }
 
-    /// The attribute of a file; `None`: no line fits, or the one that counts says that there is none.
+    /// The label of a file; `None` if no line matches, or the winning line is `<<none>>`.
     pub fn of(&self, path: &[u8], kind: FileKind) -> Option<&[u8]> {
         let fit = self.set.matches(path);
         let last = fit.iter().map(|n| &self.lines[n]).rfind(|l| l.kind.is_none_or(|k| k == kind));

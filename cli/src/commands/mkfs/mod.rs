@@ -1,6 +1,7 @@
-//! `joulefs mkfs`: where is a volume made, of what size, and what must not be destroyed for it?
+//! `joulefs mkfs`: where is a volume created, of what size, and which data must not be destroyed for it?
 //!
-//! A file that is made here is gone if the format fails. With `--from` it is filled, too ([`from`]). Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
+//! A newly created file is removed if the format fails. With `--from` the volume is also filled ([`from`]). Layout and
+//! defaults are defined by `f2fs::mkfs` and `scherlfs::make`.
 
 mod described;
 mod from;
@@ -83,7 +84,7 @@ pub struct Args {
     tree: from::Tree,
 }
 
-/// What a command line asks to be made.
+/// The requested file system with its options.
 pub enum Wanted {
     F2fs(Options),
     ScherlFs(make::Options),
@@ -97,7 +98,7 @@ impl Wanted {
         }
     }
 
-    /// Bytes of a volume, as they were typed.
+    /// Parses the size of the volume.
     fn size(&self, text: &str) -> Result<u64, Failure> {
         match self {
             Wanted::F2fs(options) => size::of_volume(text, options),
@@ -105,7 +106,7 @@ impl Wanted {
         }
     }
 
-    /// A disk's zones are the volume's, unless somebody said of which size those are.
+    /// Uses the zones of the disk, unless a zone size was given.
     fn take_zones(&mut self, dev: &dyn BlockDevice) {
         if let (Wanted::F2fs(options), Some(zones)) = (self, dev.zones())
             && !options.features.contains(Features::BLKZONED)
@@ -115,14 +116,14 @@ impl Wanted {
         }
     }
 
-    /// A file's bytes are all zero, and need not be made so.
+    /// Sets whether the file is known to be all zero, so that it need not be zeroed.
     fn assume_zeroed(&mut self, zeroed: bool) {
         if let Wanted::F2fs(options) = self {
             options.assume_zeroed = zeroed;
         }
     }
 
-    /// Makes it; what was made, for machines, with the bytes for files and the identity.
+    /// Formats; returns what was created as JSON, the bytes for files, and the UUID.
     fn make(&self, dev: &Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<(Value, u64, [u8; 16]), String> {
         Ok(match self {
             Wanted::F2fs(options) => {
@@ -143,7 +144,7 @@ impl Wanted {
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    // `from_str_radix` would take a sign for a digit.
+    // `from_str_radix` would accept a sign.
     let plain = digits.len() == 32 && digits.bytes().all(|c| c.is_ascii_hexdigit());
     Some(u128::from_str_radix(&digits, 16).ok().filter(|_| plain)?.to_be_bytes())
 }
@@ -154,23 +155,23 @@ fn owner(text: &str) -> Result<(u32, u32), String> {
     Ok((id(uid)?, id(gid)?))
 }
 
-/// The number of a user or a group. The last number there is means "nobody in particular" to Linux.
+/// Parses a user or group number. The largest number is Linux's invalid ID.
 pub fn id(text: &str) -> Result<u32, String> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let id = digits.then(|| text.parse().ok()).flatten().filter(|id| *id != u32::MAX);
     id.ok_or_else(|| format!("{text:?} is not the number of a user or group, 0 to {}", u32::MAX - 1))
 }
 
-/// Who owns the root directory: who makes the volume, unless it is said otherwise. An image of a tree is the same whoever
-/// makes it: what the tree does not have (lost+found) is root's.
+/// The owner of the root directory: by default the user who runs mkfs. An image of a tree must not depend on that user:
+/// what the tree lacks (lost+found) belongs to root.
 fn root_owner(args: &Args) -> (u32, u32) {
     let caller = super::names::caller();
     let default = if args.tree.from.is_some() { (0, 0) } else { (caller.uid, caller.gid) };
     args.root_owner.unwrap_or(default)
 }
 
-/// What `f2fs::mkfs` refuses whatever the size is, told by the names that options have on the command line.
+/// An error of `f2fs::mkfs` that does not depend on the size, with the names of command-line options.
 fn wrong(args: &Args, e: &MkfsError) -> Failure {
     Failure::Usage(match e {
         MkfsError::Option { option: "label", value, must } => format!("--label: {value}; must be {must}"),
@@ -188,7 +189,7 @@ fn features(args: &Args) -> Vec<String> {
     args.features.clone().unwrap_or_else(|| vec!["modern".to_owned()])
 }
 
-/// The options of a command line, checked.
+/// The checked options of a command line.
 pub fn options(args: &Args) -> Result<Wanted, Failure> {
     let uuid = args
         .uuid
@@ -219,7 +220,7 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
         Some(uuid) => uuid,
         None => device::rng::uuid(entropy()?),
     };
-    // Not from what is asked for: users of the volume may know its identity.
+    // Not derived from the UUID, which users of the volume may know.
     let secret = u128::from_le_bytes(entropy()?) as u64;
     let placement = args.placement.unwrap_or_default();
     let owner = root_owner(args);
@@ -284,7 +285,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
     let dev = match (there, size) {
         (Some(m), _) if !args.force && !empty => {
-            // Nobody else may write between the look and the format.
+            // No other process may write between the check and the format.
             let dev = opened(path)?;
             let blank = match m.is_file() {
                 true => is_blank_file(path).map_err(|e| format!("{}: {e}", path.display()))?,
@@ -360,8 +361,8 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<Arc
     }
 }
 
-/// True if a format would destroy nothing of a block device, too large to be read whole: it is zero
-/// where file systems and partition tables begin and end.
+/// True if a format would destroy no data on a block device, which is too large to read completely: the places where
+/// file systems and partition tables begin and end are zero.
 fn is_blank_device(dev: &dyn BlockDevice) -> bool {
     const HEAD: u64 = 256;
     let zero = |at: u64, blocks: u64| {
@@ -372,7 +373,7 @@ fn is_blank_device(dev: &dyn BlockDevice) -> bool {
     zero(0, HEAD.min(blocks)) && zero(blocks - 1, 1)
 }
 
-/// True if every byte of a file is zero. Holes are not read, and nothing behind the first byte that is not.
+/// True if every byte of a file is zero. Holes are not read, and reading stops at the first nonzero byte.
 fn is_blank_file(path: &std::path::Path) -> std::io::Result<bool> {
     let file = File::open(path)?;
     let mut bytes = vec![0; 1 << 20];
@@ -381,7 +382,7 @@ fn is_blank_file(path: &std::path::Path) -> std::io::Result<bool> {
         at = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(Errno::NXIO) => return Ok(true),
-            // A host that knows no holes has data everywhere.
+            // A host without hole support: all is data.
             Err(Errno::INVAL) => at,
             Err(e) => return Err(e.into()),
         };

@@ -1,27 +1,27 @@
-//! Owners and modes as a list says them: Android's `fs_config`, one path a line.
+//! Owners and modes from a list in the format of Android's `fs_config`, one path per line:
 //!
 //!     path uid gid mode [capabilities=MASK]
 //!
-//! Paths begin with the mount point, without a `/` before it; the mode is octal.
+//! Paths begin with the mount point without its leading `/`; the mode is octal.
 
 use std::collections::HashMap;
 
-/// Bytes of a `security.capability` attribute, revision 2, with the flag that they are effective (kernel `vfs_cap_data`).
+/// `security.capability` attribute, revision 2, with the effective flag (kernel `vfs_cap_data`).
 const REVISION_2: u32 = 0x0200_0000;
 const EFFECTIVE: u32 = 1;
 
-/// What a line says of a path.
+/// The entry of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owned {
     pub uid: u32,
     pub gid: u32,
     pub perm: u16,
-    /// Bits of capabilities; 0: none.
+    /// Capability bits; 0: none.
     pub capabilities: u64,
 }
 
 impl Owned {
-    /// The attribute that gives a program its capabilities.
+    /// The attribute with a program's capabilities.
     pub fn attribute(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let (low, high) = (self.capabilities as u32, (self.capabilities >> 32) as u32);
         // Permitted and inheritable, the lower halves first.
@@ -31,12 +31,12 @@ impl Owned {
     }
 }
 
-/// The list. Of two lines for one path the last counts.
+/// The list. The last of several lines for one path wins.
 #[derive(Debug, Default)]
 pub struct Owners(HashMap<Vec<u8>, Owned>);
 
 fn line(text: &str) -> Result<(Vec<u8>, Owned), String> {
-    // The path of the root may be empty: then the line begins with a blank.
+    // The root's path may be empty: then the line begins with a blank.
     let (path, rest) = match text.strip_prefix(' ') {
         Some(rest) => ("", rest),
         None => text.split_once(char::is_whitespace).ok_or("no owner")?,
@@ -60,7 +60,7 @@ fn line(text: &str) -> Result<(Vec<u8>, Owned), String> {
 }
 
 impl Owners {
-    /// From the text of a list. The error names the line.
+    /// Parses a list. The error names the line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut all = HashMap::new();
         for (n, text) in text.lines().enumerate() {
@@ -73,7 +73,7 @@ impl Owners {
         Ok(Owners(all))
     }
 
-    /// What it says of a path, which begins with the mount point.
+    /// The entry of a path, which begins with the mount point.
     pub fn of(&self, path: &[u8]) -> Option<&Owned> {
         let start = path.iter().position(|b| *b != b'/').unwrap_or(path.len());
         self.0.get(&path[start..])

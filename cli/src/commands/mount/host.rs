@@ -1,4 +1,4 @@
-//! What is a person told of the file system that holds a mounted image?
+//! Messages about the file system that holds a mounted image.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use device::host_room::{LEAST, Turn};
 
 use crate::output::bytes;
 
-/// What happened to an image that has no name.
+/// The error for an image without a name.
 const NAMELESS: &str = "removed or replaced while it was mounted, and no name leads to its file any more";
 
-/// Refuses a host without room: what the mount accepts could not be written.
+/// Refuses a host without enough free space: accepted writes could not be stored.
 pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     if !room.is_short() {
         return Ok(());
@@ -32,8 +32,8 @@ pub fn check(room: &HostRoom, image: &Path) -> Result<(), String> {
     ))
 }
 
-/// Logs when the host becomes short of room, and when it has some again. Returns what to tell of a host that cannot
-/// reserve room.
+/// Logs when the host runs short of space, and when space is available again. Returns a warning for a host that cannot
+/// reserve space.
 pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
     let name = image.display().to_string();
     room.report_to(Box::new(move |turn| match turn {
@@ -53,7 +53,7 @@ pub fn attend(room: &Arc<HostRoom>, image: &Path) -> Option<String> {
     })
 }
 
-/// Why a volume goes with the process that serves it, if it does.
+/// Why the volume will be lost when the serving process ends, if so.
 pub fn doom(room: &HostRoom, image: &Path) -> Option<String> {
     (!room.has_name()).then(|| format!("{} was {NAMELESS}", image.display()))
 }

@@ -1,7 +1,7 @@
-//! Which options of `-o` would do nothing on this mount?
+//! Which options of `-o` would have no effect on this mount?
 //!
-//! What needs a feature of the volume is refused by the file system, which knows it. This looks at the rest: at what stands
-//! beside the volume, and at other options.
+//! Options that need a feature of the volume are checked by the file system. This module checks the others: those that
+//! need companion files or other options.
 
 use device::energy::profile::{DeviceSpec, Profile};
 use f2fs::Mode;
@@ -11,7 +11,7 @@ use volume::{Kind, MountOptions};
 
 use crate::Failure;
 
-/// Refuses options that cannot act.
+/// Refuses options that cannot have an effect.
 pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Failure> {
     let has_handles = profile.is_some_and(|profile| match &profile.device {
         DeviceSpec::Flash(flash) => flash.nand.handles.as_ref().is_some_and(|handles| handles.value > 1),
@@ -29,7 +29,7 @@ pub fn refuse(core: &MountOptions, profile: Option<&Profile>) -> Result<(), Fail
     Ok(())
 }
 
-/// Options about writing, and what is done beside it.
+/// Options that affect only writing.
 const OF_WRITING: [&str; 31] = [
     "background_gc",
     "checkpoint_bytes",
@@ -64,7 +64,7 @@ const OF_WRITING: [&str; 31] = [
     "writeback_seconds",
 ];
 
-/// What is said of options that do nothing here, or not yet.
+/// Warnings about options that have no effect here, or not yet.
 pub fn notes(core: &MountOptions, given: &[String], kind: Kind, read_only: bool) -> Option<String> {
     if read_only {
         let name = |option: &&String| option.split('=').next().is_some_and(|name| OF_WRITING.contains(&name));

@@ -1,14 +1,13 @@
-//! Which options does `-o` of `joulefs mount` take, of which file system, and what do they mean?
+//! Which options does `-o` of `joulefs mount` accept, for which file system, and what do they mean?
 //!
-//! What is set by them is [`super::parse`]'s and the file systems' own; this is what people read, and what a mistyped name is
-//! compared with.
+//! [`super::parse`] and the file systems parse them; this table is for the help and for suggestions after typos.
 
 use crate::{meant, output};
 
-/// An option: its name, its values (empty: it takes none), what it means.
+/// An option: its name, its values (empty if it takes none), its description.
 pub type Choice = (&'static str, &'static str, &'static str);
 
-/// Of every file system.
+/// For all file systems.
 const EITHER: &[Choice] = &[
     ("ro", "", "mount read-only"),
     ("rw", "", "the default"),
@@ -45,7 +44,7 @@ const EITHER: &[Choice] = &[
     ),
 ];
 
-/// Of F2FS.
+/// For F2FS.
 const F2FS: &[Choice] = &[
     ("norecovery", "", "read-only, as of the last checkpoint: files fsynced since then are neither replayed nor lost"),
     (
@@ -118,7 +117,7 @@ const F2FS: &[Choice] = &[
     ("background_gc", "on|off", "clean when idle; default on"),
 ];
 
-/// Of ScherlFS.
+/// For ScherlFS.
 const SCHERLFS: &[Choice] = &[
     (
         "sync",
@@ -169,17 +168,17 @@ const SCHERLFS: &[Choice] = &[
 const ALL: [(&str, &[Choice]); 3] =
     [("Options for -o", EITHER), ("For F2FS volumes", F2FS), ("For ScherlFS volumes", SCHERLFS)];
 
-/// The options of `joulefs mount`.
+/// All options of `joulefs mount`.
 pub fn of_mounts() -> Vec<&'static Choice> {
     ALL.iter().flat_map(|(_, choices)| *choices).collect()
 }
 
-/// Those that a volume has without being mounted: where files are copied to it, or calls replayed on it.
+/// Options that apply without a mount: for copying files into an image, or replaying calls.
 pub fn of_volumes() -> Vec<&'static Choice> {
     F2FS.iter().chain(SCHERLFS).collect()
 }
 
-/// The words that an option has for values, of the text that lists them.
+/// The literal values of an option, from the text that lists them.
 pub fn words(values: &str) -> Vec<String> {
     let numbers = |(from, to): (&str, &str)| Some((from.parse::<u32>().ok()?, to.parse::<u32>().ok()?));
     if let Some((from, to)) = values.split_once("..").and_then(numbers) {
@@ -189,7 +188,7 @@ pub fn words(values: &str) -> Vec<String> {
     words.filter(|w| !w.is_empty() && *w != "*" && w.chars().all(|c| !c.is_uppercase())).map(str::to_owned).collect()
 }
 
-/// Columns of the table.
+/// Width of the table.
 const COLUMNS: usize = 92;
 
 /// The table for `--help`.
@@ -207,17 +206,17 @@ pub fn table() -> String {
     text
 }
 
-/// Which name may be meant by one that nobody knows.
+/// A suggestion for an unknown option.
 pub fn meant_by_name(name: &str) -> String {
     meant::tip(name, ALL.iter().flat_map(|(_, choices)| choices.iter().map(|choice| choice.0)))
 }
 
-/// What is said of a name that nobody knows.
+/// The error for an unknown option.
 pub fn unknown(option: &str, name: &str) -> String {
     format!("unknown mount option {option:?}{}; see joulefs mount --help", meant_by_name(name))
 }
 
-/// What may be meant by a wrong value of an option, if it has words for values.
+/// A suggestion for a wrong value of an option with literal values.
 pub fn meant_by(name: &str, value: Option<&str>) -> String {
     let choices = ALL.iter().flat_map(|(_, choices)| choices.iter());
     let Some((.., values, _)) = choices.into_iter().find(|choice| choice.0 == name) else { return String::new() };
@@ -230,7 +229,7 @@ mod tests {
     use super::*;
     use volume::{MountOptions, OptionError};
 
-    /// A name stands in a source as what is matched: `"name" =>`, or `"name" | "other" =>`.
+    /// Names appear in source as match patterns: `"name" =>`, or `"name" | "other" =>`.
     fn matched(source: &str) -> Vec<&str> {
         let arms = source.lines().map(str::trim).filter(|line| line.starts_with('"') && line.contains("=>"));
         let words = arms.flat_map(|line| line.split("=>").next().unwrap_or("").split('|'));

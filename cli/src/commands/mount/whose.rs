@@ -1,8 +1,8 @@
-//! Which user, group and rights does an option of a mount name?
+//! Parses the users, groups and masks in mount options.
 
 use std::process::Command;
 
-/// The number of a user (`what` is `uid`) or a group (`gid`), given as a number or a name.
+/// The ID of a user (`what` is `uid`) or a group (`gid`), given as a number or a name.
 pub fn id(what: &str, text: &str) -> Result<u32, String> {
     if !text.starts_with(|c: char| c.is_alphabetic() || c == '_') {
         return crate::commands::mkfs::id(text);
@@ -10,7 +10,7 @@ pub fn id(what: &str, text: &str) -> Result<u32, String> {
     let (list, of) = if what == "uid" { ("passwd", "user") } else { ("group", "group") };
     let file = std::fs::read_to_string(format!("/etc/{list}")).unwrap_or_default();
     found(&file, text)
-        // Users may be kept elsewhere (LDAP): whoever keeps them is asked through the C library's own program.
+        // Users may come from another source (LDAP), which `getent` queries.
         .or_else(|| {
             let out = Command::new("getent").args([list, "--", text]).output().ok()?;
             found(&String::from_utf8_lossy(&out.stdout), text)
@@ -24,7 +24,7 @@ fn found(lines: &str, name: &str) -> Option<u32> {
     all.find_map(|mut fields| (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten())
 }
 
-/// Rights that are taken away, in octal.
+/// A mask of permission bits to remove, in octal.
 pub fn mask(text: &str) -> Result<u16, String> {
     let octal = !text.is_empty() && text.bytes().all(|c| (b'0'..=b'7').contains(&c));
     let mask = octal.then(|| u16::from_str_radix(text, 8).ok()).flatten().filter(|mask| *mask <= 0o777);

@@ -1,4 +1,4 @@
-//! How does what was found in a ruin look as a tree that `cp` copies? Which files belong to it is `plan`'s decision.
+//! How do files found in a damaged image look as a tree that `cp` copies? `plan` decides which files belong to it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,10 +10,10 @@ use vfs::{DeviceNumber, FileKind, Timestamp};
 
 use crate::commands::cp::{Glance, Item, Out, Reader, Source};
 
-/// What is at a path of the tree that is copied.
+/// An entry of the tree to copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// A directory of this command's own.
+    /// A directory created by this command.
     Made,
     File(Ino),
 }
@@ -21,15 +21,15 @@ pub enum At {
 /// Names by directory.
 pub type Holding = HashMap<Vec<u8>, Vec<(Vec<u8>, At)>>;
 
-/// What was found, as a tree to copy: every directory's names are known beforehand.
+/// The tree to copy: the names of every directory are known in advance.
 pub struct Found<'r> {
     rescue: &'r Rescue<'r>,
     holds: Holding,
-    /// The directories on the way to what was last looked at, each as a map from names.
+    /// The directories on the way to the last lookup, each with a map of its names.
     open: RefCell<Vec<(Vec<u8>, HashMap<Vec<u8>, At>)>>,
-    /// Directories of files that are not whole: what is missing of them is left out.
+    /// Directories of incomplete files: their missing parts are skipped.
     lenient: Vec<Vec<u8>>,
-    /// Bytes of the image.
+    /// Size of the image.
     bytes: u64,
 }
 
@@ -38,8 +38,8 @@ pub fn say(e: RescueError) -> String {
 }
 
 impl<'r> Found<'r> {
-    /// What is to be copied; below the directories `lenient` what is missing of a file is left out. The image has so
-    /// many bytes.
+    /// The tree to copy; below the directories in `lenient`, missing parts of files are skipped. `bytes` is the image's
+    /// size.
     pub fn new(rescue: &'r Rescue<'r>, holds: Holding, lenient: Vec<Vec<u8>>, bytes: u64) -> Self {
         Found { rescue, holds, open: RefCell::default(), lenient, bytes }
     }
@@ -74,7 +74,7 @@ impl<'r> Found<'r> {
     }
 }
 
-/// A directory that no inode stands for.
+/// A directory without an inode.
 fn new_directory() -> Item {
     Item::made(FileKind::Directory, 0o700)
 }
@@ -82,7 +82,7 @@ fn new_directory() -> Item {
 impl Source for Found<'_> {
     fn glance(&self, path: &[u8]) -> Out<Glance> {
         let At::File(ino) = self.at(path)? else {
-            // Directories of this command's own are told apart by numbers that no inode has.
+            // Directories created by this command get numbers that no inode has.
             let number = path.iter().fold(1u64 << 40, |n, &b| n.wrapping_mul(31).wrapping_add(b.into()) | 1 << 40);
             return Ok(Glance { kind: FileKind::Directory, size: 0, file: (0, number) });
         };
@@ -103,7 +103,7 @@ impl Source for Found<'_> {
         let (xattrs, amiss) = match file.xattrs() {
             Ok(xattrs) => (xattrs, None),
             Err(_) if self.is_lenient(path) => (Vec::new(), None),
-            // All that lies below is copied.
+            // The directory is copied with everything below it.
             Err(e) if kind == FileKind::Directory => {
                 (Vec::new(), Some(place(format!("copied without its extended attributes: {e}"))))
             }

@@ -1,7 +1,7 @@
-//! `joulefs rescue`: what can be had back from a broken image?
+//! `joulefs rescue`: what can be recovered from a broken image?
 //!
-//! `rescue` finds files and proves them; `plan` decides which are copied and where to; `found` shows them as a tree; `cp`
-//! copies it; `tell` reports.
+//! `rescue` finds and verifies files; `plan` decides which are copied and where to; `found` presents them as a tree;
+//! `cp` copies it; `tell` reports.
 
 mod found;
 mod plan;
@@ -89,7 +89,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     check_name(&args.image)?;
     let dev = open_ruin(&args.image)?;
-    // A volume of F2FS that was made later has overwritten what tells of the other one.
+    // A newer F2FS volume has overwritten the traces of the older one.
     if let (None, Some(kind @ Kind::ScherlFs)) = (args.volume_at, volume::probe(&*dev)) {
         let image = args.image.display();
         return Err(format!("{image}: a {kind} volume; joulefs rescue is for F2FS").into());

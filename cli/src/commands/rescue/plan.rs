@@ -1,4 +1,4 @@
-//! Which of the files that were found are copied, and where to?
+//! Which of the found files are copied, and where to?
 
 use format::Ino;
 use rescue::{Loose, Rescue};
@@ -13,31 +13,30 @@ const UNPLACED: &str = "rescue-unplaced";
 const DELETED: &str = "rescue-deleted";
 const DOUBTFUL: &str = "rescue-doubtful";
 
-/// Directories within each other that are followed: no path that a host takes has as many.
+/// Maximum directory depth: no host accepts longer paths.
 const DEEPEST: usize = 2048;
 
-/// Goes through all that was found, and decides what is copied and where to.
+/// Examines everything found, and decides what is copied where.
 pub struct Plan<'r> {
     rescue: &'r Rescue<'r>,
-    /// Deleted and doubtful files are copied too.
+    /// Copy deleted and doubtful files too.
     all_asked: bool,
     stop: &'r Interrupt,
-    /// What is copied, by directory.
+    /// Entries to copy, by directory.
     pub holds: Holding,
-    /// What is said of each file.
+    /// A report row for each file.
     pub rows: Vec<Row>,
-    /// Directories below which what is missing of a file is left out.
+    /// Directories below which missing parts of files are skipped.
     pub lenient: Vec<Vec<u8>>,
     doubtful: Vec<(Vec<u8>, At)>,
 }
 
-/// What is known of the way to a file.
+/// The state of a file's ancestors.
 struct Above {
     group: Group,
-    /// The directories on the way.
+    /// The ancestor directories.
     dirs: Vec<Ino>,
-    /// One of them is not proved to be whole and in its newest version: what it names may have another name by now, or
-    /// none.
+    /// One of them is not verified to be complete and current: its entries may have been renamed or deleted since.
     unsure: bool,
 }
 
@@ -51,7 +50,7 @@ impl<'r> Plan<'r> {
     /// Plans a copy.
     ///
     /// # Errors
-    /// If the device fails, or somebody asks to stop.
+    /// If the device fails, or the user interrupts.
     pub fn make(rescue: &'r Rescue<'r>, all_asked: bool, stop: &'r Interrupt) -> Result<Self, Failure> {
         let (holds, rows, lenient, doubtful) = (Holding::new(), Vec::new(), Vec::new(), Vec::new());
         let mut plan = Plan { rescue, all_asked, stop, holds, rows, lenient, doubtful };
@@ -59,7 +58,7 @@ impl<'r> Plan<'r> {
         Ok(plan)
     }
 
-    /// Decides about a file, and if it is a directory about what it holds. True if it is to be copied where it is.
+    /// Decides about a file, and for a directory about its entries. True if it is to be copied in place.
     fn file(&mut self, path: &[u8], ino: Ino, above: &mut Above) -> Result<bool, Failure> {
         if self.stop.came() {
             return Err("interrupted".into());
@@ -105,7 +104,7 @@ impl<'r> Plan<'r> {
             versions: verdict.versions,
         };
         let wanted = match (row.verdict(), group) {
-            // A directory holds what was proved, whatever else it had.
+            // A directory contains its verified entries, whatever else it had.
             _ if is_dir => group != Group::Deleted || self.all_asked,
             (_, Group::Deleted) => self.all_asked,
             ("proved" | "likely", _) => true,
@@ -179,19 +178,19 @@ impl<'r> Plan<'r> {
     }
 }
 
-/// An inode's number and name in one: no two are the same.
+/// A unique name made from an inode's number and name.
 fn numbered(ino: Ino, name: Option<Vec<u8>>) -> Vec<u8> {
     let mut out = ino.0.to_string().into_bytes();
     if let Some(name) = name.filter(|n| !n.is_empty()) {
         out.push(b'-');
         out.extend_from_slice(&name);
-        // With the number it may be longer than a name can be.
+        // With the number it may exceed the maximum length of a name.
         out.truncate(255);
     }
     out
 }
 
-/// A name that the root directory does not have.
+/// A name that is unused in the root directory.
 fn free(top: &[(Vec<u8>, At)], name: &str) -> Vec<u8> {
     let mut out = name.as_bytes().to_vec();
     while top.iter().any(|(known, _)| *known == out) {

@@ -1,4 +1,4 @@
-//! What is said of each file, to people and to machines?
+//! Reports each file, to people and to machines.
 
 use format::Ino;
 use rescue::Rescue;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Where a file is put.
+/// The group in which a file is placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     Living,
@@ -16,7 +16,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// As reports write it.
+    /// Its name in reports.
     pub fn word(self) -> &'static str {
         match self {
             Group::Living => "living",
@@ -36,15 +36,15 @@ pub struct Row {
     pub doubts: Vec<String>,
     /// The inode itself is gone.
     pub lost: bool,
-    /// Nothing that was found speaks against the file. But something may have been lost that would: a newer version of a
-    /// directory, or a newer owner of its blocks.
+    /// No evidence against the file was found. But such evidence may have been lost: a newer version of a directory, or
+    /// a newer owner of its blocks.
     pub unsure: bool,
     pub version: u32,
     pub versions: u16,
 }
 
 impl Row {
-    /// How far it is to be believed, in one word.
+    /// How far to trust the file, in one word.
     pub fn verdict(&self) -> &'static str {
         match (self.lost, self.doubts.is_empty()) {
             (true, _) => "lost",

@@ -1,18 +1,18 @@
 //! What did Alumet measure meanwhile: the processor's joules of each process, and the disk's watts?
 //!
-//! Alumet (github.com/alumet-dev/alumet) writes its measurements into a CSV file as it makes them. Here that file is
-//! followed while it grows, and what it says of processes and of a disk is put beside what requests cost on the simulated
-//! device. Alumet tells times by the wall clock, and requests have those of the kernel's monotonic clock: live, both clocks are
-//! read at every refresh, so that a wall clock that is set does no harm for longer than one. Of a recording that is played, nobody
-//! knows when it was by the wall clock unless it is said.
+//! Alumet (github.com/alumet-dev/alumet) appends its measurements to a CSV file. This module follows that file as it
+//! grows, and shows the values of processes and of a disk next to the cost of requests on the simulated device. Alumet
+//! uses the wall clock, and requests use the kernel's monotonic clock: live, both clocks are read at every refresh, so
+//! that setting the wall clock affects one refresh at most. The wall-clock time of a recording is unknown unless it is
+//! given.
 //!
-//! * *Processes* are told by number there and by name here: a number's name is what `/proc` says while it lives, or what the
-//!   recording's events say.
-//! * *The disk's watts* come some time after the model's, since meters are read in turns and sources write late. So the
-//!   two are compared refresh by refresh, each when the meter's readings reach beyond it, over the same time; with the
-//!   model's storage alone, which is what such a meter sees.
+//! * *Processes* have numbers in Alumet and names here: a number's name comes from `/proc` while the process lives, or
+//!   from the recording's events.
+//! * *The disk's watts* arrive some time after the model's, since meters are polled and sources write late. So the two
+//!   are compared per refresh, after the meter's readings reach beyond it, over the same period; and only with the
+//!   model's storage, which is all that such a meter measures.
 //!
-//! Left out: what Alumet measures of memory, network and graphics processors.
+//! Left out: Alumet's measurements of memory, network and graphics processors.
 
 mod followed;
 mod heard;
@@ -36,11 +36,11 @@ use super::measured::{Compared, Cpu, Look};
 use super::view::{DiskRow, WAITING};
 use crate::{Failure, output};
 
-/// Refreshes whose comparison is waited for at most.
+/// Maximum number of refreshes waiting for comparison.
 const WAITING_REFRESHES: usize = 1 << 12;
-/// Metrics of processes' energy, by how they begin; the plugin energy-attribution calls them what its user calls them.
+/// Prefix of the metrics of processes' energy; users of the plugin energy-attribution choose the full names.
 const ATTRIBUTED: &str = "attributed_energy";
-/// The disk's power, of the plugin quarch.
+/// The metric of the disk's power, from the plugin quarch.
 const DISK_POWER: &str = "disk_power";
 
 /// What is asked for.
@@ -66,7 +66,7 @@ pub struct AlumetArgs {
 struct Process {
     cpu: Cpu,
     last: Option<u64>,
-    /// Joules at the time of the last measurement: several resources may be measured at once.
+    /// Joules at the time of the last measurement, which may cover several resources.
     at_last: f64,
     before: Option<u64>,
 }
@@ -91,17 +91,17 @@ pub struct Alumet {
     columns: Option<Columns>,
     heard: Heard,
     live: bool,
-    /// What is to be added to an event's time to have the wall clock's.
+    /// Difference between the wall clock and the events' clock.
     offset: Option<i128>,
-    /// When it began, by the wall clock.
+    /// Start of the measurements by the wall clock.
     began: Option<u64>,
     metric: Option<String>,
-    /// What was read and is later than the last refresh.
+    /// Rows read that are later than the last refresh.
     waiting: VecDeque<Row>,
     processes: BTreeMap<u32, Process>,
     names: BTreeMap<u32, String>,
     power: Power,
-    /// Refreshes that are not compared yet: when, and the joules of each disk's storage.
+    /// Refreshes not yet compared: the time, and the joules of each disk's storage.
     refreshes: VecDeque<(u64, BTreeMap<DeviceId, f64>)>,
     compared: Compared,
     latest: Option<u64>,
@@ -110,14 +110,14 @@ pub struct Alumet {
     strange: (u64, Option<String>),
 }
 
-/// Now, by a clock.
+/// Current time of a clock.
 fn now(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 impl Alumet {
-    /// Begins to follow a file, if one is given. `heard` is what a recording tells of processes, if one is played.
+    /// Starts following a file, if one is given. `heard` has the process names of a recording, if one is played.
     pub fn open(args: &AlumetArgs, heard: Option<Heard>) -> Result<Option<Self>, Failure> {
         let Some(file) = &args.file else { return Ok(None) };
         let live = heard.is_none();
@@ -149,7 +149,7 @@ impl Alumet {
         Ok(Some(all))
     }
 
-    /// Fails if what is there already is no file of Alumet's. A file that is empty still may become one.
+    /// Fails if the file's contents are not Alumet's. An empty file is accepted.
     fn begins_as_alumets(&mut self) -> Result<(), Failure> {
         let first = self.followed.first().map_err(|e| format!("--alumet {}: {e}", self.followed.path.display()))?;
         let columns = first.as_deref().and_then(Columns::parse);
@@ -160,14 +160,14 @@ impl Alumet {
         Ok(())
     }
 
-    /// A process asked for something, live: its name is asked for while it lives.
+    /// A process made a request, live: its name is looked up while the process lives.
     pub fn asked(&mut self, pid: u32) {
         if self.live && pid != 0 && !self.names.contains_key(&pid) && self.names.len() < PROCESSES {
             self.names.extend(comm(pid).map(|name| (pid, name)));
         }
     }
 
-    /// Everything up to this moment of the events' clock is to be shown; `first` is that of the first.
+    /// Shows everything up to time `to` of the events' clock; `first` is the time of the first event.
     pub fn reached(&mut self, first: u64, to: u64) -> Result<(), Failure> {
         if self.live {
             self.offset = Some(i128::from(now(ClockId::Realtime)) - i128::from(now(ClockId::Monotonic)));
@@ -209,7 +209,7 @@ impl Alumet {
             self.began = rows.iter().map(|row| row.time).min();
         }
         if !rows.is_empty() {
-            // A reading tells of the time before it: also of that before the beginning, or up to a refresh that was before it.
+            // A reading covers the time before it, including time before the start or an earlier refresh.
             for row in rows.iter().filter(|row| row.metric.starts_with(DISK_POWER)) {
                 if let Some(Amount::Watts(watts)) = row.amount().filter(|_| row.value.is_finite()) {
                     self.power.add(row.time, watts);
@@ -221,7 +221,7 @@ impl Alumet {
         Ok(())
     }
 
-    /// Takes what was measured up to the last refresh; of a recording that is played, there is more.
+    /// Takes measurements up to the last refresh; a played recording has later ones.
     fn take(&mut self) {
         while self.waiting.front().is_some_and(|row| row.time <= self.reached) {
             let Some(row) = self.waiting.pop_front() else { return };
@@ -232,7 +232,7 @@ impl Alumet {
     fn measured(&mut self, row: &Row) {
         let Some(amount) = row.amount() else { return };
         let (Amount::Joules(value) | Amount::Watts(value)) = amount;
-        // What was measured before it began was spent before.
+        // Measurements before the start are not counted.
         if !value.is_finite() || self.began.is_some_and(|began| row.time < began) {
             return;
         }
@@ -258,7 +258,7 @@ impl Alumet {
         self.names.get(&pid).cloned().or_else(heard)
     }
 
-    /// What there is to say beside these disks.
+    /// Measurements to show next to these disks.
     pub fn look(&mut self, disks: &[DiskRow]) -> Look {
         let rows: BTreeSet<&str> = disks.iter().flat_map(|d| d.rows.iter().map(|r| r.process.as_str())).collect();
         let (mut by_name, mut others) = (BTreeMap::<String, Cpu>::new(), (0, Cpu::default()));
@@ -329,7 +329,7 @@ impl Alumet {
     }
 }
 
-/// The name of a process that lives.
+/// The name of a living process.
 fn comm(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(output::plain(name.trim_end_matches('\n')))

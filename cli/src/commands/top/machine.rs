@@ -1,4 +1,4 @@
-//! What does a machine get at a refresh: an object in one line, and counters for who scrapes them.
+//! A refresh for machines: a JSON object on one line, and counters for scrapers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,7 +52,7 @@ fn disk(d: &DiskRow, most: usize) -> Value {
     })
 }
 
-/// A refresh, with at most `most` files that are written back by name. Energies are whole picojoules since the start.
+/// A refresh, with at most `most` written-back files by name. Energies are whole picojoules since the start.
 pub fn json(shown: &Shown, most: usize) -> Value {
     let notes: Map<String, Value> = shown.notes.iter().map(|n| (n.key.to_owned(), json!(n.count))).collect();
     json!({
@@ -69,19 +69,18 @@ pub fn json(shown: &Shown, most: usize) -> Value {
     })
 }
 
-/// A label's value. People read it too, so that it shows what a name hides.
+/// A label's value. People read it too, so hidden characters are escaped.
 pub fn label(text: &str) -> String {
     output::plain(text).replace('\\', "\\\\").replace('"', "\\\"")
 }
 
-/// Who, as labels: files that are written back are one for all whom the same made dirty, so that there are not as many
-/// series as files.
+/// The labels of a row: written-back files with the same dirtiers share one series, to limit the number of series.
 fn labels(disk: &str, r: &Row) -> String {
     let by = r.file.as_ref().map_or(String::new(), |(_, by)| format!(",dirtied_by=\"{}\"", label(&by.join(", "))));
     format!("device=\"{}\",process=\"{}\"{by}", label(disk), label(&r.process))
 }
 
-/// The same as OpenMetrics text.
+/// The refresh as OpenMetrics text.
 pub fn metrics(shown: &Shown) -> String {
     let mut out = String::new();
     let head = |out: &mut String, name: &str, kind: &str, unit: &str, help: &str| {

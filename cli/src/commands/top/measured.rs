@@ -1,4 +1,4 @@
-//! What is shown of what a meter measured, beside rows of disks and processes.
+//! Measured values shown with the rows of disks and processes.
 
 use std::collections::BTreeMap;
 
@@ -7,62 +7,62 @@ use trace::block::DeviceId;
 
 use crate::output;
 
-/// Energy of a processor.
+/// Energy of the processor.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cpu {
     /// Since the start.
     pub joules: f64,
-    /// Over the last time that was measured.
+    /// Over the last measured period.
     pub watts: f64,
 }
 
-/// A disk's measured power beside the model's.
+/// A disk's measured power compared with the model's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Compared {
-    /// Seconds that were compared so far.
+    /// Seconds compared so far.
     pub seconds: f64,
-    /// Joules that were measured in them.
+    /// Joules measured in them.
     pub measured: f64,
     /// Joules of the model's storage in them.
     pub model: f64,
-    /// Watts of both over the last refresh that was compared.
+    /// Watts of both over the last compared refresh.
     pub watts: (f64, f64),
 }
 
 impl Compared {
-    /// The model's joules by the measured ones.
+    /// The model's joules divided by the measured ones.
     pub fn ratio(&self) -> Option<f64> {
         (self.measured > 0.0).then(|| self.model / self.measured)
     }
 }
 
-/// What is shown of Alumet's measurements at a refresh.
+/// Alumet's measurements at a refresh.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
     /// The metric of processes' energy.
     pub metric: Option<String>,
     /// By the name of a row.
     pub by_name: BTreeMap<String, Cpu>,
-    /// Processes that asked for nothing: how many, and theirs.
+    /// Processes without requests: their number and energy.
     pub others: (usize, Cpu),
-    /// The disk whose watts were measured, and the last of them.
+    /// The measured disk, and its latest watts.
     pub disk: Option<(Option<DeviceId>, f64)>,
     pub compared: Compared,
     /// Seconds from the last measurement to the refresh.
     pub old: Option<f64>,
-    /// Lines that nobody understands, and the first of them.
+    /// The number of lines that could not be parsed, and the error of the first.
     pub strange: (u64, Option<String>),
-    /// The time of the recording's beginning was not said.
+    /// True if the start time of the recording was not given.
     pub guessed: bool,
 }
 
 impl Look {
-    /// What is known of a row's process.
+    /// The measurements of a row's process.
     pub fn of(&self, process: &str) -> Option<Cpu> {
         self.by_name.get(process).copied()
     }
 
-    /// What is said below the rows; `name` is a disk's.
+    /// The text below the rows; `name` gives a disk's name.
     pub fn text(&self, name: impl Fn(DeviceId) -> Option<String>) -> String {
         let mut out = String::new();
         match (&self.metric, self.old) {
@@ -123,7 +123,7 @@ impl Look {
         })
     }
 
-    /// The same as OpenMetrics text; `name` is a disk's, and `label` makes a label's value.
+    /// The same as OpenMetrics text; `name` gives a disk's name, and `label` formats a label's value.
     pub fn metrics(&self, name: impl Fn(DeviceId) -> Option<String>, label: impl Fn(&str) -> String) -> String {
         let head = |name: &str, kind: &str, unit: &str, help: &str| {
             format!("# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}\n")

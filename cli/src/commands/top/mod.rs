@@ -1,6 +1,6 @@
 //! `joulefs top`: which process spends how many watts on which disk, now?
 //!
-//! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `sim::traces::live` keeps the
+//! This module reads options and keeps time; [`kernel`] and [`source`] deliver requests, `sim::traces::live` keeps the
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
 mod alumet;
@@ -38,7 +38,7 @@ use source::{Recording, Source};
 use terms::Choice;
 use view::{About, Note, Readings, Shown};
 
-/// Options that say something of disks.
+/// Options that concern disks.
 const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "file", "flame"];
 
 /// Show watts per process and disk, live.
@@ -155,7 +155,7 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Prints a refresh; false if nobody reads it any more.
+/// Prints a refresh; false if the reader is gone.
 fn print(text: &str, as_json: bool, once: bool, ended: bool) -> bool {
     let screen = !as_json && !once && std::io::stdout().is_terminal();
     let (before, after) = if screen { ("\x1b[H\x1b[J", "") } else { ("", if as_json || ended { "" } else { "\n" }) };
@@ -165,7 +165,7 @@ fn print(text: &str, as_json: bool, once: bool, ended: bool) -> bool {
         Err(e) if e.kind() == ErrorKind::BrokenPipe => false,
         Err(_) => {
             drop(out);
-            // Told at the end, with the exit code.
+            // Reported at the end, with the exit code.
             crate::output::line("");
             false
         }
@@ -173,7 +173,7 @@ fn print(text: &str, as_json: bool, once: bool, ended: bool) -> bool {
     }
 }
 
-/// Everything between what comes in and what is shown.
+/// The state between input and output.
 struct Top<'a> {
     args: &'a Args,
     as_json: bool,
@@ -181,18 +181,18 @@ struct Top<'a> {
     source: Source,
     accounts: Accounts,
     about: BTreeMap<DeviceId, About>,
-    /// Requests of disks that are not looked at.
+    /// Requests of disks that are not selected.
     others: u64,
     record: Option<Record>,
     alumet: Option<Alumet>,
     answers: Option<Answers>,
     before: Readings,
-    /// Nobody reads what is printed.
+    /// The reader of the output is gone.
     unread: bool,
 }
 
 impl Top<'_> {
-    /// Makes the requests that came up to `until`; says up to when that is all.
+    /// Replays the requests up to `until`; returns the time up to which they are complete.
     fn take(&mut self, until: u64) -> Result<u64, Failure> {
         let Top { choice, source, accounts, about, others, record, alumet, .. } = self;
         let mut failed = None;
@@ -225,7 +225,7 @@ impl Top<'_> {
         failed.map_or(Ok(to), Err)
     }
 
-    /// Shows what was spent since `seconds` ago.
+    /// Shows the spending of the last `interval` seconds.
     fn show(&mut self, now: Readings, since: f64, interval: f64, ended: bool) {
         let names = self.source.names();
         let disks = now.iter().filter_map(|(id, reading)| {
@@ -264,7 +264,7 @@ impl Top<'_> {
         self.unread |= !print(&text, self.as_json, self.args.once, ended);
     }
 
-    /// The whole of a recording, at once.
+    /// Replays a whole recording at once.
     fn at_once(mut self) -> Result<Self, Failure> {
         let begin = self.source.begins();
         self.take(u64::MAX)?;
@@ -288,7 +288,7 @@ impl Top<'_> {
         Graph { name: "joulefs top".into(), flame, took: self.before.values().map(|r| r.took).max().unwrap_or(0) }
     }
 
-    /// Refresh after refresh, until the count, the recording's end or a signal.
+    /// Refreshes until the count, the recording's end or a signal.
     fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
         let clock = RealClock::new();
         let begin = self.source.begins();
@@ -325,7 +325,7 @@ impl Top<'_> {
     }
 }
 
-/// Shows what mounts of ours spend, refresh after refresh, until the count, the last one's end or a signal.
+/// Shows the spending of JouleFS mounts, until the count, the end of the last mount or a signal.
 fn of_mounts(args: &Args, dirs: &[PathBuf], as_json: bool) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::catch()?;
     let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
@@ -368,7 +368,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         recorded::again(file)?;
         flames.apart(file)?;
     }
-    // Before anything is made that must be taken back.
+    // Checked before anything is created that would have to be removed.
     let at_once = args.once && args.from.is_some();
     let interrupt = if at_once { None } else { Some(Interrupt::catch()?) };
     let heard = args.from.as_ref().map(|_| alumet::Heard::default());

@@ -1,6 +1,6 @@
-//! What do mounts of ours spend, by cause and by file, now?
+//! What do JouleFS mounts spend, by cause and by file, now?
 //!
-//! A mount's own meter is asked ([`fuse::control::ACCOUNT`]): it counts exactly, so nothing is simulated here.
+//! The mount's own meter is read ([`fuse::control::ACCOUNT`]): it counts exactly, so nothing is simulated here.
 
 use std::path::{Path, PathBuf};
 
@@ -16,24 +16,24 @@ use crate::table::{self, Table};
 use crate::{Failure, output};
 use device::energy::Energy;
 
-/// Bytes of an answer at most.
+/// Maximum length of an answer.
 const LONGEST: usize = 64 << 10;
 
-/// A mount that is asked.
+/// A mount to query.
 struct Mount {
     dir: PathBuf,
-    /// Of the last answer.
+    /// The token of the last answer.
     token: u64,
     said: Value,
     state: State,
-    /// It is a mount no more.
+    /// It is no longer mounted.
     gone: bool,
 }
 
-/// Several.
+/// Several mounts.
 pub struct Mounts {
     all: Vec<Mount>,
-    /// Files that are named.
+    /// Maximum number of files listed by name.
     files: usize,
 }
 
@@ -64,7 +64,7 @@ fn ask(dir: &Path, files: usize, since: u64) -> Result<Value, No> {
     serde_json::from_slice(&bytes[..n]).map_err(|_| unread())
 }
 
-/// Whether a mount can make everything durable; nothing is known of one that does not say so.
+/// Whether a mount can make everything durable; unknown if it does not report this.
 fn state(dir: &Path) -> State {
     let mut bytes = vec![0; LONGEST];
     let n = rustix::fs::getxattr(dir, REPORT, &mut bytes[..]).unwrap_or(0);
@@ -75,7 +75,7 @@ fn state(dir: &Path) -> State {
 }
 
 impl Mounts {
-    /// Begins to ask; `files` files are named at most.
+    /// Starts querying; at most `files` files are listed by name.
     pub fn open(dirs: &[PathBuf], files: usize) -> Result<Self, Failure> {
         let mut all = Vec::new();
         for dir in dirs {
@@ -91,7 +91,7 @@ impl Mounts {
         Ok(Mounts { all, files })
     }
 
-    /// Asks anew.
+    /// Queries all mounts.
     pub fn refresh(&mut self) -> Result<(), Failure> {
         for mount in self.all.iter_mut().filter(|m| !m.gone) {
             match ask(&mount.dir, self.files, mount.token) {
@@ -106,12 +106,12 @@ impl Mounts {
         Ok(())
     }
 
-    /// True if none is mounted any more.
+    /// True if no mount is left.
     pub fn ended(&self) -> bool {
         self.all.iter().all(|m| m.gone)
     }
 
-    /// What was spent, for machines: energies are whole picojoules in all and since the refresh before.
+    /// What was spent, for machines: whole picojoules in total and since the previous refresh.
     pub fn json(&self, since: f64, interval: f64, ended: bool) -> Value {
         let rows = |said: &Value, what: &str| -> Value {
             let list = said[what].as_array().map_or(&[][..], Vec::as_slice);
@@ -180,7 +180,7 @@ impl Mounts {
         out
     }
 
-    /// The same as OpenMetrics text. Of files, only those that are named.
+    /// The same as OpenMetrics text. Includes only files listed by name.
     pub fn metrics(&self, interval: f64) -> String {
         let mut out = String::from(
             "# TYPE joulefs_mount_joules counter\n# UNIT joulefs_mount_joules joules\n\
@@ -236,7 +236,7 @@ impl Mounts {
 }
 
 impl Mount {
-    /// What it said last; of one that is gone, nothing was spent since.
+    /// The last answer; for an ended mount, with no spending since.
     fn current(&self) -> Value {
         fn still(value: &mut Value) {
             match value {
@@ -279,13 +279,13 @@ fn power(row: &Value, interval: f64) -> f64 {
     if interval > 0.0 { Energy(number(row, "since_pj")).joules() / interval } else { 0.0 }
 }
 
-/// Rows, those that cost most since the last refresh first.
+/// Rows, those with the highest cost since the last refresh first.
 fn table(what: &str, rows: &Value, interval: f64, most: usize) -> String {
     let mut rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();
     rows.sort_by_key(|row| std::cmp::Reverse((number(row, "since_pj"), number(row, "pj"))));
     let left_out = rows.len().saturating_sub(most);
     rows.truncate(most);
-    // A cause has a name for people beside the one for programs.
+    // A cause has a name for people and a key for programs.
     let name = |row: &Value| output::plain(row["name"].as_str().or(row[what].as_str()).unwrap_or_default());
     let heads = ["watts", "since", "in all"].into_iter().chain(Component::ALL.iter().map(|c| c.text()));
     let heads = heads.map(|head| table::number(head).least(10));

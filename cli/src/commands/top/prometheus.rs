@@ -1,7 +1,7 @@
-//! Who scrapes counters gets them over HTTP: the text of the last refresh, whatever path is asked for.
+//! Serves counters over HTTP: the text of the last refresh, for any path.
 //!
-//! One answer a connection, as HTTP/1.0 has it. Each client has a thread and a few seconds for all it does; if too many dawdle,
-//! the one that came first makes room for the next.
+//! One answer per connection, as in HTTP/1.0. Each client has a thread and a few seconds in total; if there are too
+//! many slow clients, the oldest one is disconnected.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -14,39 +14,39 @@ use device::{Clock, RealClock};
 
 use crate::{Failure, output};
 
-/// How long a client may take, from its connection to the end of the answer.
+/// Time limit of a client, from its connection to the end of the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait when nobody can be let in for want of something.
+/// Delay after a failure to accept a connection.
 const BREATH: Duration = Duration::from_millis(100);
-/// Clients at once.
+/// Maximum number of clients at a time.
 const CLIENTS: usize = 64;
-/// The longest request that is read.
+/// Maximum length of a request.
 const LONGEST: usize = 16 << 10;
 const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What is answered.
+/// The text to serve.
 #[derive(Clone)]
 pub struct Answers {
     text: Arc<Mutex<String>>,
-    /// Where they are to be had.
+    /// The server's address.
     pub at: SocketAddr,
 }
 
 impl Answers {
-    /// Begins to answer; nothing was measured yet.
+    /// Starts serving an empty text.
     fn serve(address: &str) -> Result<Self, Failure> {
         let named = |e: io::Error| Failure::from(format!("--prometheus {address}: {e}"));
         let listener = TcpListener::bind(address).map_err(named)?;
         let at = listener.local_addr().map_err(named)?;
         let answers = Answers { text: Arc::new(Mutex::new("# EOF\n".into())), at };
         let text = answers.text.clone();
-        // It ends with the process.
+        // The thread ends with the process.
         thread::Builder::new()
             .name("prometheus".into())
             .spawn(move || {
                 let mut clients = VecDeque::new();
                 for client in listener.incoming() {
-                    // A client that is gone needs no answer, and one error to accept is followed by others soon.
+                    // Ignore disconnected clients; a persistent accept error is handled by the delay.
                     let served = client.and_then(|client| welcome(&mut clients, client, &text));
                     if served.is_err() {
                         thread::sleep(BREATH);
@@ -57,20 +57,20 @@ impl Answers {
         Ok(answers)
     }
 
-    /// The same, and says where.
+    /// Starts serving, and prints the address.
     pub fn begin(address: &str) -> Result<Self, Failure> {
         let answers = Self::serve(address)?;
         output::warn(&format!("counters at http://{}/metrics", answers.at));
         Ok(answers)
     }
 
-    /// What is answered from now on.
+    /// Sets the text to serve.
     pub fn set(&self, text: String) {
         *self.text.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 
-/// Clients that are served: a handle to hang up on each, and whether it was.
+/// Connected clients: a handle to disconnect each, and its thread.
 type Served = VecDeque<(TcpStream, thread::JoinHandle<()>)>;
 
 fn welcome(clients: &mut Served, client: TcpStream, text: &Arc<Mutex<String>>) -> io::Result<()> {
@@ -78,14 +78,14 @@ fn welcome(clients: &mut Served, client: TcpStream, text: &Arc<Mutex<String>>) -
     if clients.len() >= CLIENTS
         && let Some((dawdler, _)) = clients.pop_front()
     {
-        // One that has gone meanwhile needs no farewell.
+        // It may have disconnected meanwhile.
         let _ = dawdler.shutdown(Shutdown::Both);
     }
     let (held, text) = (client.try_clone()?, text.clone());
     let thread = thread::Builder::new().name("prometheus-client".into()).spawn(move || {
         let text = text.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let client = Timed { client, clock: RealClock::new() };
-        // Who does not take its answer in time has none.
+        // A client that is too slow gets no answer.
         let _ = answer(&client, &text);
         let _ = client.client.shutdown(Shutdown::Both);
     })?;
@@ -93,10 +93,10 @@ fn welcome(clients: &mut Served, client: TcpStream, text: &Arc<Mutex<String>>) -
     Ok(())
 }
 
-/// A client whose time runs out.
+/// A client with a time limit.
 struct Timed {
     client: TcpStream,
-    /// Time since it came.
+    /// Time since its connection.
     clock: RealClock,
 }
 

@@ -1,4 +1,4 @@
-//! The requests that were made, in a file that `joulefs trace replay` makes again.
+//! Writes the requests to a file that `joulefs trace replay` can replay.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use trace::write::blkparse::Writer;
 use super::view::About;
 use crate::{Failure, output, whole};
 
-/// A file while it is written.
+/// A file being written.
 pub struct Record {
     out: Writer<BufWriter<File>>,
     part: Option<whole::Part>,
@@ -24,7 +24,7 @@ fn named(file: &Path) -> impl Fn(io::Error) -> Failure {
 }
 
 impl Record {
-    /// Begins a file; what was there stays until this one is whole.
+    /// Creates a file; an existing one stays until this one is complete.
     pub fn create(file: &Path) -> Result<Self, Failure> {
         let (part, open) = if whole::is_plain(file) {
             let (part, open) = whole::Part::create(file, false).map_err(named(file))?;
@@ -42,7 +42,7 @@ impl Record {
         }
     }
 
-    /// Gives the file its name, and says how to make its requests again.
+    /// Gives the file its name, and prints how to replay it.
     pub fn finish(self, file: &Path, about: &BTreeMap<DeviceId, About>) -> Result<(), Failure> {
         if let Some(e) = self.failed {
             return Err(named(file)(e));

@@ -1,9 +1,9 @@
-//! What does a person see at a refresh?
+//! A refresh on the screen.
 
 use super::view::{Row, Shown, WAITING, sum};
 use crate::output;
 
-/// A power as people write it.
+/// Formats a power for people.
 pub fn watts(w: f64) -> String {
     match w.abs() {
         x if x >= 1.0 => format!("{w:.2} W"),
@@ -13,13 +13,13 @@ pub fn watts(w: f64) -> String {
     }
 }
 
-/// A time since the start.
+/// Formats a time since the start.
 pub fn seconds(s: f64) -> String {
     let whole = s as u64;
     format!("{}:{:02}:{:04.1}", whole / 3600, whole / 60 % 60, s - (whole / 60 * 60) as f64)
 }
 
-/// A refresh as text: at most `most` processes.
+/// A refresh as text with at most `most` processes.
 pub fn text(shown: &Shown, most: usize) -> String {
     let mut out = format!("{}, {} in {}", watts(shown.watts()), shown.total(), seconds(shown.since));
     for note in shown.notes.iter().filter(|note| note.count > 0) {

@@ -1,4 +1,4 @@
-//! Where do requests come from: the kernel as they happen, or a recording as if they did?
+//! Where do requests come from: live from the kernel, or from a recording played as if live?
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use super::alumet::{Heard, Hearing};
 use crate::session::SessionArgs;
 use crate::{Failure, recorded};
 
-/// How often it is seen to that nothing piles up, and whether a signal came.
+/// Interval of reading requests and checking for signals.
 pub const STEP: Duration = Duration::from_millis(100);
 
-/// A recording that is played.
+/// A recording being played.
 pub struct Recording {
     requests: Requests,
     ahead: Option<Request>,
-    /// Why it was left before its end.
+    /// Why reading it ended early.
     pub damage: Option<TraceError>,
 }
 
-/// The requests of a recording, each with who asked for it.
+/// The requests of a recording, each with its process.
 pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
-    // Read as a part that is all of it: then what is told out of order of time is counted.
+    // Read as a part that covers everything: then events out of time order are counted.
     let opened = match recorded::open_part(file, &SessionArgs::default())?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
@@ -47,12 +47,12 @@ impl Recording {
         Recording { requests, ahead: None, damage: None }
     }
 
-    /// Events that were told out of order of time so far.
+    /// Number of events out of time order so far.
     pub fn late(&self) -> u64 {
         self.requests.events().timing().late
     }
 
-    /// The next request; it stays.
+    /// The next request, without removing it.
     pub fn peek(&mut self) -> Option<Request> {
         while self.ahead.is_none() && self.damage.is_none() {
             match self.requests.seen() {
@@ -65,14 +65,14 @@ impl Recording {
         self.ahead
     }
 
-    /// The next request, if it came before `until`.
+    /// Removes the next request if it came before `until`.
     fn before(&mut self, until: u64) -> Option<Request> {
         self.peek().filter(|r| r.time < until)?;
         self.ahead.take()
     }
 }
 
-/// Requests from somewhere.
+/// A source of requests.
 pub enum Source {
     /// The kernel's.
     Kernel(Box<Kernel>),
@@ -81,7 +81,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// Takes what was asked since the last time, of a recording up to `until`. Says up to which moment that is all.
+    /// Takes the requests since the last call, from a recording those up to `until`. Returns the time up to which they
+    /// are complete.
     pub fn take(&mut self, until: u64, mut take: impl FnMut(Request, &Names)) -> Result<u64, Failure> {
         match self {
             Source::Kernel(kernel) => kernel.requests(take).map_err(|e| e.to_string().into()),
@@ -94,7 +95,7 @@ impl Source {
         }
     }
 
-    /// When the first request came, by the events' clock; 0 of the kernel's.
+    /// Time of the first request by the events' clock; 0 for the kernel.
     pub fn begins(&mut self) -> u64 {
         match self {
             Source::Kernel(_) => 0,
@@ -102,7 +103,7 @@ impl Source {
         }
     }
 
-    /// Waits for more, not longer than `most`.
+    /// Waits for requests, at most `most`.
     pub fn wait(&self, most: Duration) {
         match self {
             Source::Kernel(kernel) => kernel.wait(most),
@@ -110,7 +111,7 @@ impl Source {
         }
     }
 
-    /// Names of processes in requests so far.
+    /// Names of processes in the requests so far.
     pub fn names(&self) -> &Names {
         match self {
             Source::Kernel(kernel) => kernel.names(),
@@ -118,7 +119,7 @@ impl Source {
         }
     }
 
-    /// True of a recording of which nothing is left.
+    /// True at the end of a recording.
     pub fn ended(&mut self) -> bool {
         match self {
             Source::Kernel(_) => false,

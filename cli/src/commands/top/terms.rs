@@ -13,22 +13,22 @@ use crate::session::SessionArgs;
 use crate::{Failure, recorded, size};
 use host::disk::{self, Disk};
 
-/// What a disk is taken for if nothing is said.
+/// The default profile of a disk.
 const DEFAULT: &str = "kirin9000-ufs31";
 
-/// What was chosen on the command line.
+/// The choices made on the command line.
 pub struct Choice {
     plain: Profile,
     /// By name or numbers.
     of_disks: BTreeMap<String, Profile>,
     wanted: Vec<String>,
-    /// Blocks of flash at most.
+    /// Maximum number of flash blocks.
     most: u64,
     /// The recording.
     from: Option<PathBuf>,
 }
 
-/// A disk's numbers as they may be written.
+/// The notations of a disk's numbers.
 fn numbers(id: DeviceId) -> [String; 2] {
     [format!("{},{}", id.major, id.minor), format!("{}:{}", id.major, id.minor)]
 }
@@ -54,12 +54,12 @@ impl Choice {
         Ok(Choice { plain, of_disks, wanted: of.to_vec(), most, from: from.map(Path::to_owned) })
     }
 
-    /// Devices hold data everywhere from the beginning.
+    /// True if devices are full of data from the start.
     pub fn full(&self) -> bool {
         self.from.is_none()
     }
 
-    /// How a disk's account is to be kept, and what it is called; `None` if there is to be none.
+    /// The name and terms of a disk's account; `None` if the disk is not selected.
     pub fn terms(&self, id: DeviceId) -> Result<Option<(String, Terms)>, Failure> {
         let known = if self.from.is_none() { disk::disk(id) } else { None };
         let [written, other] = numbers(id);
@@ -73,7 +73,7 @@ impl Choice {
         let profile = self.of_disks.iter().find(|(said, _)| is(said)).map_or(&self.plain, |(_, p)| p).clone();
         let (plan, folded) = match (&self.from, known) {
             (Some(file), _) => (of_recording(file, id)?, false),
-            // Gone since, or in a container that does not see it: as large as may be.
+            // Gone since, or invisible in a container: the largest size is assumed.
             (None, known) => {
                 let blocks = known.map_or(self.most, |d| d.bytes.div_ceil(4096).max(1));
                 let flash = profile.kind() == "flash";
@@ -85,7 +85,7 @@ impl Choice {
     }
 }
 
-/// The device that a replay of a recording has for this disk.
+/// The device that a replay of a recording uses for this disk.
 fn of_recording(file: &Path, id: DeviceId) -> Result<Plan, Failure> {
     let (requests, _) = recorded::requests(file, &SessionArgs::default())?;
     let options = Options { of: Some(id), ..Options::default() };

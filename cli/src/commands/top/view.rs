@@ -1,4 +1,4 @@
-//! What is shown at a refresh: rows of disks and processes, from what their accounts say now and said before.
+//! The rows of disks and processes at a refresh, from their current and previous accounts.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::output;
 /// Energies by component, in the order of [`Component::ALL`].
 pub type Amounts = [Energy; Component::ALL.len()];
 
-/// What is known of a disk beside its account.
+/// Information on a disk in addition to its account.
 #[derive(Debug, Clone)]
 pub struct About {
     /// What it is called.
@@ -23,14 +23,14 @@ pub struct About {
     pub profile: String,
     /// Its bytes.
     pub bytes: u64,
-    /// It holds data everywhere.
+    /// It is full of data.
     pub full: bool,
     /// It is smaller than the disk.
     pub folded: bool,
 }
 
 impl About {
-    /// Of a disk of these terms.
+    /// For a disk with these terms.
     pub fn new(name: String, terms: &Terms, full: bool) -> Self {
         let (profile, bytes) = (terms.profile.name.clone(), terms.plan.blocks * 4096);
         About { name, profile, bytes, full, folded: terms.folded }
@@ -40,19 +40,19 @@ impl About {
 /// A process on a disk.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Who; of a file that is written back, [`WRITEBACK`].
+    /// The name; [`WRITEBACK`] for a file being written back.
     pub process: String,
-    /// The file that is written back, if that is known, and who made it dirty.
+    /// The file being written back, if known, and the processes that dirtied it.
     pub file: Option<(String, Vec<String>)>,
-    /// What was spent for it since the start.
+    /// Energy since the start.
     pub energy: Amounts,
-    /// What is spent for it now.
+    /// Current watts.
     pub watts: f64,
-    /// What it asked for since the start.
+    /// Requests since the start.
     pub asked: Asked,
-    /// Requests a second now.
+    /// Current requests per second.
     pub requests: f64,
-    /// Bytes a second now.
+    /// Current bytes per second.
     pub bytes: f64,
 }
 
@@ -61,19 +61,19 @@ pub struct Row {
 pub struct DiskRow {
     /// Its numbers.
     pub id: DeviceId,
-    /// What else is known of it.
+    /// Other information on it.
     pub about: About,
-    /// What was spent on it since its first request.
+    /// Energy since its first request.
     pub energy: Amounts,
-    /// What a replay of its requests says, which ends with the last of them.
+    /// Energy according to a replay of its requests, which ends with the last one.
     pub of_requests: Energy,
-    /// What is spent on it now.
+    /// Current watts.
     pub watts: f64,
     /// Requests since the start.
     pub requests: u64,
-    /// Requests the simulated device refused, and why the first.
+    /// Number of requests that the simulated device refused, and the first reason.
     pub failed: (u64, Option<String>),
-    /// Its processes, those that cost most first; waiting last.
+    /// Its processes, the costliest first; waiting last.
     pub rows: Vec<Row>,
 }
 
@@ -82,7 +82,7 @@ pub struct DiskRow {
 pub struct Note {
     /// Its key in JSON.
     pub key: &'static str,
-    /// Its words on the screen, after the count.
+    /// Its text on the screen, after the count.
     pub text: &'static str,
     pub count: u64,
 }
@@ -98,17 +98,17 @@ impl Note {
 pub struct Shown {
     /// Seconds since the start.
     pub since: f64,
-    /// Seconds since the refresh before.
+    /// Seconds since the previous refresh.
     pub interval: f64,
-    /// The last one.
+    /// True for the last refresh.
     pub ended: bool,
     /// The disks.
     pub disks: Vec<DiskRow>,
     /// Counts of events that are not shown as requests.
     pub notes: Vec<Note>,
-    /// Why a recording was left before its end.
+    /// Why reading a recording ended early.
     pub damage: Option<String>,
-    /// What Alumet measured.
+    /// Alumet's measurements.
     pub alumet: Option<Look>,
 }
 
@@ -116,10 +116,10 @@ pub fn sum(amounts: &Amounts) -> Energy {
     amounts.iter().copied().sum()
 }
 
-/// Energy for no process.
+/// Energy of no process.
 pub const WAITING: &str = "<waiting>";
 
-/// Files being written back, and who made them dirty.
+/// A file being written back, and the processes that dirtied it.
 type File = Option<(String, Vec<String>)>;
 
 fn name(names: &Names, owner: u64) -> (String, File) {
@@ -137,7 +137,7 @@ fn name(names: &Names, owner: u64) -> (String, File) {
 }
 
 impl Row {
-    /// Who, in one line.
+    /// The row's name, on one line.
     pub fn text(&self) -> String {
         match &self.file {
             Some((file, by)) if by.is_empty() => format!("{} {file}", self.process),
@@ -146,7 +146,7 @@ impl Row {
         }
     }
 
-    /// Adds what another row has.
+    /// Adds the amounts of another row.
     pub fn add(&mut self, other: &Row) {
         self.energy.iter_mut().zip(other.energy).for_each(|(sum, e)| *sum += e);
         self.watts += other.watts;
@@ -158,7 +158,7 @@ impl Row {
     }
 }
 
-/// The rows, of which all files that are written back but the first `most` are one, the last.
+/// The rows; written-back files after the first `most` are merged into one, the last row.
 pub fn lumped(rows: &[Row], most: usize) -> Vec<Row> {
     let (mut out, mut files, mut others) = (Vec::new(), 0, None::<(Row, usize)>);
     for row in rows {
@@ -185,7 +185,7 @@ pub fn disk(
     interval: f64,
     names: &Names,
 ) -> DiskRow {
-    // Differences of floating numbers may fall short of nothing.
+    // Floating-point differences may be slightly negative.
     let per = |x: f64| if interval > 0.0 { (x / interval).max(0.0) } else { 0.0 };
     let owners = now.ledger.owners();
     let process = |owner: u64| owner.checked_sub(1).map(|p| Process(u32::try_from(p).unwrap_or(0)));
@@ -225,11 +225,11 @@ pub fn disk(
 }
 
 impl Shown {
-    /// Everything that was spent.
+    /// Total energy.
     pub fn total(&self) -> Energy {
         self.disks.iter().map(|d| sum(&d.energy)).sum()
     }
-    /// What a disk is called.
+    /// The name of a disk.
     pub fn name(&self, id: DeviceId) -> Option<String> {
         self.disks.iter().find(|d| d.id == id).map(|d| d.about.name.clone())
     }

@@ -1,4 +1,4 @@
-//! `joulefs trace convert`: how does a recording become one of another format? The formats are `trace`'s.
+//! `joulefs trace convert`: how is a recording converted to another format? `trace` defines the formats.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -81,19 +81,19 @@ enum To {
     Calls,
 }
 
-/// What was written.
+/// The result of writing.
 #[derive(Default)]
 struct Written {
     records: u64,
     left_out: u64,
     timing: Timing,
-    /// What was counted beside what was written.
+    /// Other counts.
     others: OtherCounts,
-    /// Devices that tell again what others tell: their requests were written.
+    /// Devices that repeat requests of other devices; their requests were written as well.
     twice: Vec<LeftOut>,
 }
 
-/// Why it ended early.
+/// Why conversion ended early.
 enum Broken {
     Trace(TraceError),
     Output(io::Error),
@@ -190,7 +190,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let damage = match done {
         Ok(damage) => damage,
-        // Whoever reads our output has closed it: no failure.
+        // The reader closed the pipe: no failure.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe && args.output.is_none() => return Ok(ExitCode::SUCCESS),
         Err(e) => return Err(named(&e).into()),
     };
@@ -233,7 +233,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(recorded::end(damage.as_ref(), as_json))
 }
 
-/// The recording with those devices, and those requests, that are to be written.
+/// The recording, restricted to the devices and requests to write.
 fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
     let clear = args.clear;
     let seen = |events| -> Box<dyn Events> {
@@ -248,8 +248,8 @@ fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
     Ok(recorded::Recorded { opened, length })
 }
 
-/// The devices whose requests the recording tells again of others. Of one that cannot be read twice, or of which some
-/// devices are asked for, none.
+/// The devices that repeat requests of other devices. None if the recording cannot be read twice, or if devices were
+/// selected.
 fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
     if !args.of.typed().is_empty() || recorded::again(&args.file).is_err() {
         return Ok(Vec::new());
@@ -262,7 +262,7 @@ fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
     let mut requests = Requests::new(events);
     let (bar, moved) = recorded::bar(length, "looking");
     let mut seen = 0_u64;
-    // Damage is told when it is met again.
+    // Damage is reported when it is met again.
     while let Ok(Some(_)) = requests.seen() {
         seen += 1;
         if seen.is_multiple_of(1 << 14) {
@@ -273,7 +273,7 @@ fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
     Ok(requests.left_out().into_iter().filter(LeftOut::has_requests).collect())
 }
 
-/// That nothing was asked of the devices that are to be written.
+/// Error: the selected devices have no requests.
 fn no_device(args: &Args, text: &str) -> Failure {
     let all = recorded::again(&args.file).and_then(|()| recorded::requests(&args.file, &args.session.part()));
     match all {
@@ -289,7 +289,7 @@ fn counted(written: &Written, names: [&str; 2]) -> u64 {
     names.iter().filter_map(|name| written.others.get(*name)).sum()
 }
 
-/// What is said of requests that are not what the recording says.
+/// The message about corrected or kept defects of the recording.
 fn told_otherwise(args: &Args, written: &Written) -> Option<String> {
     let again = counted(written, [TOLD_AGAIN, TOLD_AGAIN_KEPT]);
     let discards = counted(written, [DISCARDS, DISCARDS_KEPT]);
@@ -306,10 +306,10 @@ fn told_otherwise(args: &Args, written: &Written) -> Option<String> {
     }
 }
 
-/// What is said when a recording with contents was converted.
+/// The message after a recording with contents was converted.
 const LEFT_OUT: &str = "file contents are removed; names, lengths and times are kept";
 
-/// Our own recording of calls, without contents.
+/// Converts a JouleFS recording of calls to one without contents.
 fn without_contents(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let Some(file) = &args.output else {
         return Err(Failure::usage("a recording is binary; give --output FILE"));
@@ -344,7 +344,7 @@ fn without_contents(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
 
 type Out = BufWriter<Box<dyn Write + Send>>;
 
-/// Writes everything; what is wrong with the recording is returned beside what was written before it.
+/// Writes everything; returns an error in the recording together with what was written before it.
 fn convert(
     opened: Opened,
     args: &Args,
@@ -354,7 +354,7 @@ fn convert(
     moved: &dyn Fn(u64),
 ) -> io::Result<Option<TraceError>> {
     let (to, until_damage) = (args.to, args.until_damage);
-    // Whether a damaged recording's file gets a proper end.
+    // Whether the output for a damaged recording is ended properly.
     let ended = |done: Result<(), Broken>| match done {
         Ok(()) => Ok((None, true)),
         Err(Broken::Trace(e)) => Ok((Some(e), until_damage)),
@@ -386,7 +386,7 @@ fn convert(
                 let done = each(&mut *events, written, moved, |event, events| writer.event(event, events.names()));
                 (ended(done)?.0, writer.finish()?)
             }
-            // Made elsewhere.
+            // Handled elsewhere.
             To::Calls => return Ok(None),
             To::Iolog | To::Iolog2 => {
                 let version = if to == To::Iolog { fio_iolog::Version::V3 } else { fio_iolog::Version::V2 };

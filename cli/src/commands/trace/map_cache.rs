@@ -1,4 +1,4 @@
-//! `joulefs trace stat --map-cache`: what mapping caches of every size read and write for a recording.
+//! `joulefs trace stat --map-cache`: reads and writes of mapping caches of every size for a recording.
 //! `trace::stat::map_cache` counts.
 
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub struct MapArgs {
     volume_at: String,
 }
 
-/// What is counted, and whose cache is marked.
+/// The counter, and the cache to mark.
 pub struct Asked {
     /// The counter.
     pub maps: Maps,
@@ -53,9 +53,9 @@ pub struct Asked {
     several: bool,
 }
 
-/// What was counted.
+/// The counts.
 pub struct Counted {
-    /// It.
+    /// The counts.
     pub stat: MapStat,
     profile: String,
     /// Pages of the profile's cache.
@@ -63,7 +63,7 @@ pub struct Counted {
 }
 
 impl MapArgs {
-    /// What it asks for, if anything.
+    /// The requested counter, if any.
     pub fn asked(&self) -> Result<Option<Asked>, Failure> {
         if !self.map_cache {
             return Ok(None);
@@ -93,7 +93,7 @@ impl MapArgs {
 }
 
 impl Asked {
-    /// What was counted.
+    /// The final counts.
     pub fn done(self) -> Result<Counted, Failure> {
         let stat = self.maps.done();
         if self.several && stat.devices.len() > 1 {
@@ -190,7 +190,7 @@ impl Counted {
     }
 }
 
-/// A table whose first columns say how large a cache is; the last place of its pages is for a star.
+/// A table whose first columns show cache sizes; the last character of the pages column is for a star.
 fn sizes(heads: &[(&str, usize)]) -> Table {
     let sizes = [("pages ", 10), ("cache", 11), ("covers", 11)];
     Table::new(sizes.iter().chain(heads).map(|(head, least)| table::number(*head).least(*least))).between(1)

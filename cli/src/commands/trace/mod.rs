@@ -1,4 +1,4 @@
-//! `joulefs trace`: what is in recordings of other programs? One file a subcommand.
+//! `joulefs trace`: what is in recordings by other programs? One file per subcommand.
 
 mod convert;
 mod map_cache;
@@ -34,7 +34,7 @@ enum Command {
     Replay(Box<replay::Args>),
 }
 
-/// Fails if a command line asks for an option, a profile or a recipe that does not exist. Reads no recording.
+/// Fails if a command line names an option, a profile or a recipe that does not exist. Reads no recording.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     match &args.command {

@@ -1,4 +1,5 @@
-//! `joulefs trace stat`: how much, how large, in which order, how often the same place, when? `trace::stat` counts.
+//! `joulefs trace stat`: how many requests, of which size and order, how often at the same place, when? `trace::stat`
+//! counts.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ pub struct Args {
     map: map_cache::MapArgs,
 }
 
-/// What was counted, of whichever kind.
+/// The counts by kind of recording.
 enum Counted {
     Blocks(Box<BlockStat>, Option<map_cache::Counted>),
     Calls(Box<CallStat>),
@@ -156,7 +157,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             Counted::Calls(s) => of_calls(s),
             Counted::Power(s) => of_power(s),
         };
-        // After the line that says how much there is.
+        // After the summary line.
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let said: String = said.iter().map(|what| format!("\n{}", output::plain(what))).collect();
         output::lines(format!("{first}{said}\n{rest}").trim_end());
@@ -164,7 +165,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(recorded::end(damage.as_ref(), as_json))
 }
 
-/// What was counted of a recording of block devices.
+/// The counts of a recording of block devices.
 struct Once {
     stat: BlockStat,
     map: Option<map_cache::Counted>,
@@ -184,8 +185,8 @@ fn once(
     Ok((Once { stat, map, timing, damage: whole.err() }, requests))
 }
 
-/// Counts those devices that are asked for, or all but those whose requests others tell of again. Which these are is known
-/// at the end: then all is counted again, where the recording can be read twice.
+/// Counts the selected devices, or all but those that repeat requests of other devices. These are known only at the
+/// end: then everything is counted again, if the recording can be read twice.
 fn blocks_of(
     args: &Args,
     events: Box<dyn Events>,
@@ -211,7 +212,7 @@ fn blocks_of(
     Ok(second)
 }
 
-/// Fails if one of the devices that are asked for is not in the recording.
+/// Fails if a selected device is not in the recording.
 fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
     for text in args.of.typed() {
         let wanted = of_devices::device(text)?;
@@ -228,13 +229,13 @@ fn check_devices(args: &Args, one: Once, requests: &Requests) -> Result<Once, Fa
     Ok(one)
 }
 
-/// A table: one column of names, then numbers, each so wide at least.
+/// A table: one column of names, then numbers, each with its minimum width.
 fn of_numbers<const N: usize>((name, least): (&str, usize), numbers: [(&str, usize); N]) -> Table {
     let numbers = numbers.map(|(head, least)| table::number(head).least(least));
     Table::new([table::text(name).least(least)].into_iter().chain(numbers)).between(1)
 }
 
-/// How times are spread, if there are any.
+/// Distributions of times, if there are any.
 fn spreads(out: &mut String, all: &[(String, &Spread)]) {
     if all.is_empty() {
         return;
@@ -344,7 +345,7 @@ fn of_blocks(s: &BlockStat) -> String {
     out
 }
 
-/// Devices that tell of what others tell, too.
+/// Devices that repeat requests of other devices.
 fn not_counted(o: &mut String, s: &BlockStat) {
     for (counted_twice, head) in [(true, "counted twice"), (false, "not counted")] {
         let mut of_head = s.not_counted.iter().filter(|d| d.counted_twice == counted_twice).peekable();
@@ -365,7 +366,7 @@ fn not_counted(o: &mut String, s: &BlockStat) {
     }
 }
 
-/// Sizes by power of two, a column for each kind.
+/// Sizes by power of two, one column per kind.
 fn classes(o: &mut String, kinds: &[(&str, &[(u64, u64)])]) {
     let kinds: Vec<_> = kinds.iter().filter(|(_, c)| c.iter().any(|(from, _)| *from > 0)).collect();
     if kinds.is_empty() {
@@ -432,13 +433,13 @@ fn of_calls(s: &CallStat) -> String {
     out
 }
 
-/// Channels that are shown to people.
+/// Maximum number of channels shown to people.
 const CHANNELS: usize = 50;
 
 fn of_power(s: &PowerStat) -> String {
     let mut out = format!("{}: {} readings\n\n", s.format, s.readings);
     let o = &mut out;
-    // Of a meter that knows every process, those that spent most.
+    // For a meter with many processes, the costliest ones.
     let mut most: Vec<&ChannelStat> = s.channels.iter().collect();
     if most.len() > CHANNELS {
         most.sort_by(|a, b| b.joules.total_cmp(&a.joules));

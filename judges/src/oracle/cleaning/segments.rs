@@ -1,7 +1,7 @@
-//! What does the segment table say, read from no more than the blocks it is in?
+//! Reads the segment table from only the blocks that contain it.
 //!
-//! A [`Window`] names those blocks of a volume: both checkpoint packs and both copies of the SIT. A guest
-//! prints them, the host reads the newest state out of them.
+//! A [`Window`] names those blocks of a volume: both checkpoint packs and both copies of the SIT. A guest prints them,
+//! and the host extracts the newest state.
 
 use format::checkpoint::{self, Checkpoint, CpFlags};
 use format::sit::{self, SIT_ENTRIES, SitEntry};
@@ -11,10 +11,10 @@ use format::{BLOCK, Block, BlockAddr, bits};
 
 use crate::oracle::victims::{LogState, Segment, State};
 
-/// Blocks of a pack that are looked at; one without orphans takes under 20.
+/// Blocks of a pack that are read; one without orphans takes under 20.
 const PACK: u32 = 64;
 
-/// The blocks that hold the segment table of a volume, as ranges.
+/// Ranges of the blocks with the segment table of a volume.
 #[derive(Debug, Clone)]
 pub struct Window {
     sb: SuperBlock,
@@ -27,7 +27,7 @@ impl Window {
         Window { sit_blocks: sb.main_segs.div_ceil(SIT_ENTRIES), sb: sb.clone() }
     }
 
-    /// First block and number of blocks of each range, in the order in which they are printed.
+    /// First block and number of blocks of each range, in print order.
     pub fn ranges(&self) -> [(u32, u32); 4] {
         let copy = |second| self.sb.sit_block(0, second).0;
         [
@@ -38,7 +38,7 @@ impl Window {
         ]
     }
 
-    /// Blocks in all ranges together.
+    /// Number of blocks in all ranges.
     pub fn blocks(&self) -> u32 {
         self.ranges().iter().map(|(_, n)| n).sum()
     }
@@ -46,7 +46,7 @@ impl Window {
     /// The state in these blocks, which are those of [`ranges`](Self::ranges).
     ///
     /// # Errors
-    /// In words, what keeps the state from being read.
+    /// Why the state cannot be read, in words.
     pub fn read(&self, bytes: &[u8]) -> Result<(Checkpoint, State), String> {
         let blocks: &[Block] = bytes.as_chunks::<BLOCK>().0;
         if blocks.len() != self.blocks() as usize {
@@ -103,7 +103,7 @@ impl Window {
     }
 }
 
-/// The SIT entries that ride in the cold data log's summary.
+/// The SIT entries in the journal of the cold data log's summary.
 fn journal<'p>(cp: &Checkpoint, pack: &'p [Block]) -> Result<&'p [u8], String> {
     let short = || String::from("a pack too short for its summaries");
     let nodes = if cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT) { 3 } else { 0 };
@@ -115,7 +115,7 @@ fn journal<'p>(cp: &Checkpoint, pack: &'p [Block]) -> Result<&'p [u8], String> {
     pack.get(end.wrapping_sub(1)).map(summary::journal).ok_or_else(short)
 }
 
-/// The superblock in an image's first copy, or the second.
+/// The superblock from the image's first copy, or the second.
 pub fn superblock(read: impl Fn(BlockAddr) -> std::io::Result<Block>) -> Result<SuperBlock, String> {
     let at = |n| read(BlockAddr(n)).map_err(|e| e.to_string());
     SuperBlock::check(&at(0)?).or_else(|_| SuperBlock::check(&at(1)?).map_err(|e| e.to_string()))

@@ -1,20 +1,20 @@
-//! What happened in a guest?
+//! The result of a guest.
 //!
-//! Whether the volume was mounted, what the script printed and left in `$OUT`, what the kernel's log says, how it ended.
+//! Whether the volume was mounted, the script's output and its files in `$OUT`, the kernel's log, and how it ended.
 
 use std::io;
 use std::path::Path;
 
 use super::Ending;
 
-/// How a run really ended.
+/// How a run actually ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
     /// The kernel halted (or panicked) by itself.
     Halted,
-    /// It was killed as asked for.
+    /// It was killed as requested.
     Cut,
-    /// It was killed because it took too long.
+    /// It was killed at the time limit.
     TimedOut,
 }
 
@@ -27,22 +27,22 @@ pub struct LogLine {
     pub text: String,
 }
 
-/// What happened inside.
+/// The result of a run.
 #[derive(Debug)]
 pub struct KernelRun {
     /// Whether the image could be mounted.
     pub mounted: bool,
-    /// What `mount` said if not.
+    /// The error of `mount`, if it failed.
     pub mount_error: String,
-    /// The script's exit code; `None` if it did not get to its end.
+    /// The script's exit code; `None` if it did not finish.
     pub script: Option<i32>,
-    /// What the script printed, to both outputs.
+    /// The script's standard output and standard error.
     pub stdout: String,
     /// Whether the volume was unmounted.
     pub unmounted: bool,
     /// How the kernel ended.
     pub ended: Ended,
-    /// The kernel's log. After a cut, up to the script's end; empty if the script was cut itself.
+    /// The kernel's log. After a cut, up to the script's end; empty if the script itself was cut.
     pub log: Vec<LogLine>,
     /// The console: errors printed while booting, panics.
     pub console: String,
@@ -70,20 +70,21 @@ impl KernelRun {
         }
     }
 
-    /// What the script printed, byte for byte.
+    /// The script's output as bytes.
     ///
     /// # Errors
-    /// What the host says when it reads that.
+    /// The host's error while reading it.
     pub fn printed(&self) -> io::Result<Vec<u8>> {
         std::fs::read(self.out.path().join("stdout"))
     }
 
-    /// The host's side of `$OUT`; gone when this value is dropped.
+    /// The host's side of `$OUT`; removed when this value is dropped.
     pub fn out(&self) -> &Path {
         self.out.path()
     }
 
-    /// Whether everything went as asked: mounted, the script successful (unless it was to be cut), the end as chosen.
+    /// True if everything went as requested: mounted, the script successful (unless it was to be cut), the requested
+    /// ending.
     pub fn ok(&self) -> bool {
         self.mounted
             && match self.ending {
@@ -93,12 +94,12 @@ impl KernelRun {
             }
     }
 
-    /// What the kernel's log says about F2FS, oldest first, without times.
+    /// F2FS messages in the kernel's log, oldest first, without times.
     pub fn f2fs_log(&self) -> Vec<&LogLine> {
         self.log.iter().filter(|line| line.text.contains("F2FS-fs")).collect()
     }
 
-    /// Lines of log and console in which the kernel finds fault: F2FS warnings and errors, I/O errors, oopses.
+    /// Lines of log and console that report problems: F2FS warnings and errors, I/O errors, oopses.
     pub fn complaints(&self) -> Vec<&str> {
         let trouble = |text: &str| {
             ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops"]
@@ -114,7 +115,7 @@ impl KernelRun {
         logged.chain(shown).collect()
     }
 
-    /// Demands [`ok`](Self::ok).
+    /// Asserts [`ok`](Self::ok).
     ///
     /// # Panics
     /// With everything known about the run if not.
@@ -124,7 +125,7 @@ impl KernelRun {
         self
     }
 
-    /// Demands that the kernel found no fault with the volume.
+    /// Asserts that the kernel reported no problem with the volume.
     ///
     /// # Panics
     /// With its complaints if it did.
@@ -134,7 +135,7 @@ impl KernelRun {
         assert!(complaints.is_empty(), "the kernel complains:\n{}\n{}", complaints.join("\n"), self.describe());
     }
 
-    /// The run in words: what failed, the script's output, the last of the logs.
+    /// The run in words: failures, the script's output, the end of the logs.
     pub fn describe(&self) -> String {
         let tail = |text: &str, most: usize| {
             let lines: Vec<&str> = text.lines().collect();

@@ -1,7 +1,8 @@
 //! How is Debian's kernel for real hardware started in QEMU, with the host's file tree as its root?
 //!
-//! An initramfs has the modules for that; the host's root is shared by 9p, read-only, and so is, writable, the directory that
-//! both sides use. After [`Boot::shared`]'s `init` has begun, the guest looks like a User-Mode Linux to scripts.
+//! An initramfs contains the modules for that; the host's root is shared by 9p, read-only, and so is, writable, the
+//! shared directory. After [`Boot::shared`]'s `init` has started, scripts see the same environment as in a User-Mode
+//! Linux.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -13,15 +14,15 @@ use super::super::qemu::{Accelerator, KernelPackage, Missing, initramfs};
 use super::super::tools::find;
 use super::{Boot, Guest};
 
-/// What the guest loads before it has its root, with what these depend on: disks, shared directories, F2FS.
+/// Modules the guest loads before it has its root, with their dependencies: disks, shared directories, F2FS.
 const MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "9pnet_virtio", "9p", "crc32_generic", "lz4_compress", "lz4hc_compress", "f2fs"];
-/// What the kernel itself takes of the guest's memory, beyond what a User-Mode Linux takes.
+/// Guest memory used by the kernel, beyond that of a User-Mode Linux.
 const KERNEL_MIB: u32 = 160;
-/// How the host's directories are mounted. The root may be cached: nothing that guests read changes while they run.
+/// Mount options of the host's directories. The root may be cached: files read by guests do not change while they run.
 const NINE_P: &str = "trans=virtio,version=9p2000.L,msize=512000";
 
-/// Looks for the programs on the host.
+/// Checks for the programs on the host.
 pub fn check() -> Result<(), Missing> {
     let needed = [
         ("qemu-system-x86_64", "qemu-system-x86"),
@@ -35,7 +36,7 @@ pub fn check() -> Result<(), Missing> {
     }
 }
 
-/// What the guest's first script needs to know.
+/// Parameters for the guest's first script.
 pub fn guest(boot: &Boot, package: &KernelPackage) -> Guest {
     let modules = Path::new("/tmp/h").join(package.directory().strip_prefix("/").unwrap_or(package.directory()));
     let mut mounts = format!(
@@ -52,16 +53,16 @@ pub fn guest(boot: &Boot, package: &KernelPackage) -> Guest {
     Guest { mounts, load: "exec /tmp/modprobe -a \"$@\"".into(), load_f2fs: "true" }
 }
 
-/// The process.
+/// The QEMU process.
 pub fn command(package: &KernelPackage, accelerator: Accelerator, boot: &Boot) -> io::Result<Command> {
     let dir = &boot.shared;
     std::fs::write(dir.join("initrd"), initrd(package)?)?;
     let qemu = find("qemu-system-x86_64").ok_or_else(|| io::Error::other("qemu-system-x86_64 is missing"))?;
     let console = dir.join("console");
-    // A comma in an option's value is written twice.
+    // A comma in an option's value must be doubled.
     let quoted = |path: &Path| path.display().to_string().replace(',', ",,");
     let disk = |name: &str, read_only: bool| {
-        // Flushes reach the file, and what is discarded becomes a hole, as with a User-Mode Linux. The file may be locked.
+        // Flushes reach the file, and discarded blocks become holes, as with a User-Mode Linux. The file may be locked.
         let how = "if=virtio,format=raw,cache=writeback,discard=unmap,file.locking=off";
         format!("{how},readonly={},file={}", if read_only { "on" } else { "off" }, quoted(&dir.join(name)))
     };
@@ -79,7 +80,7 @@ pub fn command(package: &KernelPackage, accelerator: Accelerator, boot: &Boot) -
         .arg(package.image())
         .args(["-initrd".as_ref(), dir.join("initrd").as_os_str()])
         .arg("-append")
-        // A busy host may give the emulated timer no tick while the kernel checks it.
+        // On a busy host the emulated timer may not tick while the kernel checks it.
         .arg(format!(
             "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check guest.init={}",
             dir.join("init").display()
@@ -97,11 +98,11 @@ pub fn command(package: &KernelPackage, accelerator: Accelerator, boot: &Boot) -
     Ok(command)
 }
 
-/// The archive that the kernel starts from, made once.
+/// The initramfs, created once.
 fn initrd(package: &KernelPackage) -> io::Result<&'static [u8]> {
     static MADE: OnceLock<(KernelPackage, Vec<u8>)> = OnceLock::new();
     if MADE.get().is_none() {
-        // Two threads may make it at the same time: it is the same.
+        // Two threads may create it at the same time, with equal results.
         let _ = MADE.set((package.clone(), made(package)?));
     }
     match MADE.get() {

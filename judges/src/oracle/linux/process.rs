@@ -10,7 +10,7 @@ use super::{Boot, Guest};
 /// Loads modules of Debian's package, in the order given.
 pub const MODULES: &str = "for m; do insmod \"$(find /usr/lib/uml/modules/$(uname -r) -name $m.ko)\" || exit; done";
 
-/// What the guest's first script needs to know.
+/// Parameters for the guest's first script.
 pub fn guest(boot: &Boot, load: &str, load_f2fs: &'static str) -> Guest {
     let mount = |path: &Path, at: &str| format!("\nmount -t hostfs -o {} none {at}", path.display());
     let mut mounts = String::from("mount -t hostfs -o / -r none /tmp/h");
@@ -19,7 +19,7 @@ pub fn guest(boot: &Boot, load: &str, load_f2fs: &'static str) -> Guest {
     Guest { mounts, load: load.into(), load_f2fs }
 }
 
-/// The process.
+/// The kernel's process.
 pub fn command(linux: &Path, boot: &Boot) -> io::Result<Command> {
     let dir = &boot.shared;
     let own = dir.join("uml");
@@ -45,7 +45,7 @@ pub fn command(linux: &Path, boot: &Boot) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Where the kernel can keep the file that is its memory: executable, and with room for it.
+/// A directory for the file with the kernel's memory: executable, and with enough space.
 fn memory_directory(mib: u32) -> io::Result<PathBuf> {
     let need = (u64::from(mib) + 16) << 20;
     let fits = |dir: &PathBuf| {

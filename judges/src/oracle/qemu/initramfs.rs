@@ -1,7 +1,7 @@
-//! What does a kernel need in memory to start from nothing?
+//! The initial file system of a kernel in memory.
 //!
-//! An archive in the form Linux unpacks (cpio, "new" ASCII headers), the libraries a program is linked
-//! with, and modules in an order in which they can be inserted.
+//! An archive in the format that Linux unpacks (cpio, "new" ASCII headers), the libraries of a program, and modules in
+//! the order of their dependencies.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +19,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds a directory, and those above it; nothing if it is there.
+    /// Adds a directory, and its parents, unless present.
     pub fn directory(&mut self, path: &str) {
         let path = path.trim_matches('/');
         if path.is_empty() || self.seen.contains(path) {
@@ -30,7 +30,7 @@ impl Archive {
         }
         self.entry(path, 0o040_755, &[]);
     }
-    /// Adds a file that is no program.
+    /// Adds a file that is not executable.
     pub fn file(&mut self, path: &str, contents: &[u8]) {
         self.regular(path, 0o100_644, contents);
     }
@@ -38,7 +38,7 @@ impl Archive {
     pub fn program(&mut self, path: &str, contents: &[u8]) {
         self.regular(path, 0o100_755, contents);
     }
-    /// The archive, closed.
+    /// The finished archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -55,7 +55,7 @@ impl Archive {
         self.entry(path, mode, contents);
     }
 
-    /// One header of thirteen numbers in eight hexadecimal digits each, the name, the contents; both padded to 4.
+    /// A header of thirteen numbers in eight hexadecimal digits each, the name, the contents; both padded to 4.
     fn entry(&mut self, path: &str, mode: u32, contents: &[u8]) {
         self.seen.insert(path.to_owned());
         self.inodes += 1;
@@ -87,15 +87,15 @@ fn printed(command: &mut Command) -> io::Result<String> {
     }
 }
 
-/// The libraries that `ldd` says a program needs, its loader among them; none for one that stands alone.
+/// The libraries of a program according to `ldd`, with its loader; none for a static program.
 pub fn libraries(program: &Path) -> io::Result<Vec<PathBuf>> {
     let Ok(text) = printed(Command::new("ldd").arg(program)) else { return Ok(Vec::new()) };
     let path = |word: &str| word.starts_with('/').then(|| PathBuf::from(word));
     Ok(text.lines().filter_map(|line| line.split_whitespace().find_map(path)).collect())
 }
 
-/// The files of the modules `wanted` and of all they depend on, each behind what it needs. What is not there
-/// is built into the kernel.
+/// The files of the modules `wanted` and of their dependencies, each after what it needs. Missing modules are built
+/// into the kernel.
 pub fn modules(root: &Path, wanted: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     walk(root, &mut found)?;
@@ -120,7 +120,7 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
 }
 
 fn insert(name: &str, found: &[PathBuf], order: &mut Vec<PathBuf>) -> io::Result<()> {
-    // Files are named with either character where the module has an underscore.
+    // File names may have `-` or `_` where the module name has an underscore.
     let is = |path: &&PathBuf| {
         path.file_stem().is_some_and(|s| s.to_string_lossy().replace('-', "_") == name.replace('-', "_"))
     };

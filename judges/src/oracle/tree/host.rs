@@ -1,4 +1,4 @@
-//! The listing of a directory the host (or whichever kernel runs this) has mounted.
+//! The listing of a directory mounted on the host (or in the kernel that runs this).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

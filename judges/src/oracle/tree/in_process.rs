@@ -70,7 +70,7 @@ fn visit<F: FileSystem + ?Sized>(writer: &mut Writer, fs: &F, ino: Ino, shown: &
     Ok(())
 }
 
-/// Of contents that nobody reads here, since their key is missing, it says just that.
+/// The hash of contents, or a fixed text if they are unreadable because the encryption key is missing.
 fn hash_of<F: FileSystem + ?Sized>(fs: &F, ino: Ino, size: u64) -> vfs::Result<String> {
     match fs.open(ino, false) {
         Err(vfs::Error::NoKey) => return Ok("locked".to_owned()),

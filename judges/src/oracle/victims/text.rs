@@ -1,7 +1,7 @@
-//! How is a recording written down?
+//! The text format of a recording.
 //!
-//! One record a line, a keyword first, then fields `name=value`. A state lists only the segments that differ from
-//! the state before it in the file.
+//! One record per line: a keyword, then fields `name=value`. A state lists only the segments that differ from the
+//! previous state in the file.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::{
 /// First line of every recording.
 const MAGIC: &str = "joulefs-victims 1";
 
-/// A line that is none of a recording's.
+/// A line that does not belong to a recording.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct Malformed {
@@ -52,7 +52,7 @@ fn list(values: &[u32]) -> String {
     values.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// A valid map as text: `-` without a bit, `*` with all, else 128 hexadecimal digits.
+/// A valid map as text: `-` for no bits, `*` for all, else 128 hexadecimal digits.
 struct Map<'m>(&'m [u8; MAP_BYTES]);
 
 impl fmt::Display for Map<'_> {
@@ -331,7 +331,7 @@ fn logs(fields: &Fields<'_>) -> Result<[LogState; 6], String> {
     Ok(out)
 }
 
-/// A recording, up to the line read.
+/// The recording up to the current line.
 #[derive(Default)]
 struct Reader {
     about: Vec<String>,
@@ -339,7 +339,7 @@ struct Reader {
     volume: Option<Shape>,
     known: Vec<Segment>,
     mounts: Vec<Mount>,
-    /// The mount whose first state was not seen yet.
+    /// The mount whose first state is still missing.
     begun: Option<Mount>,
     /// The state whose segments are being read.
     open: Option<State>,
@@ -376,7 +376,7 @@ impl Reader {
             "kernel" => self.kernel = Some(rest.to_owned()),
             "volume" => {
                 let main_segments = fields.number("main")?;
-                // A SIT of 2^22 segments is 8 TiB, far past what a text can hold.
+                // A SIT of 2^22 segments covers 8 TiB, more than a text can hold.
                 if main_segments > 1 << 22 {
                     return Err(format!("{main_segments} segments are too many for a text"));
                 }
@@ -471,10 +471,10 @@ impl Reader {
 }
 
 impl Fixture {
-    /// Reads the text form.
+    /// Parses the text form.
     ///
     /// # Errors
-    /// The first line that does not belong, and why.
+    /// The first invalid line, and why.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let mut reader = Reader::default();
         let mut lines = text.lines().enumerate();

@@ -1,4 +1,4 @@
-//! What a copy on the host leaves to nobody else.
+//! A copy on the host exposes nothing to other users.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -74,13 +74,13 @@ fn a_second_name_replaces_what_is_there_and_not_the_first() {
     }
 }
 
-/// What lies in a directory under a name of ours.
+/// The temporary file in a directory.
 fn made_in(dir: &Path) -> PathBuf {
     let ours = |p: &PathBuf| p.file_name().unwrap().as_bytes().starts_with(b".joulefs-");
     fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).find(ours).unwrap()
 }
 
-/// The one who gets a file may put a link in its place before it has its mode.
+/// The new owner of a file may put a link in its place before its mode is set.
 #[test]
 fn a_link_put_in_the_place_of_a_file_being_made_gives_nothing_to_what_it_leads_to() {
     for kind in [FileKind::Regular, FileKind::Fifo, FileKind::Symlink] {
@@ -118,7 +118,7 @@ fn a_link_put_in_the_place_of_a_directory_gives_nothing_to_what_it_leads_to() {
     assert_eq!(fs::read_dir(&roots).unwrap().count(), 1);
 }
 
-/// The first of them is no longer open when the copy comes back to it.
+/// The top directory is no longer open when the copy returns to it.
 #[test]
 fn a_directory_high_above_a_deep_one_is_not_followed_either_if_a_link_took_its_place() {
     let dir = tempfile::tempdir().unwrap();
@@ -135,7 +135,7 @@ fn a_directory_high_above_a_deep_one_is_not_followed_either_if_a_link_took_its_p
     sink.make(&[&at[..], b"/another"].concat(), &item(FileKind::Regular)).unwrap().place().unwrap();
     fs::rename(dir.path().join("0"), dir.path().join("aside")).unwrap();
     std::os::unix::fs::symlink(&roots, dir.path().join("0")).unwrap();
-    // It ends in the directory that was there, or in an error.
+    // The file is created in the original directory, or the copy fails.
     let _ = sink.make(b"/0/file", &item(FileKind::Regular));
     assert_eq!(fs::read_dir(&roots).unwrap().count(), 0);
 }

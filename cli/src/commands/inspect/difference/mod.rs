@@ -1,10 +1,10 @@
-//! What has changed between two looks at a volume or a tree?
+//! What has changed between two snapshots of a volume or a tree?
 //!
-//! A look is an image, a directory, or the JSON of an earlier one. Groups, free space and prices are compared as both
-//! reports have them. Files are compared by path: all of them if both looks have all, otherwise those that both lists have.
-//! Segments are compared bit by bit where both are images of volumes of one shape.
+//! A snapshot is an image, a directory, or an earlier JSON report. Groups, free space and prices are compared as in the
+//! reports. Files are compared by path: all of them if both snapshots have all, otherwise those in both lists. Segments
+//! are compared bit by bit if both snapshots are images of volumes with one layout.
 //!
-//! Left out: whose a path was. A file that was replaced under its name is told as one that changed.
+//! Left out: the identity of files. A file replaced under its name is reported as changed.
 
 pub mod text;
 
@@ -19,7 +19,7 @@ use super::machine::SCHEMA;
 use super::{Found, Seen};
 use crate::Failure;
 
-/// What is compared of a file.
+/// The compared values of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
     extents: u64,
@@ -38,18 +38,18 @@ impl Row {
     }
 }
 
-/// One look.
+/// A snapshot.
 pub struct Look {
     /// Its name.
     pub name: String,
     report: Value,
     files: BTreeMap<String, Row>,
-    /// True if `files` are all.
+    /// True if `files` is complete.
     is_whole: bool,
 }
 
 impl Look {
-    /// At what was seen now.
+    /// From an inspection just made.
     pub fn of(seen: &Seen<'_>, report: &Value) -> Self {
         let priced = seen.files().iter().zip(&seen.verdict.priced).enumerate();
         let files = priced.filter(|(_, (f, _))| f.kind == Kind::File).map(|(i, (f, p))| {
@@ -63,10 +63,10 @@ impl Look {
         Look { name: seen.source.clone(), report: report.clone(), files: files.collect(), is_whole }
     }
 
-    /// At what the JSON of an earlier one says.
+    /// From the JSON of an earlier report.
     ///
     /// # Errors
-    /// If it is the JSON of something else.
+    /// If it is not such a report.
     pub fn of_json(name: &str, text: &str) -> Result<Self, Failure> {
         let wrong = |what: String| Failure::from(format!("{name}: {what}"));
         let report: Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
@@ -88,7 +88,7 @@ impl Look {
     }
 }
 
-/// Whether a file begins as JSON does.
+/// True if a file starts like JSON.
 pub fn is_json(file: &std::path::Path) -> bool {
     let mut first = [0; 64];
     let read = std::fs::File::open(file).and_then(|mut f| std::io::Read::read(&mut f, &mut first));
@@ -96,7 +96,7 @@ pub fn is_json(file: &std::path::Path) -> bool {
     file.is_file() && begun == Some(b'{')
 }
 
-/// Numbers that stand side by side.
+/// The same numbers before and now.
 fn both(before: &Value, now: &Value, names: &[&str]) -> Value {
     let pair = |name: &&str| ((*name).to_owned(), json!({ "before": before[*name], "now": now[*name] }));
     Value::Object(names.iter().map(pair).collect::<Map<_, _>>())
@@ -104,10 +104,10 @@ fn both(before: &Value, now: &Value, names: &[&str]) -> Value {
 
 const OF_GROUP: [&str; 6] = ["files", "extents", "min_extents", "dof", "size_bytes", "read_pj"];
 
-/// What changed, with so many files.
+/// The changes, with at most `most` files.
 ///
 /// # Errors
-/// If the two are summed up by different things.
+/// If the two reports are grouped differently.
 pub fn between(before: &Look, now: &Look, most: usize) -> Result<Value, Failure> {
     let (old, new) = (&before.report, &now.report);
     for key in ["by", "profile", "read_ahead_bytes"] {
@@ -143,7 +143,7 @@ pub fn between(before: &Look, now: &Look, most: usize) -> Result<Value, Failure>
     }))
 }
 
-/// Groups by name: those of now in their order, then those that are gone.
+/// Groups by name: current ones in their order, then those that disappeared.
 fn groups(old: &Value, new: &Value) -> Vec<Value> {
     let list = |report: &Value| report["groups"].as_array().cloned().unwrap_or_default();
     let (old, new) = (list(old), list(new));
@@ -159,7 +159,7 @@ fn groups(old: &Value, new: &Value) -> Vec<Value> {
     here.chain(gone).collect()
 }
 
-/// The files whose excess changed most, and how many changed.
+/// The files whose excess changed most, and the number of changed files.
 fn files(before: &Look, now: &Look, most: usize) -> (Vec<Value>, usize) {
     let whole = before.is_whole && now.is_whole;
     let paths = before.files.keys().chain(now.files.keys().filter(|path| !before.files.contains_key(*path)));
@@ -173,7 +173,7 @@ fn files(before: &Look, now: &Look, most: usize) -> (Vec<Value>, usize) {
     (all.iter().take(most).map(row).collect(), all.len())
 }
 
-/// What changed of segments; `None` unless both are volumes of one shape.
+/// Changes of segments; `None` unless both are volumes with one layout.
 pub fn segments(before: &Ground<'_>, now: &Ground<'_>) -> Option<Value> {
     let comparable = before.first == now.first
         && before.segments.segments() == now.segments.segments()

@@ -1,4 +1,4 @@
-//! What has changed, for people: sums first, then groups, free space and files, in 40 lines of 100 columns.
+//! Prints changes for people: sums first, then groups, free space and files, in 40 lines of 100 columns.
 
 use device::energy::Energy;
 use serde_json::Value;
@@ -6,16 +6,16 @@ use serde_json::Value;
 use crate::commands::inspect::text::fit;
 use crate::output::{bytes, plain};
 
-/// Groups that are shown.
+/// Maximum number of groups.
 const GROUPS: usize = 8;
-/// Files, if nobody says how many.
+/// Default number of files.
 pub const FILES: usize = 12;
 
 fn number(v: &Value) -> Option<u64> {
     v.as_u64()
 }
 
-/// Two numbers, or what is not there.
+/// Both numbers, or a placeholder for a missing one.
 fn pair(v: &Value, show: &dyn Fn(&Value) -> Option<String>) -> (String, String) {
     let one = |v: &Value| show(v).unwrap_or_else(|| "-".into());
     (one(&v["before"]), one(&v["now"]))
@@ -33,7 +33,7 @@ fn ratio(v: &Value) -> Option<String> {
     v.as_f64().map(|x| format!("{x:.2}"))
 }
 
-/// All lines about `now`, which is compared as `diff` says.
+/// All lines about `now` and the differences in `diff`.
 pub fn lines(now: &str, diff: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let other = fit(&plain(diff["other"].as_str().unwrap_or_default()), 40);

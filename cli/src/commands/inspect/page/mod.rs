@@ -21,10 +21,10 @@ use crate::output::plain;
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("map.js");
-/// Rows of the table of classes, applications or directories.
+/// Maximum number of rows in the table of classes, applications or directories.
 const GROUPS: usize = 12;
 
-/// The page. `report` is what `--json` prints; `before` are the segments that those of `ground` are compared with.
+/// The page. `report` is the output of `--json`; `before` are the segments to compare with those of `ground`.
 pub fn page(
     seen: &Seen<'_>,
     report: &Value,
@@ -79,7 +79,7 @@ pub fn page(
     Ok(page.into_string())
 }
 
-/// JSON that cannot end the element it stands in, and hides nothing: `<` is only found within strings.
+/// JSON with visible characters only that cannot close its script element: `<` occurs only in strings.
 fn in_script(value: &Value) -> String {
     shown_json(&value.to_string()).replace('<', "\\u003c")
 }
@@ -88,7 +88,7 @@ fn blob(id: &str, kind: &str, text: &str) -> Markup {
     html! { script id=(id) type=(kind) { (PreEscaped(text)) } }
 }
 
-/// What a map can be coloured by.
+/// The properties that can colour the map.
 fn modes(ground: &Ground<'_>, compared: bool) -> Vec<(&'static str, &'static str)> {
     let of_volume = ground.shows == Shows::Valid;
     let all = [
@@ -108,7 +108,7 @@ fn head(n: &Numbers<'_>) -> Markup {
         @for finding in n.0["damage"].as_array().into_iter().flatten() {
             p.damage { "Damaged: " span data-text { (plain(finding.as_str().unwrap_or_default())) } }
         }
-        // Without a checkpoint nothing is known of files.
+        // Without a checkpoint, no files are known.
         @if n.has("/sample") || n.has("/volume/checkpoint_version") {
             @if excess == 0 {
                 p.verdict { "No file has excess extents; there is nothing to gain" }
@@ -138,7 +138,7 @@ fn head(n: &Numbers<'_>) -> Markup {
     }
 }
 
-/// What was looked at.
+/// The subject of the report.
 fn what(n: &Numbers<'_>) -> Markup {
     let files = html! { (n.count("/counts/files")) " files in " (n.count("/counts/directories")) " directories" };
     html! {
@@ -333,7 +333,7 @@ fn logs(n: &Numbers<'_>) -> Markup {
     }
 }
 
-/// What changed since another look.
+/// Changes since another report.
 fn changed(n: &Numbers<'_>) -> Markup {
     let diff = &n.0["diff"];
     let files = diff["files"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,7 +1,7 @@
-//! How does a number of the report come into the page?
+//! How does a number of the report get into the page?
 //!
-//! By its place in the report (a JSON pointer), written as the command prints it, in an element that names both. So no
-//! number of a table can be another than the report's, and whoever doubts it can look (`cli/tests/inspect_page/check.js`).
+//! By its path in the report (a JSON pointer), formatted as the command prints it, in an element with both. So every
+//! number in a table is the report's, which can be checked (`cli/tests/inspect_page/check.js`).
 
 use device::energy::Energy;
 use maud::{Markup, html};
@@ -11,18 +11,18 @@ use super::super::text;
 use crate::joules::time;
 use crate::output::{bytes, plain};
 
-/// The report's numbers, as elements.
+/// The report's numbers, as HTML elements.
 pub struct Numbers<'a>(pub &'a Value);
 
 impl Numbers<'_> {
     fn shown(&self, kind: &str, at: &str, text: &str) -> Markup {
         html! { span data-as=(kind) data-at=(at) { (text) } }
     }
-    /// True if the report has something there.
+    /// True if the report has a value there.
     pub fn has(&self, at: &str) -> bool {
         self.0.pointer(at).is_some_and(|v| !v.is_null())
     }
-    /// A whole number; 0 if there is none.
+    /// A whole number; 0 if absent.
     pub fn number(&self, at: &str) -> u64 {
         self.0.pointer(at).and_then(Value::as_u64).unwrap_or(0)
     }
@@ -34,12 +34,12 @@ impl Numbers<'_> {
         let text = self.0.pointer(at).and_then(Value::as_str).unwrap_or_default();
         html! { bdi data-text { (plain(text)) } }
     }
-    /// As it is, or a dash.
+    /// A number unchanged, or a dash.
     pub fn count(&self, at: &str) -> Markup {
         let text = if self.has(at) { self.number(at).to_string() } else { "-".into() };
         self.shown("count", at, &text)
     }
-    /// Reads after which something is earned back.
+    /// The number of reads after which a cost is recovered.
     pub fn reads(&self, at: &str) -> Markup {
         let text = if self.has(at) { self.number(at).to_string() } else { "never".into() };
         self.shown("reads", at, &text)
@@ -75,7 +75,7 @@ impl Numbers<'_> {
         let share = self.real(part) * 100.0 / self.real(of).max(1.0);
         self.shown("share", &format!("{part} {of}"), &format!("{share:.1} %"))
     }
-    /// Blocks as a share of those of so many segments.
+    /// Blocks as a share of all blocks in `segments`.
     pub fn of_segments(&self, blocks: &str, segments: &str) -> Markup {
         let share = self.real(blocks) * 100.0 / (self.real(segments).max(1.0) * 512.0);
         self.shown("of_segments", &format!("{blocks} {segments}"), &format!("{share:.1} %"))

@@ -1,9 +1,9 @@
-//! How do segments, bits and files travel inside of a page?
+//! How are segments, bits and files encoded in a page?
 //!
-//! As zlib streams in base64, which a browser unpacks by itself (`DecompressionStream`). Segments with a used block are
-//! columns: number and age (32 bits each, least significant byte first), log (a byte, 7: not known), 64 bytes of bits. Files
-//! are a stream of numbers of seven bits a byte, each file with its extents, addresses as differences; behind it their paths,
-//! each ended by a zero.
+//! As zlib streams in base64, which a browser decompresses natively (`DecompressionStream`). Segments with a used block
+//! are stored as columns: number and age (32 bits each, little-endian), log (one byte, 7: unknown), 64 bytes of bits.
+//! Files are a stream of variable-length numbers (seven bits per byte), each file with its extents, addresses as
+//! differences; then their paths, each terminated by a zero.
 
 use std::io::Write;
 
@@ -19,9 +19,9 @@ use super::super::Seen;
 use super::super::ground::Ground;
 use crate::output::plain;
 
-/// Files that a page knows at most.
+/// Maximum number of files in a page.
 const FILES: usize = 100_000;
-/// Extents that a page knows at most. A file that finds no room has none of its own in the page, which says so.
+/// Maximum number of extents in a page. A file beyond it is stored without extents, which the page shows.
 const EXTENTS: usize = 1_000_000;
 
 fn packed(bytes: &[u8]) -> std::io::Result<String> {
@@ -52,12 +52,12 @@ fn number(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// A difference as a number: even is up.
+/// A signed difference as an unsigned number: nonnegative differences are even.
 fn signed(out: &mut Vec<u8>, n: i64) {
     number(out, (n.wrapping_shl(1) ^ (n >> 63)) as u64);
 }
 
-/// Files, the most fragmented first, then by size; and how many they are.
+/// Files, the most fragmented first, then by size; and their number.
 pub fn files(seen: &Seen<'_>) -> std::io::Result<(String, usize)> {
     let all = seen.files();
     let mut rest: Vec<usize> = (0..all.len()).filter(|&i| all[i].kind != Kind::File || all[i].excess() == 0).collect();
@@ -76,7 +76,7 @@ pub fn files(seen: &Seen<'_>) -> std::io::Result<(String, usize)> {
         number(&mut out, extents.len() as u64);
         let mut end = 0_i64;
         for e in extents {
-            // OK to wrap: addresses are far below 2^63, and a wrong one would only be drawn nowhere.
+            // OK to wrap: addresses are far below 2^63, and a wrong one would only not be drawn.
             signed(&mut out, (e.addr as i64).wrapping_sub(end));
             number(&mut out, e.blocks);
             end = e.addr.wrapping_add(e.blocks) as i64;

@@ -1,4 +1,4 @@
-//! The lines of a file that somebody else writes, as they come.
+//! Reads the lines of a file as another process writes them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 
 use crate::Failure;
 
-/// Bytes of a line at most; Alumet's have some hundred.
+/// Maximum length of a line; Alumet's have some hundred bytes.
 const LONGEST: usize = 1 << 20;
 
-/// A file that grows.
+/// A growing file.
 pub struct Followed {
     pub path: PathBuf,
     file: File,
     read: u64,
-    /// Bytes after the last whole line.
+    /// Bytes after the last complete line.
     rest: Vec<u8>,
 }
 
@@ -26,9 +26,9 @@ impl Followed {
         Ok(Followed { path: path.to_owned(), file, read: 0, rest: Vec::new() })
     }
 
-    /// Gives each whole line that was added; `true` if the file begins anew, before its first line is given.
+    /// Passes each complete new line to `line`; its flag is true for the first line after the file was recreated.
     pub fn lines(&mut self, mut line: impl FnMut(&str, bool)) -> std::io::Result<()> {
-        // Alumet makes its file anew when it starts.
+        // Alumet recreates its file when it starts.
         let now = fs::metadata(&self.path);
         let mut again = self.file.metadata()?.len() < self.read;
         if let Ok(now) = &now {
@@ -65,7 +65,7 @@ impl Followed {
         }
     }
 
-    /// The first line that is there, or a part of it; the file stays where it is.
+    /// The first line so far, or a part of it; the read position does not change.
     pub fn first(&mut self) -> std::io::Result<Option<String>> {
         let mut head = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;

@@ -1,4 +1,4 @@
-//! Which process of a recording has which number?
+//! Collects the names of a recording's processes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use trace::TraceError;
 use trace::block::{Event, Events};
 
-/// Names of processes by number, told by a recording's events.
+/// Process names by number, from a recording's events.
 pub type Heard = Arc<Mutex<BTreeMap<u32, String>>>;
 
-/// A recording, of whose events is heard which process has which number.
+/// A recording whose process names are collected.
 pub struct Hearing {
     inner: Box<dyn Events>,
     heard: Heard,
@@ -17,13 +17,13 @@ pub struct Hearing {
 }
 
 impl Hearing {
-    /// Of a recording.
+    /// Wraps a recording.
     pub fn new(inner: Box<dyn Events>, heard: Heard) -> Self {
         Hearing { inner, heard, last: 0 }
     }
 }
 
-/// Processes that are heard of at most.
+/// Maximum number of processes.
 pub const PROCESSES: usize = 1 << 16;
 
 impl Events for Hearing {

@@ -1,18 +1,18 @@
-//! How many joules did a meter of power see between two moments?
+//! How many joules did a power meter measure between two times?
 
 use std::collections::VecDeque;
 
-/// Readings that are kept.
+/// Maximum number of readings kept.
 const READINGS: usize = 1 << 20;
 
-/// The readings of a meter of power, in order of time.
+/// The readings of a power meter, ordered by time.
 #[derive(Default)]
 pub struct Power {
     pub readings: VecDeque<(u64, f64)>,
 }
 
 impl Power {
-    /// Adds one.
+    /// Adds a reading.
     pub fn add(&mut self, time: u64, watts: f64) {
         let at = self.readings.iter().rposition(|(t, _)| *t <= time).map_or(0, |n| n + 1);
         self.readings.insert(at, (time, watts));
@@ -21,8 +21,8 @@ impl Power {
         }
     }
 
-    /// Joules between two times; `None` if it was not measured from the one to the other. A reading is the power since
-    /// the one before.
+    /// Joules between two times; `None` if the readings do not cover the whole period. A reading is the mean power
+    /// since the previous one.
     pub fn joules(&self, from: u64, to: u64) -> Option<f64> {
         let (first, last) = (self.readings.front()?.0, self.readings.back()?.0);
         if from < first || to > last {
@@ -36,7 +36,7 @@ impl Power {
         Some(sum)
     }
 
-    /// What ended before this is needed no more.
+    /// Discards readings that are no longer needed.
     pub fn forget(&mut self, before: u64) {
         while self.readings.get(1).is_some_and(|(time, _)| *time <= before) {
             self.readings.pop_front();
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn power_is_summed_over_the_time_that_it_was_measured() {
         let mut power = Power::default();
-        // Told out of order.
+        // Out of order.
         for (time, watts) in [(10 * S, 1.0), (12 * S, 3.0), (11 * S, 2.0), (13 * S, 4.0)] {
             power.add(time, watts);
         }

@@ -1,7 +1,7 @@
-//! What of a result is assumed, and how far does it move if that was otherwise?
+//! Which inputs of a result are assumed, and how does the result depend on them?
 //!
-//! A profile says of each number how far it can be trusted. Those that no source gives are assumed; a person may assume
-//! others (`given`). `--sensitivity` makes the replay again with half and with twice of each, one at a time.
+//! A profile has the confidence of each number. Numbers without a source are assumed; the user may assume others
+//! (`given`). `--sensitivity` repeats the replay with half and with twice each number, one at a time.
 
 use crate::table::{self, Table};
 use device::energy::profile::{Confidence, Number, Profile};
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use super::given::GIVEN;
 use super::variant::Variant;
 
-/// What moves the result by less is only counted, in percent.
+/// Effects below this percentage are only counted.
 const LITTLE: f64 = 0.1;
 
-/// The numbers of a profile that are assumed.
+/// The assumed numbers of a profile.
 fn assumed(profile: &Profile) -> Vec<Number> {
     profile.numbers().into_iter().filter(|n| n.confidence == Confidence::Assumed).collect()
 }
 
-/// What of a run is assumed, in a line; none if nothing is.
+/// A run's assumptions on one line; `None` if there are none.
 pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
     let all = assumed(profile);
     let (given, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|n| n.source == GIVEN);
@@ -33,25 +33,25 @@ pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
     (!parts.is_empty()).then(|| format!("assumed: {}", parts.join(", ")))
 }
 
-/// A number as people write it; of a profile's own computations no more digits are told than mean something.
+/// Formats a number for people; numbers computed by the profile are rounded to significant digits.
 fn amount(number: &Number) -> String {
     let value: f64 = format!("{:.5e}", number.value).parse().unwrap_or(number.value);
     format!("{value} {}", number.unit).trim_end().to_owned()
 }
 
-/// The names of what is assumed, for machines.
+/// The names of assumed numbers, for machines.
 pub fn names(profile: &Profile) -> Value {
     assumed(profile).into_iter().map(|n| n.name).collect()
 }
 
-/// A number of the profile, and the runs with half and twice of it.
+/// A number of the profile, and the runs with half and twice its value.
 pub struct Tried {
     number: Number,
-    /// The run with half of it, and with twice, by their places; none if there is no such device.
+    /// Indices of the runs with half and twice the value; `None` if no such device is possible.
     runs: [Option<usize>; 2],
 }
 
-/// The runs that show how far assumed numbers move a result.
+/// The runs that show how assumed numbers affect a result.
 pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
     let mut variants = Vec::new();
     let mut tried: Vec<Tried> = Vec::new();
@@ -70,7 +70,7 @@ pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
                 return None;
             }
             let profile = of.profile.with(&number.name, number.value * factor, None, GIVEN).ok()?;
-            // A whole number that rounds to itself.
+            // A whole number may round to its original value.
             let same = profile.numbers().iter().any(|n| n.name == number.name && n.value == number.value);
             (!same).then(|| {
                 variants.push(Variant { profile, ..of.clone() });
@@ -90,7 +90,7 @@ fn furthest(tried: &Tried, totals: &[Energy], total: Energy) -> f64 {
     tried.runs.iter().flatten().map(|run| change(totals[*run], total).abs()).fold(0.0, f64::max)
 }
 
-/// A table of what moves the result, most first.
+/// A table of the effects, the largest first.
 pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
     let mut order: Vec<&Tried> = tried.iter().filter(|t| furthest(t, totals, total) >= LITTLE).collect();
     order.sort_by(|a, b| furthest(b, totals, total).total_cmp(&furthest(a, totals, total)));

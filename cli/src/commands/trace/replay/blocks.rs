@@ -1,4 +1,4 @@
-//! How are the requests of a recording made, on a simulated device?
+//! How are the requests of a recording replayed on a simulated device?
 
 use device::energy::Meter;
 use sim::traces;
@@ -15,7 +15,7 @@ use super::{Args, at_once, perfetto, said, share};
 use crate::of_devices::{Source, earlier};
 use crate::{Failure, of_devices, size};
 
-/// What devices must be that have the same size and hold as much.
+/// The plan for devices of one size and fill.
 struct Planned<'a> {
     size: Option<String>,
     full: bool,
@@ -29,7 +29,7 @@ impl Planned<'_> {
     }
 }
 
-/// Looks through the recording once for each kind of device.
+/// Reads the recording once for each kind of device.
 fn plans<'a>(args: &'a Args, points: &[Point]) -> Result<Vec<Planned<'a>>, Failure> {
     let mut all: Vec<Planned<'a>> = Vec::new();
     for Point { variant, .. } in points {
@@ -46,12 +46,12 @@ fn plans<'a>(args: &'a Args, points: &[Point]) -> Result<Vec<Planned<'a>>, Failu
     Ok(all)
 }
 
-/// Makes them, once for each run.
+/// Replays the requests, once for each run.
 pub fn on_device(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
     let plans = plans(args, points)?;
     at_once(points, |point, bar| {
         let variant = &point.variant;
-        // OK to unwrap: there is one for each of the points.
+        // OK to unwrap: every point has a plan.
         let Planned { plan, source, .. } = plans.iter().find(|planned| planned.is_of(variant)).unwrap();
         let how = How {
             when: if args.back_to_back { When::BackToBack } else { When::Recorded },
@@ -69,7 +69,7 @@ pub fn on_device(args: &Args, points: &[Point]) -> Result<Vec<Outcome>, Failure>
             if let Some(table) = &mut table {
                 table.add(made, names);
             }
-            // A shared part of a recording's clock, whatever it counts from.
+            // The recording's start by its own clock, whatever its origin.
             began.get_or_insert(made.request.time.saturating_sub(made.came));
             if watched && timeline.is_due(made.given) {
                 meter.look(|ledger| timeline.look(made.given, ledger));

@@ -1,4 +1,4 @@
-//! How are the calls of a recording made, on a volume of a simulated device or in a directory of the host?
+//! How are the calls of a recording replayed, on a volume of a simulated device or in a directory of the host?
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failu
     }
 }
 
-/// What a recording of calls asks for, and what is to be known of it.
+/// The requirements of a recording of calls, and its properties.
 #[derive(Default)]
 struct Looked {
     needs: Needs,
@@ -48,8 +48,8 @@ struct Looked {
     timing: Timing,
 }
 
-/// What must be there before the calls of a recording. A damaged recording is replayed up to the damage, so what comes
-/// after it needs nothing.
+/// The files that must exist before the calls of a recording. A damaged recording is replayed up to the damage, so only
+/// calls before it count.
 fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     let (mut calls, length) = calls(path, part)?;
     let (bar, moved) = recorded::bar(length, "looking");
@@ -60,7 +60,7 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     Ok(Looked { needs, said, timing })
 }
 
-/// Makes the calls on a volume, once for each run.
+/// Replays the calls on a volume, once for each run.
 pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Result<Vec<Outcome>, Failure> {
     let page_cache = args.cache(ours.is_some())?;
     if args.paced && points.iter().any(|p| p.variant.fill.is_some() || p.variant.age.is_some()) {
@@ -142,7 +142,7 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, points: &[Point]) -> Resul
 
 type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
 
-/// Opens a recording of calls at its beginning, again and again.
+/// Opens a recording of calls at its start, any number of times.
 fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
     Box::new(move || match trace::open(path)? {
         Opened::Calls(calls) => Ok(recorded::of_calls(calls, span)),
@@ -156,7 +156,7 @@ fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
     })
 }
 
-/// A recording whose calls are made before those that are paid for.
+/// A recording whose calls are replayed before the metered ones.
 struct Earlier {
     path: PathBuf,
     ours: Option<ByInode>,
@@ -181,7 +181,7 @@ impl Earlier {
     }
 }
 
-/// Cleaning in the background that waits for nobody.
+/// Background cleaning that does not wait for idle time.
 fn hurried(mount: &MountOptions) -> MountOptions {
     let mut mount = mount.clone();
     let often = Duration::from_millis(500);
@@ -190,7 +190,7 @@ fn hurried(mount: &MountOptions) -> MountOptions {
     mount
 }
 
-/// Makes the calls in a directory of the host.
+/// Replays the calls in a directory of the host.
 pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let named = |e: std::io::Error| format!("{}: {e}", dir.display());
     if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {

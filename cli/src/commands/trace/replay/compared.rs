@@ -11,14 +11,14 @@ use super::Args;
 use super::variant::Variant;
 use crate::{Failure, size};
 
-/// No recipe: a new volume, beside aged ones.
+/// The value of `age` for a new volume without a recipe.
 const NEW: &str = "none";
 
-/// What is compared: a name, and its values in the order in which they were asked for.
+/// A compared name, and its values in the order given.
 pub struct Compared<'a> {
     pub name: &'a str,
     pub values: Vec<&'a str>,
-    /// As it was typed.
+    /// As typed.
     pub given: String,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Compared<'a> {
             typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
         let mut values: Vec<&str> = values.split(',').collect();
         if matches!(name, "gc" | "clean") {
-            // It comes first wherever it was asked for.
+            // The control comes first anyway.
             values.retain(|value| *value != NOBODY);
         }
         if name == "delta" {
@@ -40,22 +40,22 @@ impl<'a> Compared<'a> {
         Ok(Compared { name, values, given })
     }
 
-    /// True if runs that differ in it differ in who cleans.
+    /// True if the name selects a cleaning policy.
     pub fn is_of_cleaning(name: &str) -> bool {
         matches!(name, "gc" | "power" | "clean")
     }
 
-    /// True if its values differ in who cleans.
+    /// True if its values are cleaning policies.
     pub fn of_cleaning(&self) -> bool {
         Self::is_of_cleaning(self.name)
     }
 
-    /// True if a number of the device's profile is compared: their names have dots, and no other has.
+    /// True for a number of the device's profile: only their names have dots.
     fn is_number(&self) -> bool {
         self.name.contains('.') || self.name == "flush"
     }
 
-    /// True if another option says the same for every run.
+    /// True if another option sets the same for every run.
     pub fn is_given_besides(&self, args: &Args) -> bool {
         let named = |options: &[String]| options.iter().any(|o| o.split('=').next() == Some(self.name));
         named(&args.options)
@@ -73,7 +73,7 @@ impl<'a> Compared<'a> {
             }
     }
 
-    /// Why a recording of this kind cannot tell runs apart that differ in it.
+    /// Why it has no effect on recordings of this kind.
     pub fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
         let of_both = matches!(self.name, "profile" | "size") || self.name.contains('.');
         let of_blocks = matches!(self.name, "full" | "queue" | "flush");
@@ -88,7 +88,7 @@ impl<'a> Compared<'a> {
         }
     }
 
-    /// Gives a run one of the values.
+    /// Applies one of the values to a run.
     pub fn put(&self, variant: &mut Variant, value: &str) -> Result<(), Failure> {
         let (name, given) = (self.name, &self.given);
         let wrong = |why: &str| Failure::Usage(format!("{given}: {value:?}: {why}"));
@@ -117,7 +117,7 @@ impl<'a> Compared<'a> {
             _ if self.is_number() => variant.given.add(given, name, value)?,
             _ => variant.set(&format!("{name}={value}"), given)?,
         }
-        // A number says nothing without its name.
+        // A bare value needs its name.
         let is_bare = matches!(name, "delta" | "seed" | "age" | "size" | "fill" | "full" | "queue") || self.is_number();
         let told = if is_bare { format!("{name}={value}") } else { value.to_owned() };
         variant.name = if variant.name.is_empty() { told } else { format!("{} {told}", variant.name) };
@@ -134,7 +134,7 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-/// A part of a volume, such as 90%.
+/// A percentage of a volume, such as 90%.
 pub fn percent(option: &str, text: &str) -> Result<f64, Failure> {
     let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
     match percent.filter(|p| (1.0..=99.0).contains(p)) {

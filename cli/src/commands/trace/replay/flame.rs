@@ -1,4 +1,4 @@
-//! Where did the joules of a replay go? By path of calls, by process of requests.
+//! Where did the joules of a replay go? By path for calls, by process for requests.
 
 use sim::flame::Depth;
 

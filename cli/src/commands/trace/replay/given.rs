@@ -1,33 +1,33 @@
-//! Which numbers does a person put in the place of a profile's, and what else do they assume?
+//! Which profile numbers does the user replace, and what else do they assume?
 
 use device::energy::Nanos;
 use device::energy::profile::Profile;
 
 use crate::Failure;
 
-/// The source of a number that a person gave.
+/// The source of a number given by the user.
 pub const GIVEN: &str = "--assume";
 
-/// A number of a profile that a person gave.
+/// A profile number given by the user.
 #[derive(Debug, Clone)]
 struct Assumed {
     name: String,
     value: f64,
     unit: Option<String>,
-    /// The option that it was given by.
+    /// The option that gave it.
     option: String,
 }
 
-/// What a person assumes.
+/// The user's assumptions.
 #[derive(Debug, Clone, Default)]
 pub struct Given {
     /// Numbers of the profile.
     numbers: Vec<Assumed>,
-    /// Flushes that no recording tells of come so long after the first write behind the last one.
+    /// Interval from the first write after a flush to an assumed flush.
     pub flush_every: Option<Nanos>,
 }
 
-/// A number and the unit behind it.
+/// A number and the unit after it.
 fn number(text: &str) -> Option<(f64, Option<String>)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+'))).unwrap_or(text.len());
@@ -37,7 +37,7 @@ fn number(text: &str) -> Option<(f64, Option<String>)> {
 }
 
 impl Given {
-    /// From what was typed.
+    /// Parses the options.
     pub fn parse(typed: &[String]) -> Result<Self, Failure> {
         let mut given = Given::default();
         for text in typed {
@@ -50,7 +50,7 @@ impl Given {
         Ok(given)
     }
 
-    /// Assumes one number more; `option` is what is named if it is none.
+    /// Adds an assumed number; errors name `option`.
     pub fn add(&mut self, option: &str, name: &str, value: &str) -> Result<(), Failure> {
         let wrong = |why: &str| Failure::Usage(format!("{option}: {why}"));
         let (value, unit) = number(value).ok_or_else(|| wrong("not a number with a unit, e.g. 10mW or 5s"))?;
@@ -77,7 +77,7 @@ impl Given {
         self.numbers.iter().any(|assumed| assumed.name == name)
     }
 
-    /// A profile with these numbers.
+    /// A profile with these numbers applied.
     pub fn applied(&self, profile: Profile) -> Result<Profile, Failure> {
         self.numbers.iter().try_fold(profile, |profile, Assumed { name, value, unit, option }| {
             let changed = profile.with(name, *value, unit.as_deref(), GIVEN);

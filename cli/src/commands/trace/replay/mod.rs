@@ -1,9 +1,9 @@
-//! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
+//! `joulefs trace replay`: what does it cost to repeat the requests or calls of a recording?
 //!
-//! Here options are read; `variants` says which runs there are, `compared` what tells them from each other, `points` which of them
-//! are made and by which key they are known. `blocks` makes requests and `calls` calls. `outcome` holds what came of them, `print`
-//! tells it and `policies` what it does not tell, `no_space` what is said of a volume that was too small, `requests` writes the table
-//! of requests and `rows` tables of everything.
+//! This module reads options; `variants` lists the runs, `compared` defines how they differ, `points` selects runs and
+//! computes their keys. `blocks` replays requests and `calls` replays calls. `outcome` holds results, `print` prints
+//! them, `policies` explains results that do not compare policies, `no_space` explains volumes that were too small,
+//! `requests` writes the table of requests and `rows` tables of everything.
 
 mod assumed;
 mod blocks;
@@ -226,7 +226,7 @@ pub struct Args {
     session: SessionArgs,
 }
 
-/// Bytes of files that a phone with a few gigabytes of memory keeps of the program in front, by default.
+/// Default page cache: file pages that a phone with a few gigabytes of memory keeps for the foreground app.
 const PAGE_CACHE: u64 = 256 << 20;
 
 impl Args {
@@ -238,7 +238,7 @@ impl Args {
         }
     }
 
-    /// Blocks of a page cache; `ours` for a recording that was made below one.
+    /// Blocks of a page cache; `ours` for a recording made below one.
     fn cache(&self, ours: bool) -> Result<Option<usize>, Failure> {
         let bytes = match self.page_cache.as_deref() {
             None if ours => return Ok(None),
@@ -253,7 +253,7 @@ impl Args {
         if self.on_time { Pauses::Recorded } else { Pauses::Thinking }
     }
 
-    /// Fails if what is to be written is something that is read.
+    /// Fails if an output file is an input.
     fn apart(&self, flames: &Files) -> Result<(), Failure> {
         let profile = self.profile.as_ref().map(Path::new);
         let once =
@@ -268,8 +268,7 @@ impl Args {
         Ok(())
     }
 
-    /// An option that was given and that a recording of this kind has no use for. It is refused, so that nobody takes it
-    /// for heeded.
+    /// An option that was given but does not apply to recordings of this kind. It is refused rather than ignored.
     fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
         let of_calls = [
             ("-o", !self.options.is_empty()),
@@ -302,7 +301,7 @@ impl Args {
     }
 }
 
-/// Fails if an option, a profile or a recipe that was asked for does not exist.
+/// Fails if a named option, profile or recipe does not exist.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     variants::all(args, None).map(drop)
@@ -400,7 +399,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
 }
 
-/// Each run's result, in order; as many at once as there are processors.
+/// Each run's result, in order; runs use all processors.
 fn at_once<T: Send>(
     points: &[Point],
     work: impl Fn(&Point, &ProgressBar) -> Result<T, Failure> + Sync,
@@ -423,7 +422,7 @@ fn at_once<T: Send>(
             }
         };
         let all: Vec<_> = (0..threads).map(|_| s.spawn(worker)).collect();
-        // A panic of a worker is a mistake in this program, and goes on here.
+        // A worker panics only because of a bug in this program; the panic continues here.
         all.into_iter().flat_map(|w| w.join().unwrap()).collect()
     });
     bar.finish_and_clear();
@@ -456,7 +455,7 @@ fn said(args: &Args, variant: &Variant, e: &ReplayError) -> Failure {
     }
 }
 
-/// A function that moves a bar which several runs share.
+/// A function that moves a bar shared by several runs.
 fn share(bar: &ProgressBar, length: u64) -> impl FnMut(u64) + use<> {
     let (bar, mut last) = (bar.clone(), 0);
     move |at| {

@@ -1,4 +1,5 @@
-//! What is said where a volume was too small for the calls of a recording (a size that would do), and where there were none.
+//! Messages about a volume that was too small for the calls of a recording (with a sufficient size), and about
+//! recordings without calls.
 
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use super::outcome::{Done, Outcome};
 use crate::{Failure, output};
 
 impl Args {
-    /// What to give for a volume of so many MiB.
+    /// The option for a volume of `mib` MiB.
     pub(super) fn give(&self, mib: u64) -> String {
         match &self.image {
             Some(image) => format!("{} is too small: give an image of {mib}M", image.display()),
@@ -18,7 +19,7 @@ impl Args {
     }
 }
 
-/// Why no call was made of a recording that is not damaged: there is nothing to tell of.
+/// Why an undamaged recording had no calls to replay.
 pub fn no_call(args: &Args, timing: &Timing) -> String {
     let file = args.file.display();
     match timing.before + timing.after {
@@ -28,7 +29,7 @@ pub fn no_call(args: &Args, timing: &Timing) -> String {
 }
 
 impl Outcome {
-    /// Why no call was made, if none was.
+    /// Why no call was replayed, if none was.
     pub fn made_no_call(&self, args: &Args) -> Option<String> {
         match (&self.done, self.damage()) {
             (Done::Calls(done), None) if done.calls.calls + done.calls.left_out == 0 => {
@@ -38,12 +39,12 @@ impl Outcome {
         }
     }
 
-    /// What to do if calls found no space.
+    /// What to do after calls failed with ENOSPC.
     pub fn too_small(&self, args: &Args) -> Option<String> {
         let Done::Calls(done) = &self.done else { return None };
         let calls = done.calls.no_space;
         (calls > 0).then(|| {
-            // As much larger as more calls were to be made than found space.
+            // Larger by the ratio of all calls to successful calls.
             let (all, made) = (done.calls.calls.max(1) as f64, done.calls.calls.saturating_sub(calls).max(1) as f64);
             let would_do = (done.device_bytes as f64 * (all / made).max(1.25)).min(1e18) as u64;
             let would_do = would_do.next_multiple_of(64 << 20) >> 20;
@@ -56,7 +57,7 @@ impl Outcome {
     }
 }
 
-/// Fails for a reason that the JSON value tells already.
+/// Fails; the JSON value already contains the reason.
 pub fn told(wrong: String, as_json: bool) -> Result<ExitCode, Failure> {
     if as_json { Ok(ExitCode::FAILURE) } else { Err(wrong.into()) }
 }

@@ -1,4 +1,4 @@
-//! What came of a run: what it replayed, what that cost, and by whom.
+//! The result of a run: what was replayed, what it cost, and for whom.
 
 use device::energy::Energy;
 use device::energy::profile::Profile;
@@ -20,7 +20,7 @@ use crate::{of_devices, output, recorded, session};
 /// Owner 0 of a recording of a block device.
 const NO_PROCESS: &str = "<no process>";
 
-/// The name of an owner in such a recording.
+/// The name of an owner in a block device's recording.
 fn process(names: &Names, owner: u64) -> String {
     match names.name(Process(owner.saturating_sub(1) as u32)) {
         "" => "<process not known>".to_owned(),
@@ -28,24 +28,24 @@ fn process(names: &Names, owner: u64) -> String {
     }
 }
 
-/// What a run replayed.
+/// What was replayed.
 pub(super) enum Done {
     Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String>, not_counted: Value },
     Calls(OnVolumeDone),
 }
 
-/// What came of a run.
+/// The result of a run.
 pub struct Outcome {
     pub(super) name: String,
     pub(super) profile: Profile,
     pub(super) run: Run<()>,
     pub(super) done: Done,
-    /// What the device would have spent in this time on nothing, where file systems are compared.
+    /// The idle energy of the device in the same time, if file systems are compared.
     pub(super) idle: Option<Energy>,
-    /// What is to be known of the recording, in words, and its times.
+    /// Notes about the recording in words, and its times.
     pub(super) said: Vec<String>,
     pub(super) timing: Timing,
-    /// When it was spent, if somebody asked.
+    /// Energy over time, if requested.
     pub(super) timeline: Timeline,
 }
 
@@ -61,7 +61,7 @@ impl Outcome {
         let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
         let mut left_out = requests.left_out();
         if left_out.iter().any(|l| l.device == plan.of) {
-            // It was asked for by name.
+            // The device was selected by name.
             left_out.clear();
         }
         let not_counted = of_devices::json(&left_out);
@@ -91,17 +91,17 @@ impl Outcome {
         Outcome { name, profile, run, done, idle: None, said, timing, timeline: Timeline::default() }
     }
 
-    /// Why the recording was left before its end.
+    /// Why reading the recording ended early.
     pub fn damage(&self) -> Option<&TraceError> {
         self.run.damage.as_ref()
     }
 
-    /// What it cost.
+    /// Total energy.
     pub fn total(&self) -> Energy {
         self.run.ledger.total()
     }
 
-    /// Flushes that were assumed.
+    /// Number of assumed flushes.
     pub(super) fn assumed_flushes(&self) -> u64 {
         match &self.done {
             Done::Blocks { done, .. } => done.assumed_flushes,
@@ -120,7 +120,7 @@ impl Outcome {
         }
     }
 
-    /// Blocks the file system wrote for each one it was asked to; none of a block device's recording.
+    /// Blocks written by the file system per block requested; `None` for a block device's recording.
     pub(super) fn amplification_above(&self) -> Option<f64> {
         match &self.done {
             Done::Blocks { .. } => None,
@@ -131,19 +131,19 @@ impl Outcome {
         }
     }
 
-    /// Blocks the flash programmed for each one written to the device; none of a disk.
+    /// Blocks programmed in flash per block written to the device; `None` for a disk.
     pub(super) fn amplification_inside(&self) -> Option<f64> {
         let written = self.counter("blocks_written");
         (written > 0)
             .then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
     }
 
-    /// What owners of the ledger are.
+    /// The kind of the ledger's owners.
     pub(super) fn owners(&self) -> &'static str {
         if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" }
     }
 
-    /// The name of an owner: a process or a file, or what has none.
+    /// The name of an owner: a process, a file, or a label for the rest.
     pub(super) fn owner(&self, owner: u64) -> String {
         match &self.done {
             Done::Blocks { .. } if owner == 0 => NO_PROCESS.to_owned(),
@@ -153,7 +153,7 @@ impl Outcome {
         }
     }
 
-    /// What each cause is called; those that have no name are called by their number.
+    /// The names of causes; unnamed causes are shown by number.
     pub(super) fn cause(&self) -> impl Fn(u8) -> Cause {
         let words = match &self.done {
             Done::Blocks { .. } => None,

@@ -1,8 +1,8 @@
-//! A replay's joules beside the recording itself, for Perfetto's viewer.
+//! A replay's joules with the recording, for the Perfetto viewer.
 //!
-//! Lines of watts by component and of joules by process, over the time of the recording. Of a Perfetto trace they stand
-//! behind its own packets, so that they are shown above what the kernel and the programs did; of any other recording
-//! they stand alone.
+//! Tracks of watts by component and of joules by process, over the time of the recording. For a Perfetto trace they
+//! follow its own packets, so that they are shown above the events of kernel and programs; for any other recording they
+//! stand alone.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,26 +15,26 @@ use trace::{Format, Input, Names, Process};
 
 use crate::{Failure, output, whole};
 
-/// Processes that have a line, those that cost most first.
+/// Maximum number of process tracks, the costliest first.
 const PROCESSES: usize = 20;
 
-/// What is written.
+/// The data to write.
 pub struct Lines<'a> {
     /// The recording.
     pub recording: &'a Path,
-    /// What it is.
+    /// Its format.
     pub format: Format,
-    /// Nanoseconds of the recording's clock at which the replay began.
+    /// Start of the replay in nanoseconds of the recording's clock.
     pub began: u64,
-    /// When what was spent.
+    /// Energy over time.
     pub timeline: &'a Timeline,
     /// The processes of the recording.
     pub names: &'a Names,
-    /// The device it was replayed on.
+    /// The simulated device.
     pub profile: &'a str,
 }
 
-/// Writes a file that Perfetto's viewer opens.
+/// Writes a file for the Perfetto viewer.
 pub fn write(file: &Path, lines: &Lines<'_>) -> Result<(), Failure> {
     let named = |e: io::Error| Failure::from(format!("--perfetto {}: {e}", file.display()));
     if !whole::is_plain(file) {
@@ -97,7 +97,7 @@ fn counters(out: impl Write, lines: &Lines<'_>) -> io::Result<()> {
         let mut before = None;
         for look in looks {
             let energy = look.owners.get(owner).copied().unwrap_or_default();
-            // A line goes on by itself until it changes.
+            // A counter keeps its value until the next sample.
             if before.replace(energy) != Some(energy) {
                 counters.value(track, lines.began + look.at, energy.joules())?;
             }

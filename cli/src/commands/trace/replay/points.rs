@@ -1,11 +1,12 @@
-//! How is a run known wherever it is made, and which of all runs are made here?
+//! How is a run identified across machines, and which of all runs are done here?
 //!
-//! A run has a key: a hash of everything that its result depends on, of the recording's bytes and of the program's sources. Equal keys
-//! are equal results, to the picojoule, so that who has one need not make it again, and what several machines made can be put
-//! together. The words of the command line are not in it, but what they mean: a default has the key of the same value typed.
+//! A run has a key: a hash of everything that its result depends on, including the recording's bytes and the program's
+//! sources. Equal keys mean equal results, to the picojoule, so a known result need not be computed again, and results
+//! from several machines can be merged. The key covers the meaning of the command line, not its words: a default has
+//! the key of the same value typed.
 //!
-//! A part of the runs (`--shard I/N`) is every N-th of those that are no control, with the controls that these are compared
-//! with. So each part can be read alone, and a control that several parts made has one key in all.
+//! A part of the runs (`--shard I/N`) is every N-th run that is not a control, with its controls. So each part can be
+//! read alone, and a control computed in several parts has the same key in all.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,36 +22,36 @@ use super::Args;
 use super::variant::Variant;
 use crate::{Failure, held, output, pieces, program, size};
 
-/// At most so many runs at once: what each spent, and its volume, stays in memory until all are told.
+/// Maximum number of runs at a time: their ledgers and volumes stay in memory until all are printed.
 const AT_ONCE: usize = 256;
 
-/// The form in which runs are listed.
+/// Name and version of the schema of the list of runs.
 const SCHEMA: (&str, u32) = ("joulefs-replay-runs", 1);
 
-/// A run, and how it is known.
+/// A run and its identity.
 pub struct Point {
-    /// Its place among all runs of the command line.
+    /// Its index among all runs of the command line.
     pub number: usize,
-    /// What it is.
+    /// Its configuration.
     pub variant: Variant,
-    /// Its key; none if nobody asked for keys.
+    /// Its key; `None` if keys are not needed.
     pub known: Option<Known>,
 }
 
 impl Point {
-    /// What tells it from the others; a single run's is its device.
+    /// Its distinguishing name; the device's for a single run.
     pub fn name(&self) -> &str {
         if self.variant.name.is_empty() { &self.variant.profile.name } else { &self.variant.name }
     }
 }
 
-/// By what a run is known.
+/// The identity of a run.
 #[derive(Clone)]
 pub struct Known {
     pub key: String,
-    /// The key of the run that it is compared with.
+    /// The key of its control.
     pub control: Option<String>,
-    /// What it depends on, by name.
+    /// Everything it depends on, by name.
     pub parameters: Map<String, Value>,
     /// The hash of the recording.
     pub recording: String,
@@ -72,12 +73,12 @@ pub struct WhichArgs {
 }
 
 impl WhichArgs {
-    /// Nothing is made.
+    /// True if runs are listed, not done.
     pub fn lists(&self) -> bool {
         self.list
     }
 
-    /// The part that is asked for: the how-manieth, from 0, of how many.
+    /// The requested part: its index from 0, and the number of parts.
     fn part(&self) -> Result<Option<(usize, usize)>, Failure> {
         let Some(text) = &self.shard else { return Ok(None) };
         let read = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse::<usize>().ok()?)));
@@ -87,7 +88,7 @@ impl WhichArgs {
         }
     }
 
-    /// Those that are asked for of `all`, with their keys if these are needed.
+    /// The requested runs of `all`, with their keys if needed.
     pub fn of(&self, args: &Args, kind: Kind, ours: bool, all: Vec<Variant>) -> Result<Vec<Point>, Failure> {
         let keys = self.list || !self.only.is_empty() || args.parquet.is_some();
         let known: Vec<Option<Known>> = match keys {
@@ -111,7 +112,7 @@ impl WhichArgs {
     }
 }
 
-/// The run with a key.
+/// The index of the run with a key.
 fn place(key: &str, known: &[Option<Known>]) -> Result<usize, Failure> {
     let is = |known: &Option<Known>| known.as_ref().is_some_and(|k| k.key == key);
     known.iter().position(is).ok_or_else(|| {
@@ -119,7 +120,7 @@ fn place(key: &str, known: &[Option<Known>]) -> Result<usize, Failure> {
     })
 }
 
-/// Every `n`-th run that is no control, from the `i`-th, with its control, and that one's.
+/// Every `n`-th run that is not a control, from the `i`-th, with its control and that control's control.
 fn shard(all: &[Variant], (i, n): (usize, usize)) -> BTreeSet<usize> {
     let controls: BTreeSet<usize> = all.iter().filter_map(|v| v.control).collect();
     let mut wanted = BTreeSet::new();
@@ -132,7 +133,7 @@ fn shard(all: &[Variant], (i, n): (usize, usize)) -> BTreeSet<usize> {
     wanted
 }
 
-/// How each run is known.
+/// The identity of each run.
 fn known(args: &Args, kind: Kind, ours: bool, all: &[Variant]) -> Result<Vec<Known>, Failure> {
     let recording = digest(&trace::files_of(&args.file))?;
     let shared = Shared::of(args, ours)?;
@@ -150,7 +151,7 @@ fn known(args: &Args, kind: Kind, ours: bool, all: &[Variant]) -> Result<Vec<Kno
     Ok(all.iter().zip(parameters).zip(&keys).map(of).collect())
 }
 
-/// A run's key. The numbers of its device count and not its name alone, which may be a file's.
+/// A run's key. It includes the numbers of the device, since its name may be that of a changeable file.
 fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recording: &str) -> String {
     let all = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -162,7 +163,7 @@ fn key(build: &str, variant: &Variant, parameters: &Map<String, Value>, recordin
     blake3::hash(all.to_string().as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// What every run depends on, and takes time to be found out.
+/// Shared dependencies of all runs, which take time to compute.
 struct Shared {
     image: Option<String>,
     after: Vec<String>,
@@ -179,11 +180,11 @@ impl Shared {
     }
 }
 
-/// What a run depends on. Every option is looked at here: one that is added does not compile until somebody has said
-/// whether results depend on it.
+/// What a run depends on. Every option is named here, so that a new option does not compile until it is classified as
+/// relevant or irrelevant.
 fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<Map<String, Value>, Failure> {
     let Args {
-        // What the variant has, in the words of one run.
+        // Covered by the variant, per run.
         profile: _,
         fs: _,
         options: _,
@@ -195,13 +196,13 @@ fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<M
         age: _,
         seed: _,
         fill: _,
-        // What is found out once.
+        // Computed once.
         file: _,
         image: _,
         after: _,
         page_cache: _,
         session: _,
-        // What is told, and how.
+        // Affects only the output.
         requests: _,
         perfetto: _,
         sensitivity: _,
@@ -227,7 +228,7 @@ fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<M
         }
     };
     put("profile", json!(v.chosen));
-    // In the profile's own units, however they were typed.
+    // In the profile's units, however typed.
     for number in v.profile.numbers().into_iter().filter(|number| v.given.has(&number.name)) {
         put(&number.name, json!(number.value));
     }
@@ -274,11 +275,11 @@ fn parameters(args: &Args, kind: Kind, shared: &Shared, v: &Variant) -> Result<M
     Ok(out)
 }
 
-/// The hash of a recording's bytes, as they lie there.
+/// The hash of a recording's bytes as stored.
 fn digest(files: &[PathBuf]) -> Result<String, Failure> {
     let mut all = blake3::Hasher::new();
     for (n, file) in files.iter().enumerate() {
-        // One that stands for those of several processors need not be a file itself.
+        // A name that stands for several per-CPU files need not exist itself.
         let is_own = !files[..n].contains(file) && (n == 0 || file.exists());
         let mut read = || io::copy(&mut File::open(file)?, &mut all);
         if is_own {
@@ -288,7 +289,7 @@ fn digest(files: &[PathBuf]) -> Result<String, Failure> {
     Ok(format!("blake3:{}", all.finalize().to_hex()))
 }
 
-/// The hash of what an image holds, and where: as long as its holes do not count, however large it is.
+/// The hash of an image's data and their positions; holes cost no time, however large.
 fn digest_of_image(path: &Path) -> Result<String, Failure> {
     let image = pieces::open(path, Access::ReadOnly)?;
     let mut all = blake3::Hasher::new();
@@ -300,7 +301,7 @@ fn digest_of_image(path: &Path) -> Result<String, Failure> {
     for (from, blocks) in held::runs(&image, path)? {
         for at in from.0..from.0 + blocks {
             image.read(Lba(at), &mut block, Tag::default()).map_err(|e| format!("{}: {e}", path.display()))?;
-            // What is written as zeros and what is a hole is read as the same.
+            // Zeros and holes read the same.
             if block.iter().any(|byte| *byte != 0) {
                 all.update(&at.to_le_bytes());
                 all.update(&block);
@@ -310,7 +311,7 @@ fn digest_of_image(path: &Path) -> Result<String, Failure> {
     Ok(format!("blake3:{}", all.finalize().to_hex()))
 }
 
-/// The hash of a recipe that is a file; those that come with the program are the version's.
+/// The hash of a recipe file; built-in recipes belong to the program's version.
 fn digest_of_recipe(name: &str) -> Result<Option<String>, Failure> {
     if !name.contains(['.', '/']) {
         return Ok(None);
@@ -319,7 +320,7 @@ fn digest_of_recipe(name: &str) -> Result<Option<String>, Failure> {
     Ok(Some(format!("blake3:{}", blake3::hash(format!("{chain:?}").as_bytes()).to_hex())))
 }
 
-/// Lists runs and makes none.
+/// Lists runs without doing them.
 pub fn list(args: &Args, points: &[Point], as_json: bool) {
     let known = || points.iter().filter_map(|p| Some((p, p.known.as_ref()?)));
     if as_json {
@@ -379,7 +380,7 @@ mod tests {
                     let controls = part.iter().filter_map(|place| all[*place].control);
                     assert!(controls.into_iter().all(|control| part.contains(&control)), "{words}: {part:?}");
                 }
-                // Nothing but controls is made twice.
+                // Only controls appear in several parts.
                 let controls: BTreeSet<usize> = all.iter().filter_map(|v| v.control).collect();
                 let own = |part: &BTreeSet<usize>| part.iter().filter(|p| !controls.contains(p)).count();
                 assert_eq!(parts.iter().map(own).sum::<usize>(), all.len() - controls.len(), "{words}: {n} parts");

@@ -1,4 +1,4 @@
-//! What does a comparison of policies of cleaning not tell, and why?
+//! What does a comparison of cleaning policies not show, and why?
 
 use device::energy::Energy;
 use sim::NOBODY;
@@ -6,7 +6,7 @@ use vfs::Cleaned;
 
 use super::outcome::{Done, Outcome};
 
-/// In words, below the table; empty if there is nothing to say.
+/// Notes below the table; empty if there are none.
 pub fn untold(all: &[Outcome]) -> String {
     let mut out = String::new();
     let calls = |o: &Outcome| match &o.done {
@@ -22,7 +22,7 @@ pub fn untold(all: &[Outcome]) -> String {
             young.join(", ")
         );
     }
-    // The control comes first where runs differ in who cleans.
+    // The control comes first if runs differ in cleaning policy.
     let of_cleaning = all.first().is_some_and(|o| o.name.split(' ').next() == Some(NOBODY));
     if of_cleaning && all.iter().all(|o| matches!(calls(o), Some((0, _)))) {
         out += "\n\nno section was cleaned, so this does not compare policies: try a fuller volume (--age, --fill), \
@@ -46,10 +46,10 @@ pub fn untold(all: &[Outcome]) -> String {
     out
 }
 
-/// A run that cleaned: its name, what it spent, how long it took, and what cleaning did.
+/// A run with cleaning: its name, energy, duration, and cleaning counts.
 type Row<'a> = (&'a str, (Energy, u64, Cleaned));
 
-/// Runs of which all numbers are equal, two or more at a time, in their order.
+/// Groups of two or more runs with equal numbers, in order.
 fn alike<'a>(rows: &[Row<'a>]) -> Vec<Vec<&'a str>> {
     let mut out: Vec<Vec<&str>> = Vec::new();
     for (n, (name, numbers)) in rows.iter().enumerate() {

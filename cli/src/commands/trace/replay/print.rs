@@ -1,4 +1,4 @@
-//! How is told what a replay cost, to people and machines? One run whole, several side by side.
+//! How is the cost of a replay presented, to people and machines? One run in full, several side by side.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ impl Outcome {
         all.into()
     }
 
-    /// What was done, in one line or two, and what is to be known of the recording, a line each.
+    /// What was done, in one or two lines, and notes about the recording, one line each.
     fn text(&self) -> String {
         self.said.iter().fold(self.made(), |text, said| text + "\n" + &output::plain(said))
     }
@@ -120,7 +120,7 @@ impl Outcome {
         }
     }
 
-    /// What the volume was when the calls began.
+    /// The state of the volume before the calls.
     fn state(&self, done: &OnVolumeDone) -> String {
         let OnVolumeDone { device_bytes, began, .. } = done;
         let free = match (began.free_segments, began.free_pieces) {
@@ -141,7 +141,7 @@ impl Outcome {
         text
     }
 
-    /// Nanoseconds from the first request or call to the last when it was recorded.
+    /// Nanoseconds between the first and the last recorded request or call.
     pub(super) fn recorded(&self) -> u64 {
         match &self.done {
             Done::Blocks { done, .. } => done.span_ns,
@@ -157,7 +157,7 @@ fn failed(n: u64, first: Option<&str>) -> String {
     }
 }
 
-/// Calls in one line.
+/// The calls, on one line.
 fn calls_text(done: &calls::Replayed) -> String {
     let mut text =
         format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
@@ -167,7 +167,7 @@ fn calls_text(done: &calls::Replayed) -> String {
     text + &failed(done.failed, done.first_failure.as_deref())
 }
 
-/// The same of a recording that has answers.
+/// The same for a recording with results.
 fn compared(done: &calls::Replayed) -> String {
     let mut text =
         format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
@@ -196,15 +196,15 @@ fn latencies(list: &[Latency]) -> String {
     table.text()
 }
 
-/// What came of the runs with other numbers.
+/// The runs with other numbers.
 pub struct Sensitivity<'a> {
-    /// The numbers.
+    /// The varied numbers.
     pub tried: &'a [Tried],
-    /// What each run cost.
+    /// Total energy of each run.
     pub totals: &'a [Energy],
 }
 
-/// Prints one run, or several side by side. `wrong` is why they tell nothing: for machines it stands beside the rest.
+/// Prints one run, or several side by side. `wrong` is why the results are invalid; JSON includes it.
 pub fn all(
     outcomes: &[Outcome],
     sensitivity: Option<&Sensitivity<'_>>,
@@ -258,16 +258,16 @@ fn whole(o: &Outcome, most: usize) -> String {
     )
 }
 
-/// What each run's device would have spent on nothing in the same time: the control of a comparison of file systems.
+/// Idle energy of each run's device in the same time: the control of a comparison of file systems.
 fn control(all: &[Outcome]) -> String {
     let spent = |o: &Outcome| o.idle.map(|idle| format!("{idle} for {} ({})", joules::time(o.run.took), o.name));
     let each: Vec<String> = all.iter().filter_map(spent).collect();
     if each.is_empty() { String::new() } else { format!("\n\nan idle device spends {}", each.join(", ")) }
 }
 
-/// A line for each run, then what differs in who spent it and why.
+/// A line for each run, then their differences by owner and cause.
 fn side_by_side(all: &[Outcome]) -> String {
-    // All tables alike.
+    // All tables have the same layout.
     let width = all.iter().map(|o| o.name.width()).max().unwrap_or(0).max(8);
     let mut out = format!("{}, {}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
     if let Done::Calls(done) = &all[0].done {
@@ -319,7 +319,7 @@ fn side_by_side(all: &[Outcome]) -> String {
         latencies.cells([o.name.clone()].into_iter().chain(kinds.iter().map(of)));
     }
     out += &format!("\n\n{}", latencies.text());
-    // The causes of all runs; those that a volume knows keep the volume's order.
+    // The causes of all runs; known causes keep the volume's order.
     let spent: Vec<Spent> = all.iter().map(|o| o.spent(0)).collect();
     let mut causes: Vec<&str> = Vec::new();
     for s in &spent {
@@ -346,7 +346,7 @@ fn side_by_side(all: &[Outcome]) -> String {
     out + &format!("\n\n{}", by_cause.text())
 }
 
-/// Prints what was done in a directory.
+/// Prints the results of a replay in a directory.
 pub fn of_directory(
     dir: &Path,
     done: &calls::Replayed,

@@ -1,4 +1,4 @@
-//! What became of each request of a replay? A table with a line for each, as text with commas.
+//! A CSV table with a line for each request of a replay.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -12,7 +12,7 @@ use crate::{Failure, whole};
 const COLUMNS: [&str; 9] =
     ["process", "operation", "sector", "bytes", "recorded_ns", "came_ns", "given_ns", "done_ns", "failed"];
 
-/// The table while it is written.
+/// The table being written.
 pub struct Table {
     out: csv::Writer<BufWriter<File>>,
     part: Option<whole::Part>,
@@ -20,7 +20,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Begins a file; what was there stays until the table is whole.
+    /// Creates a file; an existing one stays until the table is complete.
     pub fn create(file: &Path) -> Result<Self, Failure> {
         let named = |e: io::Error| Failure::from(format!("--requests {}: {e}", file.display()));
         let (part, open) = if whole::is_plain(file) {

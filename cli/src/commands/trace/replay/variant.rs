@@ -1,4 +1,4 @@
-//! What is one run of a replay: on which device, on which volume, in which state?
+//! One run of a replay: its device, its volume, its initial state.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,52 +11,52 @@ use super::given::Given;
 use crate::Failure;
 use crate::commands::mount::options::{meant_by, meant_by_name};
 
-/// Names and values of what is compared, in the order in which they were asked for.
+/// Names and values of the comparison, in the order given.
 pub type Picks = Vec<(String, String)>;
 
 /// One run.
 #[derive(Clone)]
 pub struct Variant {
-    /// What tells it from the others; empty if there are none.
+    /// Its distinguishing name; empty for a single run.
     pub name: String,
-    /// What it was given of what is compared.
+    /// Its values in the comparison.
     pub picks: Picks,
-    /// The run that it is to be compared with, by its place among all.
+    /// The index of its control.
     pub control: Option<usize>,
     /// Its device.
     pub profile: Profile,
-    /// As its profile was asked for.
+    /// The name of the profile as given.
     pub chosen: String,
-    /// What is assumed of it.
+    /// Assumed numbers.
     pub given: Given,
     /// The file system of its volume.
     pub fs: Kind,
-    /// How its volume is mounted.
+    /// Mount options of its volume.
     pub mount: MountOptions,
-    /// The options of the mount that were asked for; none of two that have one name but the last.
+    /// The mount options given; of several with one name only the last.
     pub options: BTreeMap<String, String>,
-    /// Its volume may hold deltas, whether they are made or not.
+    /// The volume may hold deltas, whether or not they are created.
     pub deltas: bool,
-    /// Its volume may hold compressed files, whether some are made or not.
+    /// The volume may hold compressed files, whether or not any are created.
     pub compressed: bool,
-    /// Flushes that the recording does not tell of come so long after the first write behind the last one.
+    /// Interval from the first write after a flush to an assumed flush.
     pub flush_every: Option<Nanos>,
-    /// The device's size, as it was typed.
+    /// The device's size, as typed.
     pub size: Option<String>,
     /// The recipe that ages a new volume.
     pub age: Option<String>,
-    /// What a new volume and its recipe are drawn from.
+    /// The seed of a new volume and its recipe.
     pub seed: u64,
-    /// What part of the volume is in use when the calls begin.
+    /// The share of the volume in use before the calls.
     pub fill: Option<f64>,
-    /// The whole device holds data at the start.
+    /// The whole device is full of data at the start.
     pub full: bool,
-    /// Requests the device is given at once at most.
+    /// Maximum queue depth of the device.
     pub queue: Option<NonZeroUsize>,
 }
 
 impl Variant {
-    /// Sets an option of its mount; `typed` is what is named if there is none.
+    /// Sets a mount option; errors name `typed`.
     pub fn set(&mut self, option: &str, typed: &str) -> Result<(), Failure> {
         let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
         self.mount.set(name, value).map_err(|e| match e {

@@ -1,7 +1,6 @@
-//! Which runs are made? Every combination of what is compared, and the controls of a comparison.
+//! Which runs are done? Every combination of the compared values, and the controls.
 //!
-//! Left out: what a value of `--compare` changes ([`super::compared`]), and which of the runs are asked for
-//! ([`super::points`]).
+//! Left out: the effect of a value of `--compare` ([`super::compared`]), and the selection of runs ([`super::points`]).
 
 use std::collections::BTreeMap;
 
@@ -15,12 +14,12 @@ use super::given::Given;
 use super::variant::{Picks, Variant};
 use crate::Failure;
 
-/// At most so many combinations.
+/// Maximum number of combinations.
 const COMBINATIONS: usize = 16_384;
 
-/// All of them, in the order in which they were asked for. Where they differ in who cleans, the controls come first, in
-/// which nobody does in the background: one for each combination of what else is compared. `there` is the file system of the
-/// image, if there is one.
+/// All of them, in the order given. If they differ in cleaning policy, the controls, which have no background cleaning,
+/// come first: one for each combination of the other compared values. `there` is the file system of the image, if there
+/// is one.
 pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     let compared: Vec<Compared<'_>> = args.compare.iter().map(|c| Compared::parse(c)).collect::<Result<_, _>>()?;
     for (n, one) in compared.iter().enumerate() {
@@ -52,7 +51,7 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     }
     let controls = all.len();
     all.extend(combined(plain, &compared.iter().collect::<Vec<_>>())?);
-    // A control comes first, and says nothing of what was typed.
+    // In reverse, because a control comes first, and its name does not show what was typed.
     for Variant { fs, mount, .. } in all.iter().rev() {
         if let Some(there) = there.filter(|there| there != fs) {
             let why = format!("--compare fs: the image is a {there} volume; leave out fs or --image");
@@ -67,7 +66,7 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     Ok(all)
 }
 
-/// What every run has that nothing of what is compared changes.
+/// The common configuration of all runs.
 fn plain(args: &Args, compared: &[Compared<'_>], there: Option<Kind>) -> Result<Variant, Failure> {
     let named = |name: &str| name.split('=').next().unwrap_or_default().to_owned();
     let options: Vec<&String> = args.options.iter().filter(|o| !o.is_empty()).collect();
@@ -102,7 +101,7 @@ fn plain(args: &Args, compared: &[Compared<'_>], there: Option<Kind>) -> Result<
     Ok(plain)
 }
 
-/// The option by which nobody makes room ahead of time.
+/// The option that turns background cleaning off.
 fn nobody(fs: Kind) -> &'static str {
     match fs {
         Kind::F2fs => "background_gc=off",
@@ -110,7 +109,7 @@ fn nobody(fs: Kind) -> &'static str {
     }
 }
 
-/// A variant with every combination of values.
+/// Every combination of values, applied to a variant.
 fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, Failure> {
     let mut all = vec![plain];
     for one in compared {
@@ -131,7 +130,7 @@ fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, 
     Ok(all)
 }
 
-/// Gives each variant the device that was chosen for it, with what is assumed of it.
+/// Sets the profile of each variant, with its assumed numbers.
 fn on_devices(all: &mut [Variant]) -> Result<(), Failure> {
     let mut known: BTreeMap<String, Profile> = BTreeMap::new();
     for variant in all {
@@ -144,10 +143,10 @@ fn on_devices(all: &mut [Variant]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Says of each run which it is to be compared with: of those that differ in who cleans, the one of the first `controls` in
-/// which nobody does and all else is the same; then, where deltas are compared, the same without them.
+/// Sets the control of each run. If runs differ in cleaning policy, it is the one of the first `controls` runs that is
+/// equal otherwise; then, if deltas are compared, the equal run without them.
 fn find_controls(all: &mut [Variant], controls: usize) {
-    // By whether it is one of them, and what it was given.
+    // By whether the run is a control, and its values.
     let places: BTreeMap<(bool, Picks), usize> =
         all.iter().enumerate().map(|(n, v)| ((n < controls, v.picks.clone()), n)).collect();
     for (n, variant) in all.iter_mut().enumerate() {

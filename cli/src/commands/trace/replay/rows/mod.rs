@@ -1,4 +1,4 @@
-//! What came of the runs of a replay as rows ([`crate::rows`]). What is in a run's own row: [`runs`].
+//! The results of a replay as rows ([`crate::rows`]). The row of a run: [`runs`].
 
 mod runs;
 
@@ -19,7 +19,7 @@ use crate::rows::{self, Amount};
 /// The version of the schema.
 const SCHEMA: (&str, &str) = ("joulefs.replay", "1");
 
-/// A run and what came of it.
+/// A run and its result.
 struct Run<'a> {
     point: &'a Point,
     known: &'a Known,
@@ -59,7 +59,7 @@ impl rows::Run for Run<'_> {
     }
 }
 
-/// Writes the files into a directory, which is made if it is not there.
+/// Writes the files into a directory, creating it if needed.
 pub fn write(args: &Args, kind: Kind, points: &[Point], outcomes: &[Outcome], dir: &Path) -> Result<(), Failure> {
     let all = points.iter().zip(outcomes);
     let all: Vec<Run<'_>> =

@@ -1,4 +1,4 @@
-//! What is to be known of a run in one row: what it is, what it depends on, what it cost, what happened.
+//! A run in one row: its identity, its inputs, its cost, its events.
 
 use device::energy::Component;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ pub fn cells(args: &Args, kind: Kind, run: &Run<'_>) -> Result<Cells, Failure> {
         Done::Blocks { plan, .. } => plan.blocks * 4096,
         Done::Calls(done) => done.device_bytes,
     };
-    // What it would have spent in this time if nobody had asked anything of it.
+    // Its energy in the same time if idle.
     let idle = traces::idle(&outcome.profile, device_bytes / 4096, took).map_err(|e| e.to_string())?;
     put("idle_pj", json!(idle.0));
     put("time_ns", json!(took));
