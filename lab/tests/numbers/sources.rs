@@ -26,7 +26,7 @@ use lab::published::papers;
 use super::shape::{Found, bare, factor, numbers, row};
 use super::{quoted, root};
 
-/// What a source says.
+/// The value of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
     /// The number.
@@ -42,14 +42,14 @@ impl Value {
     }
 }
 
-/// All that is kept.
+/// All stored numbers.
 pub struct Sources {
     kept: BTreeMap<String, Vec<(String, Value)>>,
     papers: BTreeMap<String, Vec<(String, Value)>>,
     verdicts: BTreeMap<String, usize>,
 }
 
-/// Whether a text is what a pattern with `*` says.
+/// Whether a text matches a pattern with `*`.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, mut tail)) = pattern.split_once('*') else { return pattern == text };
     let Some(mut rest) = text.strip_prefix(head) else { return false };
@@ -61,7 +61,7 @@ fn fits(pattern: &str, text: &str) -> bool {
 }
 
 impl Sources {
-    /// What the repository has.
+    /// The repository's stored numbers.
     pub fn kept() -> Self {
         let (mut kept, mut published) = (BTreeMap::new(), BTreeMap::new());
         for (name, _) in SHIPPED {
@@ -77,7 +77,7 @@ impl Sources {
         Sources { kept, papers: published, verdicts: verdicts() }
     }
 
-    /// The number of a source; none if it has none that a program could know.
+    /// The number of a source; none for `condition` and `command`.
     pub fn one(&self, source: &str) -> Result<Option<Value>, String> {
         if matches!(source, "condition" | "command") {
             return Ok(None);
@@ -162,7 +162,7 @@ fn counted(n: &usize) -> Vec<Value> {
     vec![Value { number: *n as f64, unit: String::new() }]
 }
 
-/// How many numbers have each verdict, of all papers and of each.
+/// The number of each verdict, for all papers and for each.
 fn verdicts() -> BTreeMap<String, usize> {
     let papers = papers().unwrap();
     let judged = all(&papers, &Ours::kept().unwrap());
@@ -192,7 +192,7 @@ fn shipped(thing: &str) -> Option<usize> {
     })
 }
 
-/// What a flame graph says of a label.
+/// The values of a label in a flame graph.
 fn label(file: &str, label: &str) -> Result<Vec<Value>, String> {
     let text = fs::read_to_string(root().join(file)).map_err(|e| format!("{file}: {e}"))?;
     let at = text.find(&format!(">{label}: ")).ok_or_else(|| format!("{file} has no {label:?}"))?;
@@ -245,7 +245,7 @@ fn cells(file: &str, what: &str) -> Result<Vec<Value>, String> {
     if found.is_empty() {
         return Err(format!("{file} has no table with this row and column"));
     }
-    // The first table counts, if a table's name does not choose.
+    // Without a table name, only the first table counts.
     if !wanted.contains('*') {
         found.truncate(1);
     }
