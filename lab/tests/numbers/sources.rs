@@ -1,19 +1,19 @@
-//! Where may a number come from?
+//! What may be the source of a number?
 //!
 //! ```text
-//! EXPERIMENT: QUANTITY                  what experiments/EXPERIMENT keeps in ours.csv or quoted.csv
-//! paper EXPERIMENT: QUANTITY            what the paper says of it
-//! verdicts VERDICT [, PAPER]            how many published numbers have this verdict; `all`: how many there are
-//! count THING                           how many are shipped: experiments, profiles, policies, recipes, papers
-//! FILE.md: [TABLE |] ROW | COLUMN       a cell of a table in another document; COLUMN#2 is the second of that name
-//! FILE.svg: LABEL                       what the picture says of LABEL
+//! EXPERIMENT: QUANTITY                  number in ours.csv or quoted.csv of experiments/EXPERIMENT
+//! paper EXPERIMENT: QUANTITY            the paper's number
+//! verdicts VERDICT [, PAPER]            number of published numbers with this verdict; `all`: their total
+//! count THING                           number shipped: experiments, profiles, policies, recipes, papers
+//! FILE.md: [TABLE |] ROW | COLUMN       a table cell in another document; COLUMN#2 is the second of that name
+//! FILE.svg: LABEL                       the value of LABEL in the plot
 //! minus S, times NUMBER S, in UNIT S    its negative, its multiple, the same in another unit
-//! sum S ; S, difference S ; S           the sum of all; the first less all others
+//! sum S ; S, difference S ; S           the sum of all; the first minus all others
 //! ratio S ; S, increase S ; S           the quotient of two; by how many percent the first is above the second
-//! least S ; S, most S ; S               the least or the most of several; a `*` in QUANTITY or ROW stands for anything
-//! S ;; S                                the same as `;`, where the parts have `;` themselves
-//! condition                             no result: what is set, or what somebody else says
-//! command                               printed by a command that the text names
+//! least S ; S, most S ; S               minimum or maximum of several; `*` in QUANTITY or ROW matches anything
+//! S ;; S                                like `;`, if the parts contain `;`
+//! condition                             not a result: a setting, or a statement by a third party
+//! command                               output of a command in the text
 //! ```
 
 use std::collections::BTreeMap;
