@@ -229,7 +229,7 @@ fn files_of_a_directory_marked_by_chattr_are_compressed_and_their_room_released(
     OpenOptions::new().write(true).open(&path).and_then(|f| f.write_all_at(b"x", 5)).expect("written");
     let mount = again(mount);
     assert!(text(&path) == format!("{}x{}", &words[..5], &words[6..]));
-    // For a plain file, there is no answer.
+    // The ioctls refuse a file that is not compressed.
     fs::write(mount.path("plain"), "text").expect("written");
     assert_eq!((ioctl(SAVED, &mount.path("plain")), ioctl(RELEASE, &mount.path("plain"))), (-22, -22));
     mount.end();

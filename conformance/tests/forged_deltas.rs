@@ -288,7 +288,7 @@ fn forged(base: &Base, lie: &Lie) -> Memory {
     b[lie.at..lie.at + lie.width].copy_from_slice(&lie.value.to_le_bytes()[..lie.width]);
     match lie.of {
         _ if !lie.sealed || lie.at == 0 => {}
-        // The footer is not covered by the node's checksum.
+        // Forged fields are never in the footer, whose numbers enter the checksum.
         In::Node(_) | In::Kept(_) => node::delta::seal(places.seed(), &mut b),
         _ => format::inode::seal(places.sb.features, places.seed(), &mut b),
     }

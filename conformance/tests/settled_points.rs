@@ -221,7 +221,7 @@ fn without_one_delta(image: &Memory) -> Option<Memory> {
         let block = places.node(&dev, nid);
         let raw = RawInode::of(&block);
         let Ok(d) = raw.divide(places.sb.features) else { continue };
-        // One that changes something.
+        // A delta that changes the page.
         let Some(slot) = delta::entries(raw, d).find(|e| !e.payload.is_empty()).map(|e| e.slot) else { continue };
         places.edit(&dev, nid, true, |b| {
             let raw = RawInode::of_mut(b);

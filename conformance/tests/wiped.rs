@@ -262,7 +262,7 @@ fn live(base: &Memory) -> BTreeSet<u64> {
     let sb = SuperBlock::check(&block(base, 0)).unwrap();
     let main = u64::from(sb.main.0);
     let is_live = |at: &u64| {
-        // Without it the volume is another.
+        // Live if the volume is damaged without it.
         let image = base.fork();
         image.write(Lba(*at), &[0; BLOCK], Tag::default()).unwrap();
         !fsck::check(&image, &fsck::Options::default()).unwrap().is_clean()

@@ -19,7 +19,7 @@ pub struct Sum {
     pub choices: u64,
     /// Dirty pages that became deltas.
     pub deltas: u64,
-    /// Pages of journals that were kept as bases.
+    /// Database pages kept in delta nodes, for blocks of journals.
     pub kept: u64,
     /// Blocks of defragmented files.
     pub together: u64,

@@ -38,7 +38,7 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// Dirty pages that became deltas.
     pub deltas: u64,
-    /// Pages of journals that were kept as bases.
+    /// Database pages kept in delta nodes, for blocks of journals.
     pub kept: u64,
     /// Blocks of defragmented files.
     pub together: u64,

@@ -122,8 +122,8 @@ fn no_folder_of_f2fs_uses_one_above_it() {
     assert!(astray.is_empty(), "belong to no folder: {astray:?}");
     let uses = uses(&sources, "Volume");
     assert!(uses.iter().filter(|u| u.what != What::Import).count() > 600);
-    // Every folder uses the volume's type, which holds the state of all, and begins changes with the code that reserves
-    // space.
+    // Every folder may use the volume's type, which holds all state, and `volume::begin`, which makes space before a
+    // change.
     let volume = |name: &Name| name.join("::") == "volume";
     let of_type = |u: &Use| u.what == What::Import && (volume(&u.from) || volume(&u.to));
     let begins = |u: &Use| u.to.join("::") == "volume::begin";

@@ -60,7 +60,7 @@ fn a_use_is_what_was_written_since_the_last_rest() {
     let (takes, writes) = next("twice");
     assert!(about(takes, 8 * 256) && writes == takes, "{takes} {writes}");
     assert_eq!(next("read"), (takes, writes), "one that only reads is none");
-    // The first overwriting use wrote 16 MiB, the most except for that of 12, and took hardly any segments.
+    // The first overwriting use wrote 16 MiB and took hardly any space: the second-highest use wrote 12 MiB.
     assert!(next("over").0 == takes && about(next("over").1, 12 * 256), "{:?}", next("over"));
     assert!(next("over_again").0 == takes && about(next("over_again").1, 16 * 256), "{:?}", next("over_again"));
     assert!(about(next("large").0, 20 * 256) && about(next("large").1, 20 * 256), "{:?}", next("large"));
