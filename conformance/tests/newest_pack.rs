@@ -105,7 +105,7 @@ fn forge(image: &Memory, field: &Field, value: u64) -> bool {
     true
 }
 
-/// Fields that decide whether a pack is complete, and which of two is newer: a pack that Linux considers torn is torn.
+/// Fields that decide whether a pack is complete, and which of two is newer, as Linux does.
 fn decides_wholeness(field: &Field, value: u64) -> bool {
     match field.name.as_str() {
         "checkpoint_ver" => true,

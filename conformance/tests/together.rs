@@ -1,4 +1,4 @@
-//! All tests of this crate in one program, which is linked only one time and uses all cores: each file is a module.
+//! All tests of this crate in one program, which is linked only once and uses all cores: each file is a module.
 //! Tests that cannot run concurrently with others are separate programs; Cargo.toml explains why.
 
 mod endure;

@@ -490,7 +490,7 @@ fn nexus_apps_runs_and_repeats() {
 fn nexus_sqlite_runs_and_repeats() {
     let outcome = runs_and_repeats("nexus-sqlite");
     let (_, insert) = outcome.phases().find(|(_, p)| p.name == "insert").unwrap();
-    // No fsync per transaction (WAL, NORMAL), but the whole record is written at least one time.
+    // No fsync per transaction (WAL, NORMAL), but the whole record is written at least once.
     assert!(insert.measures["written_per_transaction"].value > 4.0);
     assert!(insert.measures["fsyncs_per_transaction"].value < 0.5);
 }

@@ -62,7 +62,7 @@ fn file_phases_read_or_write_so_much_in_calls_so_large_and_sync_as_often_as_plan
 #[test]
 fn direct_calls_are_one_request_each_and_touch_every_place_once() {
     let outcome = run("fagc-fig4", &["pristine"], "");
-    // 8 MiB: random writes without a sync each are written one time, unless an offset was drawn twice.
+    // 8 MiB: random writes without a sync each are written once, unless an offset was drawn twice.
     let [_, written] = contents(phase(&outcome, "random-write"));
     assert_eq!(written, (2048, 2048));
     let [read, _] = contents(phase(&outcome, "random-read"));

@@ -28,7 +28,7 @@ pub struct Object {
     attributes: BTreeMap<u8, Token>,
     /// A file whose blocks are in clusters.
     compressed: bool,
-    /// The space saved by packing was released: the file is immutable except for truncation at clusters.
+    /// The space saved by packing was released: the file is immutable except for truncation at cluster boundaries.
     released: bool,
     /// The device failed while blocks of it were moved: their places are unknown.
     pub shaken: bool,

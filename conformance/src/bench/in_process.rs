@@ -35,7 +35,7 @@ const OVERWRITES: u64 = 400_000;
 const FILES: u64 = 1_000_000;
 const FILES_EACH: u64 = 10_000;
 
-/// Everything, each as the median of `passes` passes; the large image is made one time, in `dir`, if given.
+/// Everything, each as the median of `passes` passes; the large image is made once, in `dir`, if given.
 ///
 /// # Errors
 /// The first operation that failed.

@@ -13,7 +13,7 @@
 //!
 //! The first and the last need the original place of each version of each block. While the log is written sequentially,
 //! the order of writes gives it ([`Layout`]); every batch checks this. If the log was not sequential (free segments ran
-//! out, and the log filled holes), the run reports neither, and an energy bound without moves. The same holds for an
+//! out, and the log filled holes), the run reports neither, and its energy bound excludes moves. The same holds for an
 //! aged volume, because its other files occupy unknown places.
 
 mod clairvoyant;

@@ -181,7 +181,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(false)?;
         let session = Session::open(&bench, &p, job.seed)?;
         let db = &session.db;
-        // Each row at most one time, so that deleted rows exist.
+        // Each row at most once, so that deleted rows exist.
         let mut ids: Vec<u64> = (0..p.rows).collect();
         filler.rng.shuffle(&mut ids);
         let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };

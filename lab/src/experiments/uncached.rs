@@ -396,11 +396,11 @@ impl<D: BlockDevice> Again<D> {
     }
 }
 
-/// Blocks that 255 sectors touch at least: the maximum request of the guest's disk.
+/// Minimum number of blocks that 255 sectors touch: the maximum request of the guest's disk.
 const CUT: u64 = 32;
 
 /// The part of a request that comes after the previous one. 255 sectors are not whole blocks, so a block at which the
-/// guest's kernel split a request is in both recorded halves. It is requested only one time.
+/// guest's kernel split a request is in both recorded halves. It is requested only once.
 fn behind(before: Request, request: Request) -> Option<Request> {
     let left = |Lba(at): Lba, blocks: u64, next: Lba, more: u64| match blocks >= CUT && next.0 + 1 == at + blocks {
         true => (more > 1).then_some((Lba(next.0 + 1), more - 1)),

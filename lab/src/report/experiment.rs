@@ -73,7 +73,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
     let scattered: Vec<String> = scattered
         .map(|(v, p)| plots::scatter(&format!("where {} writes, {}", p.name, o.name_of(v)), &p.writes_at))
         .collect::<Result<_, _>>()?;
-    // A histogram that several variants share is shown only one time.
+    // A histogram that several variants share is shown only once.
     let histograms = histograms.iter().map(|(h, of)| plots::histogram(&of.join(", "), h));
     let histograms = histograms.collect::<Result<Vec<_>, _>>()?;
     Ok(html! {

@@ -10,11 +10,11 @@
 //! * for each block moved (at least the number from [`super::proved`]): reading it, and writing it;
 //! * for each batch: a request and a flush.
 //!
-//! *Proof.* A block that a batch overwrites is written at least one time, and programmed before the flush of the
+//! *Proof.* A block that a batch overwrites is written at least once, and programmed before the flush of the
 //! batch's sync completes, since no batch overwrites a block twice. A moved block is programmed at its new place before
 //! the checkpoint that frees the old place completes. The price per byte does not depend on the request size. The link
 //! transfers one request at a time, and each request waits for its own transfer. So the time during which some request
-//! waits, for which the board is paid one time, is no shorter than the sum of the transfers. Two blocks of a file that
+//! waits, for which the board is paid once, is no shorter than the sum of the transfers. Two blocks of a file that
 //! are [`ADDRS_PER_BLOCK`] or more apart have their addresses in different nodes. Nothing is counted twice. ∎
 //!
 //! Assumptions: a cleaner reads the blocks it moves from the device, and a checkpoint writes nodes. These omissions
