@@ -1,9 +1,9 @@
 //! What do small requests cost, depending on how dispersed they are?
 //!
-//! The file is contiguous. For each region, synchronous writes of 4 KB go to random places within that many MiB of the file,
-//! followed by random reads that bypass the host's cache (Ji HotStorage'16, section 5.3.2 and Fig. 4). The same can run
-//! on the bare device: the requests of a file system that overwrites in place, without the file system. The device is
-//! power-cycled before each region, so that its cache is cold.
+//! The file is contiguous. For each region, synchronous writes of 4 KB go to random places in that region (the
+//! beginning of the file), followed by random reads that bypass the host's cache (Ji HotStorage'16, section 5.3.2 and
+//! Fig. 4). The same can run on the bare device: the requests of a file system that overwrites in place, without the
+//! file system. The device is power-cycled before each region, so that its cache is cold.
 
 use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Rng, Tag, generate};
